@@ -1,0 +1,1 @@
+"""The agent: drives profilers on a GPU box and streams launch records."""

@@ -1,0 +1,1 @@
+"""The Python API and the command line of Assay."""

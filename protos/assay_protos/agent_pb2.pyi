@@ -1,0 +1,217 @@
+from assay_protos import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Inventory(_message.Message):
+    __slots__ = ("host", "agent_version", "cpu_count", "memory_bytes", "devices", "driver_version", "cuda_driver_version", "no_device_reason")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CPU_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DEVICES_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    CUDA_DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    NO_DEVICE_REASON_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    agent_version: str
+    cpu_count: int
+    memory_bytes: int
+    devices: _containers.RepeatedCompositeFieldContainer[_common_pb2.Device]
+    driver_version: str
+    cuda_driver_version: str
+    no_device_reason: str
+    def __init__(self, host: _Optional[str] = ..., agent_version: _Optional[str] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[_common_pb2.Device, _Mapping]]] = ..., driver_version: _Optional[str] = ..., cuda_driver_version: _Optional[str] = ..., no_device_reason: _Optional[str] = ...) -> None: ...
+
+class Slot(_message.Message):
+    __slots__ = ("slot_id", "device", "profilers", "synthetic")
+    SLOT_ID_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PROFILERS_FIELD_NUMBER: _ClassVar[int]
+    SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
+    slot_id: str
+    device: _common_pb2.Device
+    profilers: _containers.RepeatedScalarFieldContainer[str]
+    synthetic: bool
+    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ...) -> None: ...
+
+class RegisterRequest(_message.Message):
+    __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "sealed")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INVENTORY_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    session_id: str
+    name: str
+    inventory: Inventory
+    slots: _containers.RepeatedCompositeFieldContainer[Slot]
+    sealed: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., name: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., sealed: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ...) -> None: ...
+
+class RegisterResponse(_message.Message):
+    __slots__ = ("heartbeat_ms", "lease_ms", "resume", "drop", "server_version")
+    HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    DROP_FIELD_NUMBER: _ClassVar[int]
+    SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    heartbeat_ms: int
+    lease_ms: int
+    resume: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
+    drop: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
+    server_version: str
+    def __init__(self, heartbeat_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., resume: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., drop: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., server_version: _Optional[str] = ...) -> None: ...
+
+class AttemptProgress(_message.Message):
+    __slots__ = ("key", "launches_spooled")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_SPOOLED_FIELD_NUMBER: _ClassVar[int]
+    key: _common_pb2.AttemptKey
+    launches_spooled: int
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., launches_spooled: _Optional[int] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("agent_id", "session_id", "attempts")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    session_id: str
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("drop", "register_again")
+    DROP_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    drop: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
+    register_again: bool
+    def __init__(self, drop: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., register_again: _Optional[bool] = ...) -> None: ...
+
+class RecordedSource(_message.Message):
+    __slots__ = ("path", "recorded_time")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_TIME_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    recorded_time: bool
+    def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
+
+class RunSpec(_message.Message):
+    __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "level", "condition", "repeat", "synthetic", "profiler", "recorded")
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    REPEAT_FIELD_NUMBER: _ClassVar[int]
+    SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
+    PROFILER_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    run_id: str
+    workload: str
+    device_kind: str
+    level: str
+    condition: _common_pb2.Condition
+    repeat: int
+    synthetic: bool
+    profiler: str
+    recorded: RecordedSource
+    def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ...) -> None: ...
+
+class Work(_message.Message):
+    __slots__ = ("key", "run", "launch_skip", "launch_count", "deadline_ms")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_SKIP_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    key: _common_pb2.AttemptKey
+    run: RunSpec
+    launch_skip: int
+    launch_count: int
+    deadline_ms: int
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+
+class LeaseRequest(_message.Message):
+    __slots__ = ("agent_id", "session_id", "slot_id", "wait_ms")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SLOT_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    session_id: str
+    slot_id: str
+    wait_ms: int
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., slot_id: _Optional[str] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class LeaseResponse(_message.Message):
+    __slots__ = ("work", "register_again")
+    WORK_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    work: Work
+    register_again: bool
+    def __init__(self, work: _Optional[_Union[Work, _Mapping]] = ..., register_again: _Optional[bool] = ...) -> None: ...
+
+class AttemptLog(_message.Message):
+    __slots__ = ("command", "environment", "log")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    command: _containers.RepeatedScalarFieldContainer[str]
+    environment: _containers.ScalarMap[str, str]
+    log: str
+    def __init__(self, command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ...) -> None: ...
+
+class FinishAttemptRequest(_message.Message):
+    __slots__ = ("agent_id", "key", "segments", "launches", "flags", "log")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    key: _common_pb2.AttemptKey
+    segments: int
+    launches: int
+    flags: _containers.RepeatedCompositeFieldContainer[_common_pb2.ValidityFlag]
+    log: AttemptLog
+    def __init__(self, agent_id: _Optional[str] = ..., key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., segments: _Optional[int] = ..., launches: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., log: _Optional[_Union[AttemptLog, _Mapping]] = ...) -> None: ...
+
+class FinishAttemptResponse(_message.Message):
+    __slots__ = ("published",)
+    PUBLISHED_FIELD_NUMBER: _ClassVar[int]
+    published: bool
+    def __init__(self, published: _Optional[bool] = ...) -> None: ...
+
+class FailAttemptRequest(_message.Message):
+    __slots__ = ("agent_id", "key", "failure", "log")
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    agent_id: str
+    key: _common_pb2.AttemptKey
+    failure: _common_pb2.Failure
+    log: AttemptLog
+    def __init__(self, agent_id: _Optional[str] = ..., key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., log: _Optional[_Union[AttemptLog, _Mapping]] = ...) -> None: ...
+
+class FailAttemptResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

@@ -1,0 +1,161 @@
+from assay_protos import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("campaign_yaml", "file_name", "base_directory")
+    CAMPAIGN_YAML_FIELD_NUMBER: _ClassVar[int]
+    FILE_NAME_FIELD_NUMBER: _ClassVar[int]
+    BASE_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    campaign_yaml: str
+    file_name: str
+    base_directory: str
+    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ...) -> None: ...
+
+class SubmitResponse(_message.Message):
+    __slots__ = ("campaign_id", "runs")
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    runs: int
+    def __init__(self, campaign_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
+
+class ListCampaignsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListCampaignsResponse(_message.Message):
+    __slots__ = ("campaigns",)
+    CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
+    campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ...) -> None: ...
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ("campaign_id",)
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    def __init__(self, campaign_id: _Optional[str] = ...) -> None: ...
+
+class CancelRequest(_message.Message):
+    __slots__ = ("campaign_id",)
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    def __init__(self, campaign_id: _Optional[str] = ...) -> None: ...
+
+class RunStatus(_message.Message):
+    __slots__ = ("run_id", "workload", "device_kind", "level", "condition", "repeat", "state", "launches", "attempts", "flags", "failure", "agent")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    REPEAT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    workload: str
+    device_kind: str
+    level: str
+    condition: _common_pb2.Condition
+    repeat: int
+    state: str
+    launches: int
+    attempts: int
+    flags: _containers.RepeatedCompositeFieldContainer[_common_pb2.ValidityFlag]
+    failure: _common_pb2.Failure
+    agent: str
+    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ...) -> None: ...
+
+class CampaignStatus(_message.Message):
+    __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed")
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    RUNS_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    RUNS_DONE_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    name: str
+    state: str
+    synthetic: bool
+    runs: _containers.RepeatedCompositeFieldContainer[RunStatus]
+    failure: _common_pb2.Failure
+    runs_total: int
+    runs_done: int
+    runs_failed: int
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ...) -> None: ...
+
+class GetRunRequest(_message.Message):
+    __slots__ = ("run_id",)
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    def __init__(self, run_id: _Optional[str] = ...) -> None: ...
+
+class AttemptDetail(_message.Message):
+    __slots__ = ("key", "state", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    LEASED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    key: _common_pb2.AttemptKey
+    state: str
+    agent: str
+    slot: str
+    leased_at_ms: int
+    ended_at_ms: int
+    launches: int
+    failure: _common_pb2.Failure
+    command: _containers.RepeatedScalarFieldContainer[str]
+    environment: _containers.ScalarMap[str, str]
+    log: str
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., state: _Optional[str] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ...) -> None: ...
+
+class RunDetail(_message.Message):
+    __slots__ = ("run", "attempts", "files")
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    run: RunStatus
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptDetail]
+    files: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, run: _Optional[_Union[RunStatus, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptDetail, _Mapping]]] = ..., files: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetReportRequest(_message.Message):
+    __slots__ = ("campaign_id", "format")
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    format: str
+    def __init__(self, campaign_id: _Optional[str] = ..., format: _Optional[str] = ...) -> None: ...
+
+class ReportChunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...

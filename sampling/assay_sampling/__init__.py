@@ -1,0 +1,1 @@
+"""Assay's pure library: launch table, readers, selection methods and evaluation."""

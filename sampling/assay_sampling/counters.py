@@ -1,0 +1,200 @@
+"""The registry of canonical counters: which Nsight metric measures what, on which architecture and tool.
+
+The data stand in ``counters.toml`` beside this module. Names are ours (``instructions``,
+``global_load_sectors``), so that analyses do not care which tool version named a metric how.
+
+Source: design, "The launch table"; Principal Kernel Analysis, Table 2.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay_sampling.errors import CounterUnavailableError, ParameterError
+from assay_sampling.launch_table import CounterColumn, counter_columns
+
+CYCLE_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg")
+
+FEATURE_SETS: dict[str, tuple[str, ...]] = {
+    # PKA, Table 2.
+    "table2": (
+        "global_load_sectors", "global_store_sectors", "local_load_sectors",
+        "global_load_instructions", "global_store_instructions", "local_load_instructions",
+        "shared_load_instructions", "shared_store_instructions", "global_atomic_instructions",
+        "instructions", "threads_per_instruction", "thread_blocks",
+    ),
+    # PKA.py of the published artifact: no local memory, global loads and stores twice.
+    "artifact12": (
+        "global_load_sectors", "global_store_sectors", "instructions", "threads_per_instruction",
+        "global_atomic_instructions", "global_load_instructions", "global_store_instructions",
+        "shared_load_instructions", "shared_store_instructions",
+        "artifact_global_loads", "artifact_global_stores", "thread_blocks",
+    ),
+    # RKS.py of the published artifact: the same without global atomics.
+    "artifact11": (
+        "global_load_sectors", "global_store_sectors", "instructions", "threads_per_instruction",
+        "global_load_instructions", "global_store_instructions",
+        "shared_load_instructions", "shared_store_instructions",
+        "artifact_global_loads", "artifact_global_stores", "thread_blocks",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One Nsight Compute metric that measures a counter, and where it exists (empty: everywhere)."""
+
+    name: str
+    architectures: tuple[str, ...] = ()
+    since: str = ""
+    before: str = ""
+
+    def exists_on(self, compute_capability: str, tool_version: str) -> bool:
+        """Whether the metric exists there; an unknown ("") capability or version excludes nothing."""
+        if (
+            self.architectures
+            and compute_capability
+            and compute_capability not in self.architectures
+        ):
+            return False
+        if not tool_version:
+            return True
+        version = _version(tool_version)
+        too_old = bool(self.since) and version < _version(self.since)
+        too_new = bool(self.before) and version >= _version(self.before)
+        return not (too_old or too_new)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A canonical counter. ``unit`` is the base unit; ``variant`` hardware, sass or software."""
+
+    name: str
+    unit: str
+    variant: str
+    help: str
+    metrics: tuple[Metric, ...]
+    labels: tuple[str, ...] = ()
+
+    def column(self, metric: str) -> CounterColumn:
+        return CounterColumn(self.name, self.unit, metric, self.variant)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+@cache
+def registry() -> dict[str, Counter]:
+    """All canonical counters by name, in the order of the data file."""
+    text = resources.files("assay_sampling").joinpath("counters.toml").read_text()
+    return {name: _counter(name, entry) for name, entry in tomllib.loads(text).items()}
+
+
+def _counter(name: str, entry: dict[str, object]) -> Counter:
+    metrics = tuple(
+        Metric(
+            m["name"], tuple(m.get("architectures", ())), m.get("since", ""), m.get("before", "")
+        )
+        for m in entry["metrics"]  # type: ignore[attr-defined]
+    )
+    labels = tuple(entry.get("labels", ()))  # type: ignore[arg-type]
+    return Counter(
+        name, str(entry["unit"]), str(entry["variant"]), str(entry["help"]), metrics, labels
+    )
+
+
+@cache
+def _by_metric() -> dict[str, Counter]:
+    return {m.name: counter for counter in registry().values() for m in counter.metrics}
+
+
+@cache
+def _by_label() -> dict[str, Counter]:
+    return {label: counter for counter in registry().values() for label in counter.labels}
+
+
+def counter_of_metric(metric: str) -> Counter | None:
+    """The canonical counter that an Nsight Compute metric name measures, or None."""
+    return _by_metric().get(metric)
+
+
+def counter_of_label(label: str) -> Counter | None:
+    """The canonical counter behind a label of Nsight Compute's details page, or None."""
+    return _by_label().get(label)
+
+
+def metric_of(name: str, compute_capability: str = "", tool_version: str = "") -> str:
+    """The metric to ask Nsight Compute for.
+
+    Raises ParameterError for an unknown counter, CounterUnavailableError where the chip lacks it.
+    """
+    counter = registry().get(name)
+    if counter is None:
+        raise ParameterError("counter", f"there is no counter {name!r}")
+    for metric in counter.metrics:
+        if metric.exists_on(compute_capability, tool_version):
+            return metric.name
+    raise CounterUnavailableError(
+        name,
+        f"no metric measures it on compute capability {compute_capability} "
+        f"with Nsight Compute {tool_version or 'of any version'}",
+    )
+
+
+def features_of(feature_set: str) -> tuple[str, ...]:
+    """The counters of a named feature set; raises ParameterError for a name that does not exist."""
+    try:
+        return FEATURE_SETS[feature_set]
+    except KeyError:
+        raise ParameterError(
+            "features",
+            f"there is no feature set {feature_set!r}",
+            f"use one of {', '.join(FEATURE_SETS)}",
+        ) from None
+
+
+def require_counters(table: pa.Table, names: Sequence[str], source: str) -> None:
+    """Check that every counter was measured for every launch of ``table``.
+
+    Raises CounterUnavailableError naming ``source``, the counter and how many launches lack it, and the
+    other variant where that one was measured (variants are never mixed).
+    """
+    present = {column.name for column in counter_columns(table.schema)}
+    for name in names:
+        values = table[name] if name in present else None
+        missing = table.num_rows if values is None else values.null_count
+        if values is not None and not missing:
+            continue
+        if values is not None and missing < table.num_rows:
+            first = pc.index(values.is_null(), True).as_py()
+            launch = table["launch"][first].as_py()
+            cause = (
+                f"the counter {name!r} was not measured (n/a or NaN) for {missing:,} of "
+                f"{table.num_rows:,} launches, first for launch {launch}"
+            )
+            remedy = "profile those launches again, or choose features without this counter"
+        else:
+            cause = f"the counter {name!r} was not measured"
+            remedy = f"collect the metric {registry()[name].metrics[0].name}"
+        twin = name.removesuffix("_sass") if name.endswith("_sass") else f"{name}_sass"
+        if twin in present:
+            remedy += (
+                f" ({twin!r} was measured, but it counts other instructions and never stands in)"
+            )
+        raise CounterUnavailableError(source, cause, remedy)
+
+
+def default_cost_counter(table: pa.Table) -> str | None:
+    """The first of CYCLE_COUNTERS that was measured for at least one launch, or None."""
+    for name in CYCLE_COUNTERS:
+        if name in table.schema.names and table[name].null_count < table.num_rows:
+            return name
+    return None

@@ -1,0 +1,149 @@
+"""Scores of a selection against silicon: one set of formulas for every method.
+
+    projected            = sum over representatives of weight x cost(representative)
+    error_percent        = 100 |projected - total| / total
+    group_error_percent  = 100 sum over groups |projected_g - total_g| / total    (cannot cancel)
+    speedup              = total / sum over representatives of cost(representative)
+
+Source: design, "Numbers that must mean one thing".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.errors import CounterUnavailableError, RefusedError
+from assay_sampling.launch_table import Condition
+from assay_sampling.launches import Launches
+
+COST_UNITS = {
+    "cycles_gpc_avg": "cycle",
+    "cycles_gpc_max": "cycle",
+    "cycles_sys_avg": "cycle",
+    "duration_ns": "ns",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the launches of a profile cost: quantity, unit, condition, and the values, shape (n,)."""
+
+    quantity: str
+    unit: str
+    condition: Condition
+    values: np.ndarray
+
+
+def cost_of(launches: Launches, quantity: str) -> Cost:
+    """The cost of every launch in ``quantity`` (a key of COST_UNITS).
+
+    Raises CounterUnavailableError where a launch lacks the value, RefusedError where one is negative
+    or the total is not positive.
+    """
+    source = ", ".join(launches.sources) or "launches"
+    if quantity not in launches.table.schema.names:
+        raise CounterUnavailableError(source, f"the cost {quantity!r} was not measured")
+    column = launches.table[quantity]
+    if column.null_count:
+        raise CounterUnavailableError(
+            source,
+            f"the cost {quantity!r} was not measured for {column.null_count:,} of {len(launches):,} launches",
+            "profile those launches again, or choose another cost",
+        )
+    values = column.to_numpy().astype(np.float64)
+    if values.size and float(values.min()) < 0:
+        row = int(np.argmin(values))
+        raise RefusedError(source, f"launch row {row} has the negative cost {values[row]:g}")
+    if not float(values.sum()) > 0:
+        raise RefusedError(source, f"the launches have no cost at all in {quantity!r}")
+    return Cost(quantity, COST_UNITS[quantity], launches.metadata.condition, values)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one selection on one profile in one cost quantity. Percentages are of ``total``.
+
+    ``group_error_percent`` is None where it is not known which launch is in which group.
+    """
+
+    quantity: str
+    unit: str
+    condition: Condition
+    total: float
+    projected: float
+    simulated: float
+    error_percent: float
+    signed_error_percent: float
+    group_error_percent: float | None
+    speedup: float
+
+    def cost_dict(self) -> dict[str, Any]:
+        return {
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "condition": self.condition.to_dict(),
+            "total": self.total,
+            "projected": self.projected,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "cost": self.cost_dict(),
+            "error_percent": self.error_percent,
+            "signed_error_percent": self.signed_error_percent,
+            "group_error_percent": self.group_error_percent,
+            "speedup": self.speedup,
+        }
+
+
+def evaluate(
+    cost: Cost,
+    representative_rows: np.ndarray,
+    weights: np.ndarray,
+    *,
+    labels: np.ndarray | None = None,
+    representative_groups: np.ndarray | None = None,
+) -> Evaluation:
+    """Score representatives against the true total.
+
+    Args:
+        cost: cost of every launch, shape (n,).
+        representative_rows: rows of the representatives, shape (r,).
+        weights: their weights, shape (r,).
+        labels: group of every launch, shape (n,), 0-based; with ``representative_groups``, shape (r,),
+            it gives the group error.
+
+    Raises RefusedError where the representatives cost nothing (the speedup would be infinite).
+    """
+    values = cost.values
+    total = float(values.sum())
+    of_representatives = values[representative_rows]
+    projected_each = weights * of_representatives
+    projected = float(projected_each.sum())
+    simulated = float(of_representatives.sum())
+    if not simulated > 0:
+        raise RefusedError("selection", f"its representatives have no cost in {cost.quantity!r}")
+    group_error = None
+    if labels is not None and representative_groups is not None:
+        count = int(max(labels.max(initial=-1), representative_groups.max(initial=-1))) + 1
+        true_by_group = np.bincount(labels, weights=values, minlength=count)
+        projected_by_group = np.bincount(
+            representative_groups, weights=projected_each, minlength=count
+        )
+        group_error = 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / total
+    signed = 100.0 * (projected - total) / total
+    return Evaluation(
+        quantity=cost.quantity,
+        unit=cost.unit,
+        condition=cost.condition,
+        total=total,
+        projected=projected,
+        simulated=simulated,
+        error_percent=abs(signed),
+        signed_error_percent=signed,
+        group_error_percent=group_error,
+        speedup=total / simulated,
+    )

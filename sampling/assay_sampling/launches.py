@@ -1,0 +1,216 @@
+"""Launches in memory: a launch table with its names, in the order of (process, launch).
+
+Analyses work on this; readers and the store produce it from streams. Bytes per launch are those of the
+columns kept (about 150 for a light table, 8 more for each counter); :func:`gather` refuses to go over a
+limit before it does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay_sampling.errors import LaunchTableError, RefusedError
+from assay_sampling.launch_table import (
+    LaunchBatch,
+    Names,
+    TableMetadata,
+    counter_columns,
+    table_metadata,
+)
+
+DEFAULT_MEMORY_LIMIT_BYTES = 8 << 30
+
+
+@dataclass(frozen=True)
+class Launches:
+    """A launch table in memory, sorted by (process, launch), each pair once.
+
+    ``sources`` are the files or runs it was read from; ``notes`` what the reader wants people to know.
+    """
+
+    table: pa.Table
+    names: Names
+    sources: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return table_metadata(self.table.schema)
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Canonical counters measured for at least one launch."""
+        return tuple(
+            c.name
+            for c in counter_columns(self.table.schema)
+            if self.table[c.name].null_count < self.table.num_rows
+        )
+
+    def column(self, name: str) -> np.ndarray:
+        """A column as NumPy, shape (n,); nulls become NaN in floating columns and -1 in integer ones.
+
+        Name ids (``*_id``) keep their bits: a null id becomes 0.
+        """
+        values = self.table[name].combine_chunks()
+        if values.null_count:
+            values = pc.fill_null(values, pa.scalar(_null_value(values.type), values.type))
+        return values.to_numpy(zero_copy_only=False)
+
+    def kernels(self) -> int:
+        """Number of distinct kernels (demangled names)."""
+        return len(pc.unique(self.table["kernel_id"]))
+
+    def device_labels(self) -> list[str]:
+        """Labels of the devices that launches ran on, in order of their ordinals."""
+        known = {device.index: device for device in self.metadata.devices}
+        used = pc.unique(self.table["device"]).drop_null().sort().to_pylist()
+        return [known[i].label() if i in known else f"device {i}" for i in used]
+
+    def slice(self, offset: int, length: int | None = None) -> Launches:
+        """Rows [offset, offset + length) in the order of (process, launch)."""
+        return replace(self, table=self.table.slice(offset, length))
+
+    def take(self, rows: np.ndarray) -> Launches:
+        """The given rows, shape (m,), ascending."""
+        return replace(self, table=self.table.take(pa.array(rows)))
+
+
+def _null_value(kind: pa.DataType) -> float | int:
+    if pa.types.is_floating(kind):
+        return float("nan")
+    return 0 if pa.types.is_unsigned_integer(kind) else -1
+
+
+def gather(
+    batches: Iterable[LaunchBatch],
+    schema: pa.Schema,
+    *,
+    sources: Sequence[str] = (),
+    notes: Sequence[str] = (),
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Launches:
+    """Collect a stream of batches into memory, sort it, and check that no launch stands twice.
+
+    Raises RefusedError before the table would exceed ``memory_limit_bytes``, LaunchTableError for a
+    launch that stands twice.
+    """
+    names = Names()
+    collected: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        names.update(batch.new_names)
+        # Sorting holds a second copy for a moment.
+        held_bytes += 2 * batch.records.nbytes
+        if held_bytes > memory_limit_bytes:
+            raise RefusedError(
+                ", ".join(sources) or "launches",
+                f"holding them takes more than the memory limit of {memory_limit_bytes:,} bytes",
+                "raise --memory-limit, or analyse fewer launches",
+            )
+        collected.append(batch.records)
+    table = pa.Table.from_batches(collected, schema=schema)
+    return Launches(sort_launches(table, sources), names, tuple(sources), tuple(notes))
+
+
+def sort_launches(table: pa.Table, sources: Sequence[str] = ()) -> pa.Table:
+    """``table`` in the order of (process, launch); raises LaunchTableError for a pair that stands twice."""
+    process = table["process"].to_numpy()
+    launch = table["launch"].to_numpy()
+    step_process, step_launch = np.diff(process), np.diff(launch)
+    if not np.all((step_process > 0) | ((step_process == 0) & (step_launch > 0))):
+        order = np.lexsort((launch, process))
+        table = table.take(pa.array(order))
+        process, launch = process[order], launch[order]
+        same = (np.diff(process) == 0) & (np.diff(launch) == 0)
+        if same.any():
+            row = int(np.argmax(same))
+            raise LaunchTableError(
+                ", ".join(sources) or "launches",
+                f"launch {launch[row]} of process {process[row]} stands twice",
+                "give each recording once; a file with several recordings must be split",
+            )
+    return table
+
+
+def sequence_hash(launches: Launches, columns: Sequence[str]) -> str:
+    """A hash of what was launched in which order: hexadecimal BLAKE2b-128 over the named columns.
+
+    Two recordings with equal hashes hold the same launches in the same order, as far as these columns
+    tell.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name in ("process", *columns):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(launches.column(name)).tobytes())
+    return digest.hexdigest()
+
+
+EXACT_IDENTITY = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+NAME_BLOCK_IDENTITY = ("kernel_id", "block_x", "block_y", "block_z")
+
+
+def merge(parts: Sequence[Launches]) -> Launches:
+    """Several recordings of one workload as one table: each file's processes get ordinals of their own.
+
+    Counter columns are the union; where a file lacks one, its launches have null. Raises
+    LaunchTableError where the parts differ in level, synthetic mark or condition, or measured one
+    counter with different metrics.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0].metadata
+    for part in parts[1:]:
+        other = part.metadata
+        for what in ("level", "synthetic", "condition"):
+            if getattr(first, what) != getattr(other, what):
+                raise LaunchTableError(
+                    ", ".join(part.sources),
+                    f"its {what} ({getattr(other, what)}) is not that of "
+                    f"{', '.join(parts[0].sources)} ({getattr(first, what)})",
+                    "merge only recordings of one kind; a light recording goes with --light",
+                )
+    names = Names()
+    tables, shift = [], 0
+    for part in parts:
+        names.update(dict(part.names.items()))
+        process = pc.add(part.table["process"], pa.scalar(shift, pa.int32()))
+        position = part.table.schema.get_field_index("process")
+        tables.append(part.table.set_column(position, part.table.schema.field("process"), process))
+        shift += int(pc.max(part.table["process"]).as_py() or 0) + 1 if len(part) else 0
+    schema = _union_schema([t.schema for t in tables], parts)
+    aligned = [_with_columns(t, schema) for t in tables]
+    sources = tuple(s for part in parts for s in part.sources)
+    notes = tuple(dict.fromkeys(n for part in parts for n in part.notes))
+    return Launches(sort_launches(pa.concat_tables(aligned), sources), names, sources, notes)
+
+
+def _union_schema(schemas: Sequence[pa.Schema], parts: Sequence[Launches]) -> pa.Schema:
+    merged = schemas[0]
+    for schema, part in zip(schemas[1:], parts[1:], strict=True):
+        for item in schema:
+            if item.name not in merged.names:
+                merged = merged.append(item)
+            elif merged.field(item.name).metadata != item.metadata:
+                raise LaunchTableError(
+                    ", ".join(part.sources),
+                    f"it measured {item.name!r} with another metric than the other files",
+                    "merge only recordings made with the same metrics",
+                )
+    return merged
+
+
+def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table[f.name] if f.name in table.schema.names else pa.nulls(table.num_rows, f.type)
+        for f in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

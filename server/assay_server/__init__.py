@@ -1,0 +1,1 @@
+"""The server: plans and schedules campaigns, stores records, selects, scores, reports."""

@@ -1,0 +1,21 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real recordings; the test is skipped where it is absent."""
+    path = Path(os.environ.get("ASSAY_SHARED_DATA", _BESIDE_THE_CHECKOUT))
+    if not path.is_dir():
+        if os.environ.get("ASSAY_REQUIRE_SHARED_DATA") == "1":
+            pytest.fail(f"the recordings are required, but {path} is not there")
+        pytest.skip(f"the recordings are not at {path}; set ASSAY_SHARED_DATA to where they are")
+    return path
