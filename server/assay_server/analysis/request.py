@@ -1,0 +1,72 @@
+"""What an analysis is asked to do: plain values that cross into a worker process by pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay_sampling.launch_table import BASELINE, Condition, Level
+from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
+
+DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One finished run of a campaign and the launch tables that the store holds for it.
+
+    Args:
+        run_id: the run's name, unique in the store.
+        workload: the workload it ran.
+        device_kind: the kind of GPU, the column label of tables.
+        level: "detailed" or "light".
+        condition: cache, clock and SM share it was planned under.
+        repeat: 0-based ordinal among runs that differ in nothing else.
+        files: Parquet files of the record store, in slice order.
+        flags: validity flags as (name, detail, invalidates).
+        synthetic: True where no silicon produced the data.
+        launches: launches in ``files``.
+        content_hash: hash of the run's records, to tell where numbers come from.
+    """
+
+    run_id: str
+    workload: str
+    device_kind: str
+    level: Level
+    condition: Condition = BASELINE
+    repeat: int = 0
+    files: tuple[str, ...] = ()
+    flags: tuple[tuple[str, str, bool], ...] = ()
+    synthetic: bool = False
+    launches: int = 0
+    content_hash: str = ""
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """A campaign's finished runs and how to analyse them.
+
+    Args:
+        campaign_id: the campaign's name in the store.
+        campaign_name: the name its file gives it.
+        synthetic: the campaign's own mark; every run must carry the same.
+        seed: seed of every random choice.
+        methods: (method, parameters) in the order of the report.
+        reference: the kind of GPU selections are made on; None: the first of each workload.
+        memory_limit_bytes: launches in memory at one time stay under it.
+        runs: finished runs, in the order of the campaign file.
+        failed_runs: (run_id, reason) of the runs that have no data.
+        accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
+    """
+
+    campaign_id: str
+    campaign_name: str
+    synthetic: bool = False
+    seed: int = 0
+    methods: tuple[tuple[str, Mapping[str, Any]], ...] = field(default=DEFAULT_METHODS)
+    reference: str | None = None
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
+    runs: tuple[RunData, ...] = ()
+    failed_runs: tuple[tuple[str, str], ...] = ()
+    accept_invalid: bool = False
