@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,11 +59,7 @@ class Metric:
 
     def exists_on(self, compute_capability: str, tool_version: str) -> bool:
         """Whether the metric exists there; an unknown ("") capability or version excludes nothing."""
-        if (
-            self.architectures
-            and compute_capability
-            and compute_capability not in self.architectures
-        ):
+        if self.architectures and compute_capability and compute_capability not in self.architectures:
             return False
         if not tool_version:
             return True
@@ -98,17 +95,13 @@ def registry() -> dict[str, Counter]:
     return {name: _counter(name, entry) for name, entry in tomllib.loads(text).items()}
 
 
-def _counter(name: str, entry: dict[str, object]) -> Counter:
+def _counter(name: str, entry: dict[str, Any]) -> Counter:
     metrics = tuple(
-        Metric(
-            m["name"], tuple(m.get("architectures", ())), m.get("since", ""), m.get("before", "")
-        )
-        for m in entry["metrics"]  # type: ignore[attr-defined]
+        Metric(m["name"], tuple(m.get("architectures", ())), m.get("since", ""), m.get("before", ""))
+        for m in entry["metrics"]
     )
-    labels = tuple(entry.get("labels", ()))  # type: ignore[arg-type]
-    return Counter(
-        name, str(entry["unit"]), str(entry["variant"]), str(entry["help"]), metrics, labels
-    )
+    labels = tuple(entry.get("labels", ()))
+    return Counter(name, entry["unit"], entry["variant"], entry["help"], metrics, labels)
 
 
 @cache
@@ -186,9 +179,7 @@ def require_counters(table: pa.Table, names: Sequence[str], source: str) -> None
             remedy = f"collect the metric {registry()[name].metrics[0].name}"
         twin = name.removesuffix("_sass") if name.endswith("_sass") else f"{name}_sass"
         if twin in present:
-            remedy += (
-                f" ({twin!r} was measured, but it counts other instructions and never stands in)"
-            )
+            remedy += f" ({twin!r} was measured, but it counts other instructions and never stands in)"
         raise CounterUnavailableError(source, cause, remedy)
 
 

@@ -130,9 +130,7 @@ def evaluate(
     if labels is not None and representative_groups is not None:
         count = int(max(labels.max(initial=-1), representative_groups.max(initial=-1))) + 1
         true_by_group = np.bincount(labels, weights=values, minlength=count)
-        projected_by_group = np.bincount(
-            representative_groups, weights=projected_each, minlength=count
-        )
+        projected_by_group = np.bincount(representative_groups, weights=projected_each, minlength=count)
         group_error = 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / total
     signed = 100.0 * (projected - total) / total
     return Evaluation(

@@ -114,9 +114,7 @@ class TableMetadata:
             document["devices"] = tuple(Device(**device) for device in document["devices"])
             return cls(**document)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise LaunchTableError(
-                "launch table", f"its schema metadata cannot be read ({error})"
-            ) from error
+            raise LaunchTableError("launch table", f"its schema metadata cannot be read ({error})") from error
 
 
 @dataclass(frozen=True)
@@ -235,9 +233,7 @@ class Names:
         encoded = pc.dictionary_encode(texts)
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.unify_dictionaries().combine_chunks()
-        identifiers = pa.array(
-            [self.intern(text) for text in encoded.dictionary.to_pylist()], pa.uint64()
-        )
+        identifiers = pa.array([self.intern(text) for text in encoded.dictionary.to_pylist()], pa.uint64())
         return identifiers.take(encoded.indices)
 
     def update(self, texts: Mapping[int, str]) -> None:
@@ -305,9 +301,7 @@ def counter_columns(schema: pa.Schema) -> tuple[CounterColumn, ...]:
     for item in schema:
         metadata = {k.decode(): v.decode() for k, v in (item.metadata or {}).items()}
         if metadata.get("kind") == "counter":
-            found.append(
-                CounterColumn(item.name, metadata["unit"], metadata["metric"], metadata["variant"])
-            )
+            found.append(CounterColumn(item.name, metadata["unit"], metadata["metric"], metadata["variant"]))
     return tuple(found)
 
 
@@ -359,9 +353,7 @@ def check_schema(schema: pa.Schema) -> TableMetadata:
         raise LaunchTableError("launch table", f"it has only {len(schema)} columns")
     for expected, found in zip(BASE_FIELDS, schema, strict=False):
         if not expected.equals(found):
-            raise LaunchTableError(
-                "launch table", f"column {found.name!r} stands where {expected} is due"
-            )
+            raise LaunchTableError("launch table", f"column {found.name!r} stands where {expected} is due")
     for item in list(schema)[len(BASE_FIELDS) :]:
         marks = {k.decode(errors="replace") for k in (item.metadata or {})}
         if item.type != pa.float64() or not {"kind", "unit", "metric", "variant"} <= marks:
@@ -400,8 +392,7 @@ def check_batch(batch: pa.RecordBatch) -> None:
 def referenced_ids(batch: pa.RecordBatch) -> np.ndarray:
     """Distinct name ids that a batch refers to, shape (m,), uint64, sorted."""
     parts = [
-        pc.unique(batch.column(name)).drop_null().to_numpy(zero_copy_only=False)
-        for name in TEXT_COLUMNS
+        pc.unique(batch.column(name)).drop_null().to_numpy(zero_copy_only=False) for name in TEXT_COLUMNS
     ]
     return np.unique(np.concatenate(parts).astype(np.uint64))
 

@@ -63,7 +63,8 @@ class Launches:
         values = self.table[name].combine_chunks()
         if values.null_count:
             values = pc.fill_null(values, pa.scalar(_null_value(values.type), values.type))
-        return values.to_numpy(zero_copy_only=False)
+        array: np.ndarray = values.to_numpy(zero_copy_only=False)
+        return array
 
     def kernels(self) -> int:
         """Number of distinct kernels (demangled names)."""
@@ -210,7 +211,6 @@ def _union_schema(schemas: Sequence[pa.Schema], parts: Sequence[Launches]) -> pa
 
 def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = [
-        table[f.name] if f.name in table.schema.names else pa.nulls(table.num_rows, f.type)
-        for f in schema
+        table[f.name] if f.name in table.schema.names else pa.nulls(table.num_rows, f.type) for f in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)

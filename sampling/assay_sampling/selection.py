@@ -141,9 +141,7 @@ class Selection:
 
     def to_dict(self) -> dict[str, Any]:
         by_group: list[list[dict[str, Any]]] = [[] for _ in range(len(self.group_launches))]
-        for group, entry in zip(
-            self.representatives.group, self.representatives.to_dicts(), strict=True
-        ):
+        for group, entry in zip(self.representatives.group, self.representatives.to_dicts(), strict=True):
             by_group[int(group)].append(entry)
         share = self.instruction_share
         return {

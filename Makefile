@@ -1,0 +1,63 @@
+# Everything a person does with a checkout; `make help` lists it. All targets set up what they need.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_WORKERS ?= 2
+STAMP := $(VENV)/.installed
+
+$(STAMP): pyproject.toml requirements/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt --editable ".[all]" --group dev
+	@touch $@
+
+.PHONY: help
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(STAMP)  ## the virtual environment with every extra and the developers' tools
+
+.PHONY: demo
+demo: $(STAMP)  ## one campaign through server and agent, on synthetic recordings; under a minute
+	$(BIN)/assay demo --out demo
+
+.PHONY: test
+test: $(STAMP)  ## every test that needs no special tool; under ten minutes on two cores
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+.PHONY: format
+format: $(STAMP)  ## rewrite the sources as the formatter wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: protos
+protos: $(STAMP)  ## regenerate the wire contract from the .proto files
+	cd protos && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. assay_protos/*.proto
+
+.PHONY: protos-check
+protos-check: protos  ## fail where the generated code is not what the .proto files give
+	@git diff --exit-code --stat -- protos || { echo "the generated code has drifted: run 'make protos' and commit"; exit 1; }
+
+.PHONY: bench
+bench: $(STAMP)  ## ingest and classification beside named peers; see docs/benchmarks.md
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+.PHONY: lock
+lock: $(STAMP)  ## write the versions of this environment down for everybody
+	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip==' > requirements/constraints.txt
+
+.PHONY: clean
+clean:  ## remove what the targets above made
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
