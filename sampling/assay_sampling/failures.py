@@ -1,0 +1,211 @@
+"""Why an attempt of a run failed: one class for each cause that people act on differently.
+
+A failure is a result: agent and server store it with the run, the command line shows it with its remedy,
+and the server tries the run again only where the class says that a retry can help.
+
+Source: design, promise 6; the table of failure classes in the notes on Nsight Compute, Nsight Systems,
+MPS and NVML.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assay_sampling.errors import AssayError
+
+
+class FailureClass(StrEnum):
+    """The classes; the value is what travels on the wire and stands in reports."""
+
+    PERMISSION = "permission"
+    COUNTER_BUSY = "counter_busy"
+    LOCK_FILE = "lock_file"
+    METRIC_UNKNOWN = "metric_unknown"
+    APPLICATION_FAILED = "application_failed"
+    NOTHING_PROFILED = "nothing_profiled"
+    HANG = "hang"
+    REPORT_SHORT = "report_short"
+    IMPORTER_FAILED = "importer_failed"
+    DROPPED_EVENTS = "dropped_events"
+    GPU_UNHEALTHY = "gpu_unhealthy"
+    THROTTLED = "throttled"
+    MPS_NOT_IN_FORCE = "mps_not_in_force"
+    INPUT_UNREADABLE = "input_unreadable"
+    DISK_FULL = "disk_full"
+    AGENT_RESTARTED = "agent_restarted"
+    LEASE_EXPIRED = "lease_expired"
+    SERVER_REFUSED = "server_refused"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+    @property
+    def meaning(self) -> str:
+        """What happened, in one sentence without a final full stop."""
+        return _TABLE[self].meaning
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, in one sentence without a final full stop."""
+        return _TABLE[self].remedy
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same run, tried again, may succeed without a person doing anything."""
+        return _TABLE[self].retryable
+
+
+@dataclass(frozen=True)
+class _Entry:
+    meaning: str
+    remedy: str
+    retryable: bool
+
+
+_TABLE: dict[FailureClass, _Entry] = {
+    FailureClass.PERMISSION: _Entry(
+        "the driver lets only administrators read performance counters (ERR_NVGPUCTRPERM)",
+        "set the driver option NVreg_RestrictProfilingToAdminUsers=0 on the box, or give the agent root",
+        False,
+    ),
+    FailureClass.COUNTER_BUSY: _Entry(
+        "another program holds the performance counters of the GPU",
+        "pause DCGM's profiling (dcgmi profile --pause) and other profilers on the box",
+        True,
+    ),
+    FailureClass.LOCK_FILE: _Entry(
+        "the profiler could not open its lock file, which another user or run holds",
+        "give each GPU a private TMPDIR that the agent's user owns, and remove a stale lock file",
+        True,
+    ),
+    FailureClass.METRIC_UNKNOWN: _Entry(
+        "the GPU or the profiler's version does not have a metric that was asked for",
+        "compare the counters of the campaign with 'ncu --query-metrics' on this box",
+        False,
+    ),
+    FailureClass.APPLICATION_FAILED: _Entry(
+        "the workload itself ended with an error",
+        "run the workload's command by hand on the box, as the agent's user, and mend what it reports",
+        False,
+    ),
+    FailureClass.NOTHING_PROFILED: _Entry(
+        "the tool ended without an error, but there is not one launch in its result",
+        "check that the workload launches kernels in this process, and the window or filter of launches",
+        False,
+    ),
+    FailureClass.HANG: _Entry(
+        "the workload made no progress under the profiler within its time limit",
+        "raise the time limit of the workload, or profile it with another replay mode",
+        True,
+    ),
+    FailureClass.REPORT_SHORT: _Entry(
+        "the result holds fewer launches than the tool said it profiled",
+        "look at the log of the attempt for a killed process or a full disk; the run is tried again",
+        True,
+    ),
+    FailureClass.IMPORTER_FAILED: _Entry(
+        "the profiler measured, but its importer made no report of it",
+        "give the box more memory or disk for the import, or import the raw file on another box",
+        True,
+    ),
+    FailureClass.DROPPED_EVENTS: _Entry(
+        "the profiler dropped records, so launches are missing",
+        "profile a smaller window of launches, or give the profiler larger buffers",
+        True,
+    ),
+    FailureClass.GPU_UNHEALTHY: _Entry(
+        "the GPU reported a fault (fell off the bus, XID error, or uncorrected memory errors)",
+        "take the GPU out of service, look at the kernel log for XID errors, and reset or replace it",
+        True,
+    ),
+    FailureClass.THROTTLED: _Entry(
+        "the GPU lowered its clocks for heat or power while it was measured",
+        "improve the cooling or power of the box, or lock a lower clock; the run is tried again when cool",
+        True,
+    ),
+    FailureClass.MPS_NOT_IN_FORCE: _Entry(
+        "the share of the SMs that was asked for was not in force when probed",
+        "check CUDA_MPS_PIPE_DIRECTORY and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in the workload's environment",
+        False,
+    ),
+    FailureClass.INPUT_UNREADABLE: _Entry(
+        "a file that the run needs cannot be read as what it should be",
+        "correct the path in the campaign file, or make the file again",
+        False,
+    ),
+    FailureClass.DISK_FULL: _Entry(
+        "the agent's disk had no space for the spool",
+        "free disk space, or start the agent with --state on a larger disk; nothing already stored is lost",
+        True,
+    ),
+    FailureClass.AGENT_RESTARTED: _Entry(
+        "the agent ended before the attempt was complete",
+        "nothing, unless it happens again: the run is tried again",
+        True,
+    ),
+    FailureClass.LEASE_EXPIRED: _Entry(
+        "the server heard nothing of the attempt until its lease ran out",
+        "check that the agent runs and reaches the server; the run is tried again",
+        True,
+    ),
+    FailureClass.SERVER_REFUSED: _Entry(
+        "the server refused what the agent sent, and would refuse it again",
+        "run the same release of Assay on agent and server, and look at the server's log",
+        False,
+    ),
+    FailureClass.CANCELLED: _Entry(
+        "a person cancelled the campaign",
+        "submit the campaign again if the run is still wanted",
+        False,
+    ),
+    FailureClass.INTERNAL: _Entry(
+        "Assay itself failed in a way that nobody foresaw",
+        "report it to the authors of Assay with the log of the attempt",
+        False,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A classified failure: ``subject`` is what failed, ``cause`` and ``remedy`` are one sentence each."""
+
+    failure_class: FailureClass
+    subject: str
+    cause: str
+    remedy: str
+    retryable: bool
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.cause} [{self.failure_class}]; {self.remedy}"
+
+
+def failure(
+    failure_class: FailureClass,
+    subject: str,
+    cause: str = "",
+    remedy: str = "",
+    *,
+    retryable: bool | None = None,
+) -> Failure:
+    """A failure of a class; what is left out is taken from the table of classes."""
+    return Failure(
+        failure_class,
+        subject,
+        cause or failure_class.meaning,
+        remedy or failure_class.remedy,
+        failure_class.retryable if retryable is None else retryable,
+    )
+
+
+def failure_of(error: AssayError, failure_class: FailureClass) -> Failure:
+    """The failure that an error stands for: its own subject and cause, its own remedy where it has one."""
+    return failure(failure_class, error.subject, error.cause, error.remedy)
+
+
+def failure_class_named(name: str) -> FailureClass:
+    """The class of that name; INTERNAL for one that a newer program sent and this one does not know."""
+    try:
+        return FailureClass(name)
+    except ValueError:
+        return FailureClass.INTERNAL

@@ -1,0 +1,50 @@
+"""The table of failure classes is complete and each entry tells a person something."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_sampling.errors import StorageError
+from assay_sampling.failures import FailureClass, failure, failure_class_named, failure_of
+
+RETRYABLE = {
+    "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
+    "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired",
+}  # fmt: skip
+FINAL = {
+    "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
+    "input_unreadable", "server_refused", "cancelled", "internal",
+}  # fmt: skip
+
+
+def test_every_class_of_the_contract_exists_with_its_retry_decision() -> None:
+    assert {str(c) for c in FailureClass} == RETRYABLE | FINAL
+    assert {str(c) for c in FailureClass if c.retryable} == RETRYABLE
+
+
+@pytest.mark.parametrize("failure_class", list(FailureClass))
+def test_every_class_says_what_happened_and_what_to_do(failure_class: FailureClass) -> None:
+    for text in (failure_class.meaning, failure_class.remedy):
+        assert len(text.split()) >= 4
+        assert not text.endswith(".")
+
+
+def test_a_failure_takes_from_the_table_what_is_left_out() -> None:
+    found = failure(FailureClass.THROTTLED, "GPU-1")
+    assert (found.cause, found.remedy) == (FailureClass.THROTTLED.meaning, FailureClass.THROTTLED.remedy)
+    assert found.retryable
+    assert str(found) == f"GPU-1: {found.cause} [throttled]; {found.remedy}"
+    assert not failure(FailureClass.THROTTLED, "GPU-1", retryable=False).retryable
+
+
+def test_the_failure_of_an_error_keeps_its_words() -> None:
+    found = failure_of(StorageError("spool /x", "no space left", "free some"), FailureClass.DISK_FULL)
+    assert (found.subject, found.cause, found.remedy) == ("spool /x", "no space left", "free some")
+    assert failure_of(StorageError("spool /x", "gone"), FailureClass.DISK_FULL).remedy == (
+        FailureClass.DISK_FULL.remedy
+    )
+
+
+def test_an_unknown_class_is_internal() -> None:
+    assert failure_class_named("of a newer release") is FailureClass.INTERNAL
+    assert failure_class_named("hang") is FailureClass.HANG
