@@ -1,0 +1,133 @@
+"""Looking into recordings, selecting and scoring, without a server: the functions behind the verbs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from assay_sampling.profile import Profile
+from assay_sampling.scoring import score_saved
+
+from assay_client.files import AnyPath
+from assay_sampling import samplers
+from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, merge
+from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
+from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
+
+
+def inspect(path: AnyPath, *, synthetic: bool | None = None) -> dict[str, Any]:
+    """What a recording holds: path, format, launches, kernels, devices, levels, counters, notes.
+
+    Streams; memory does not grow with the file. Raises InputError for what cannot be read.
+    """
+    return inspect_recording(Path(path), ReadOptions(synthetic=synthetic))
+
+
+def read_profile(
+    files: AnyPath | Sequence[AnyPath],
+    *,
+    light: AnyPath | None = None,
+    synthetic: bool | None = None,
+    launch_offset: int | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Profile:
+    """Recordings of one workload as a profile: detailed and light ones are told apart by what they hold.
+
+    Args:
+        files: recordings; several of one level are merged, each file's processes kept apart.
+        light: the light recording of a two-level profile.
+        synthetic: mark the data as made by no silicon; None: as the files say.
+        launch_offset: number each file's launches from here instead of by its own ids.
+        memory_limit_bytes: refuse before holding more than this.
+    """
+    options = ReadOptions(synthetic=synthetic, launch_offset=launch_offset)
+    paths = [files] if isinstance(files, str | PathLike) else list(files)
+    read = [read_launches(Path(p), options, memory_limit_bytes=memory_limit_bytes) for p in paths]
+    parts: dict[str, list[Launches]] = {"detailed": [], "light": []}
+    for launches in read:
+        parts[launches.metadata.level].append(launches)
+    if light is not None:
+        launches = read_launches(Path(light), options, memory_limit_bytes=memory_limit_bytes)
+        if launches.metadata.level != "light":
+            raise ParameterError(
+                "--light",
+                f"{light} was made by a profiler of counters, so its times are not those of a free run",
+                "give a light recording (Nsight Systems, Kineto) of the same workload",
+            )
+        parts["light"].append(launches)
+    return Profile(
+        detailed=merge(parts["detailed"]) if parts["detailed"] else None,
+        light=merge(parts["light"]) if parts["light"] else None,
+    )
+
+
+def select(
+    method: str,
+    files: AnyPath | Sequence[AnyPath],
+    *,
+    light: AnyPath | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Selection:
+    """Select representatives with a method ("pks", "random", "systematic", ...) and score them.
+
+    Raises ParameterError for an unknown method or parameter, InputError for a file that cannot be read,
+    RefusedError where the method does not apply (PKS without counters).
+    """
+    profile = read_profile(files, light=light, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    return samplers.select(method, profile, parameters or {}, seed)
+
+
+def evaluate(
+    selection: Selection | Mapping[str, Any] | AnyPath,
+    file: AnyPath | Sequence[AnyPath],
+    *,
+    quantity: str | None = None,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> dict[str, Any]:
+    """Score a selection, its weights as they are, on a recording of the same launches.
+
+    Args:
+        selection: a selection, its document, or the JSON file it was written to.
+        file: the recording, for example of another GPU.
+        quantity: the cost ("duration_ns", "cycles_gpc_avg", ...); None: that of the selection.
+
+    Raises MisalignedError where the recording does not hold the same launches.
+    """
+    saved = load_selection(selection)
+    profile = read_profile(file, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    launches = profile.whole
+    evaluation = score_saved(saved, launches, quantity)
+    return {
+        "method": saved.document.get("method"),
+        "parameters": saved.document.get("parameters"),
+        "seed": saved.document.get("seed"),
+        "selected_on": saved.document.get("profile"),
+        "evaluated_on": ProfileSummary.of(launches).to_dict(),
+        **evaluation.to_dict(),
+    }
+
+
+def load_selection(selection: Selection | Mapping[str, Any] | AnyPath) -> SavedSelection:
+    """A selection as it is saved; raises InputError naming the file where it is not one."""
+    if isinstance(selection, Selection):
+        return SavedSelection.from_dict(selection.to_dict(), "selection")
+    if isinstance(selection, Mapping):
+        return SavedSelection.from_dict(selection, "selection")
+    path = Path(selection)
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(path, f"it cannot be read ({error.strerror})", "name a selection file") from error
+    except ValueError as error:
+        raise InputError(
+            path, f"it is not JSON ({error})", "write one with: assay select METHOD FILE -o selection.json"
+        ) from error
+    return SavedSelection.from_dict(document, str(path))

@@ -1,0 +1,23 @@
+"""The Python API, for notebooks and scripts, in the words of the command line.
+
+    from assay_client import api
+
+    api.inspect("profile.csv")["launches"]
+    selection = api.select("pks", "profile.csv", parameters={"features": "artifact12"})
+    api.evaluate(selection, "other_gpu.csv")["error_percent"]
+
+    with api.Client("127.0.0.1:7170") as lab:
+        campaign_id = lab.submit("campaign.yaml")
+        for status in lab.watch(campaign_id):
+            print(status["state"], status["runs_done"])
+        lab.report(campaign_id)
+
+Everything raises the typed errors of :mod:`assay_sampling.errors` and prints nothing.
+"""
+
+from __future__ import annotations
+
+from assay_client.analyses import evaluate, inspect, load_selection, read_profile, select
+from assay_client.client import Client
+
+__all__ = ["Client", "evaluate", "inspect", "load_selection", "read_profile", "select"]

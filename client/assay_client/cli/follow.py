@@ -1,0 +1,77 @@
+"""Following a campaign: a bar on a terminal, a line for every change elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from assay_client.cli.output import console
+from assay_sampling.errors import RunFailedError
+
+
+def follow(statuses: Iterable[Mapping[str, Any]], *, quiet: bool = False) -> Mapping[str, Any]:
+    """Show each status on standard error until the last, which is returned.
+
+    ``quiet`` leaves the lines out that a log would get; a terminal sees the bar all the same.
+    """
+    if sys.stderr.isatty():
+        return _follow_with_bar(statuses)
+    last: Mapping[str, Any] = {}
+    line = ""
+    for status in statuses:
+        last = status
+        if not quiet and describe(status) != line:
+            line = describe(status)
+            print(line, file=sys.stderr, flush=True)
+    return last
+
+
+def _follow_with_bar(statuses: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    last: Mapping[str, Any] = {}
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console(error=True), transient=True) as progress:
+        task = progress.add_task("waiting", total=None)
+        for status in statuses:
+            last = status
+            ended = status["runs_done"] + status["runs_failed"]
+            progress.update(task, description=describe(status), completed=ended, total=status["runs_total"])
+    return last
+
+
+def describe(status: Mapping[str, Any]) -> str:
+    """One line: ``demo-1 running: 3 of 8 runs done, 1 running``."""
+    running = sum(run["state"] == "running" for run in status["runs"])
+    parts = [f"{status['runs_done']} of {status['runs_total']} runs done"]
+    if running:
+        parts.append(f"{running} running")
+    if status["runs_failed"]:
+        parts.append(f"{status['runs_failed']} failed")
+    return f"{status['campaign_id']} {status['state']}: {', '.join(parts)}"
+
+
+def raise_for_failure(status: Mapping[str, Any]) -> None:
+    """Raise RunFailedError with the classified cause where the campaign, or a run of it, did not succeed."""
+    failed = [run for run in status["runs"] if run["state"] == "failed"]
+    campaign_id = status["campaign_id"]
+    if failed:
+        first = failed[0]
+        failure = first["failure"] or {"class": "internal", "cause": "no cause was recorded", "remedy": ""}
+        others = f" ({len(failed)} runs failed; this is the first)" if len(failed) > 1 else ""
+        raise RunFailedError(
+            f"run {first['run_id']}",
+            f"{failure['cause']} [{failure['class']}]{others}",
+            failure["remedy"] or f"see: assay runs show {first['run_id']}",
+        )
+    if status["state"] == "cancelled":
+        raise RunFailedError(f"campaign {campaign_id}", "it was cancelled", "submit it again to run it")
+    if status["state"] == "failed":
+        failure = status["failure"] or {"cause": "no cause was recorded", "remedy": ""}
+        raise RunFailedError(f"campaign {campaign_id}", failure["cause"], failure["remedy"])

@@ -1,0 +1,35 @@
+"""``assay inspect FILE...``: what recordings hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client import analyses
+from assay_client.cli.options import JsonOption, SyntheticOption
+from assay_client.cli.output import show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.inspection import render_inspection
+
+app = typer.Typer()
+
+
+@app.command()
+def inspect(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any known format.")],
+    *,
+    synthetic: SyntheticOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what recordings hold: format, launches, kernels, devices, levels and counters.
+
+    Formats are found by content, not by file name. The first file that cannot be read ends the command.
+    """
+    found = []
+    with activity("") as shown:
+        for path in files:
+            shown.say(f"reading {path}")
+            found.append(analyses.inspect(path, synthetic=True if synthetic else None))
+    show({"files": found}, as_json, lambda console: render_inspection(found, console))

@@ -1,0 +1,215 @@
+"""The entry point: finds the verb, and is the one place that turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, MutableMapping, Sequence
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from assay_client.cli.reporters.failure import Failure, render_failure
+from assay_sampling.errors import AssayError
+
+EXIT_INTERNAL = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_TERMINATED = 128 + signal.SIGTERM
+EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
+
+# The order of the help page. A verb's module, and all that it needs, is imported when the verb is used.
+VERBS: dict[str, str] = {
+    "inspect": "assay_client.cli.inspect",
+    "select": "assay_client.cli.select",
+    "evaluate": "assay_client.cli.evaluate",
+    "run": "assay_client.cli.run",
+    "submit": "assay_client.cli.submit",
+    "status": "assay_client.cli.status",
+    "watch": "assay_client.cli.watch",
+    "cancel": "assay_client.cli.cancel",
+    "runs": "assay_client.cli.runs",
+    "report": "assay_client.cli.report",
+    "demo": "assay_client.cli.demo",
+}
+
+
+class LazyVerbs(MutableMapping[str, Any]):
+    """The commands by name, each imported at its first use."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            command = typer.main.get_command(importlib.import_module(VERBS[name]).app)
+            command.name = name
+            self._loaded[name] = command
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in VERBS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(VERBS)
+
+    def __len__(self) -> int:
+        return len(VERBS)
+
+
+class VerbGroup(TyperGroup):
+    """The group of all verbs. A signal or a closed pipe ends a verb quietly, with the shell's exit code."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LazyVerbs()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(VERBS)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        except BrokenPipeError:
+            _detach_output()
+            raise typer.Exit(EXIT_BROKEN_PIPE) from None
+
+
+app = typer.Typer(
+    cls=VerbGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"assay {metadata.version('assay-gpu')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def assay(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option("--debug", help="Show the traceback of an internal error; so does ASSAY_DEBUG=1."),
+    ] = False,
+) -> None:
+    """Find the few GPU kernel launches that stand for a whole workload, and prove how well they do."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), err=True)
+        raise typer.Exit(EXIT_USAGE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code is that of ``docs/exit-codes.md``. Never raises, never exits."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    before_dashes = given[: given.index("--")] if "--" in given else given
+    as_json = "--json" in before_dashes
+    debug = "--debug" in before_dashes or os.environ.get("ASSAY_DEBUG", "0") not in ("", "0", "false")
+    # gRPC writes to standard error what only its authors can read; our errors say what people need.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    for stream in (sys.stdout, sys.stderr):
+        # Names from files and a narrow locale must not turn a finished analysis into a crash.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    with _termination_as_exit():
+        try:
+            code = _invoke(given)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _detach_output()
+            return EXIT_BROKEN_PIPE
+        except SystemExit as error:
+            return error.code if isinstance(error.code, int) else EXIT_INTERNAL
+        except AssayError as error:
+            return _fail(Failure.of(error), as_json)
+        except Exception as error:  # noqa: BLE001 - the last line before a person: one paragraph, no traceback
+            if debug:
+                traceback.print_exc()
+            return _fail(_unexpected(error), as_json)
+        if code == EXIT_INTERRUPTED:
+            _fail(Failure("Interrupted", "assay", "interrupted", "", EXIT_INTERRUPTED), as_json)
+        return code
+
+
+def _invoke(arguments: list[str]) -> int:
+    command = typer.main.get_command(app)
+    result = command.main(args=arguments, prog_name="assay", standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _unexpected(error: Exception) -> Failure:
+    # Usage errors of the parser have no public base class that is the same in all releases of typer.
+    if hasattr(error, "format_message"):
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "assay"
+        return Failure(
+            "UsageError", command, error.format_message().rstrip(".? "), f"see: {command} --help", EXIT_USAGE
+        )
+    if isinstance(error, MemoryError):
+        return Failure(
+            "MemoryError",
+            "assay",
+            "this machine has not enough memory for it",
+            "analyse fewer launches, or lower --memory-limit to be told before",
+            EXIT_INTERNAL,
+        )
+    return Failure(
+        "InternalError",
+        "internal error",
+        f"{type(error).__name__}: {error}; this is a bug",
+        "run again with --debug before the verb and report what it prints to the authors of Assay",
+        EXIT_INTERNAL,
+    )
+
+
+def _fail(failure: Failure, as_json: bool) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        print(render_failure(failure, as_json=as_json), file=sys.stderr, flush=True)
+    return failure.exit_code
+
+
+@contextlib.contextmanager
+def _termination_as_exit() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that what a verb started is stopped in order."""
+
+    def leave(_number: int, _frame: object) -> None:
+        raise SystemExit(EXIT_TERMINATED)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # not in the main thread: the caller owns the signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _detach_output() -> None:
+    """Send what is still buffered for a closed pipe nowhere, or the interpreter complains at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

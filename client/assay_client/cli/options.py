@@ -1,0 +1,78 @@
+"""Options that several verbs share, said once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from assay_sampling.errors import ParameterError
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print exactly one JSON document to standard output.")
+]
+ServerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="ADDRESS",
+        help="HOST:PORT or unix:PATH of the server; default $ASSAY_SERVER, else 127.0.0.1:7170.",
+        show_default=False,
+    ),
+]
+CampaignArgument = Annotated[str, typer.Argument(metavar="ID", help="A campaign's id, such as demo-1.")]
+SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random choice.")]
+SyntheticOption = Annotated[
+    bool,
+    typer.Option("--synthetic", help="Mark the files as data that no silicon produced."),
+]
+MemoryLimitOption = Annotated[
+    str,
+    typer.Option(
+        "--memory-limit",
+        metavar="BYTES",
+        help="Refuse before holding more launches than this; K, M, G, Ki, Mi, Gi may follow the number.",
+    ),
+]
+LaunchOffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        "--launch-offset",
+        min=0,
+        help="Number launches from here in file order, instead of by the ids that the file gives.",
+    ),
+]
+
+_BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_BINARY_BYTES = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+
+
+def parse_bytes(text: str) -> int:
+    """``8589934592``, ``500M`` or ``8GiB`` as bytes; raises ParameterError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", text.strip().upper())
+    amount = 0
+    if match:
+        amount = int(float(match[1]) * {**_BYTES, **_BINARY_BYTES}[match[2] or ""])
+    if amount <= 0:
+        raise ParameterError(
+            "--memory-limit", f"{text!r} is not a number of bytes", "write 8GiB or 8589934592"
+        )
+    return amount
+
+
+def parse_parameters(given: Sequence[str]) -> dict[str, str]:
+    """``k=v`` texts as a dictionary; raises ParameterError where ``=`` is missing or a key is given twice."""
+    found: dict[str, str] = {}
+    for text in given:
+        key, separator, value = text.partition("=")
+        key = key.strip()
+        if not separator or not key:
+            raise ParameterError(
+                "--param", f"{text!r} is not of the form NAME=VALUE", "write --param k_max=20"
+            )
+        if key in found:
+            raise ParameterError("--param", f"{key!r} is given twice")
+        found[key] = value.strip()
+    return found

@@ -1,0 +1,83 @@
+"""``assay report ID``: the report of a campaign, on the terminal or as files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_client.cli.options import CampaignArgument, JsonOption, ServerOption
+from assay_client.cli.output import console, show, write_json
+from assay_client.cli.reporters.report import render_report
+from assay_client.client import Client
+from assay_client.files import write_atomically
+from assay_sampling.errors import ParameterError
+
+app = typer.Typer()
+
+
+class ReportFormat(StrEnum):
+    """What a report is given as."""
+
+    JSON = "json"
+    HTML = "html"
+    TEXT = "text"
+
+
+@app.command()
+def report(
+    campaign_id: CampaignArgument,
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write the report's files into this folder."),
+    ] = None,
+    form: Annotated[
+        ReportFormat | None,
+        typer.Option(
+            "--format",
+            help="json, html or text; default: text on the terminal, json and html with -o.",
+            show_default=False,
+        ),
+    ] = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the report of an ended campaign, or write it into a folder."""
+    if as_json and output is None and form not in (None, ReportFormat.JSON):
+        raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
+    with Client(server) as client:
+        if output is not None:
+            _write(client, campaign_id, output, form, as_json)
+        elif form is ReportFormat.HTML:
+            sys.stdout.write(client.report_bytes(campaign_id, "html").decode("utf-8"))
+        else:
+            document = client.report(campaign_id)
+            show(document, as_json or form is ReportFormat.JSON, lambda drawn: render_report(document, drawn))
+
+
+def _write(client: Client, campaign_id: str, output: Path, form: ReportFormat | None, as_json: bool) -> None:
+    forms = [form] if form is not None else [ReportFormat.JSON, ReportFormat.HTML]
+    files: dict[str, Any] = {}
+    for each in forms:
+        suffix = "txt" if each is ReportFormat.TEXT else each.value
+        files[each.value] = output / f"report.{suffix}"
+        write_atomically(files[each.value], _content(client, campaign_id, each))
+    if as_json:
+        write_json({"campaign_id": campaign_id, "files": files})
+    else:
+        for path in files.values():
+            console().print(f"written to {path}", soft_wrap=True)
+
+
+def _content(client: Client, campaign_id: str, form: ReportFormat) -> bytes:
+    if form is ReportFormat.TEXT:
+        drawn = console()
+        with drawn.capture() as captured:
+            render_report(json.loads(client.report_bytes(campaign_id, "json")), drawn)
+        return captured.get().encode()
+    return client.report_bytes(campaign_id, "json" if form is ReportFormat.JSON else "html")

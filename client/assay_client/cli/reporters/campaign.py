@@ -1,0 +1,78 @@
+"""Campaigns and where their runs stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, table
+from assay_client.cli.reporters.text import clipped, condition, count, printable
+
+
+def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """One line a campaign."""
+    if not campaigns:
+        console.print("no campaigns yet; submit one with: assay submit CAMPAIGN")
+        return
+    drawn = table(
+        "", ["campaign", "state", "runs", "done", "failed", "data"], right=["runs", "done", "failed"]
+    )
+    for campaign in campaigns:
+        drawn.add_row(
+            printable(campaign["campaign_id"]),
+            campaign["state"],
+            count(campaign["runs_total"]),
+            count(campaign["runs_done"]),
+            count(campaign["runs_failed"]),
+            "synthetic" if campaign["synthetic"] else "measured",
+        )
+    console.print(drawn)
+
+
+def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
+    """The id of a new campaign and how to follow it."""
+    campaign_id = campaign["campaign_id"]
+    console.print(f"{campaign_id}: {count(campaign['runs_total'])} runs planned")
+    console.print(f"follow it with: assay watch {campaign_id}")
+
+
+def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
+    """A campaign with its runs, flags and failures."""
+    console.print(
+        f"{printable(campaign['campaign_id'])} {campaign['state']}: {count(campaign['runs_done'])} of "
+        f"{count(campaign['runs_total'])} runs done, {count(campaign['runs_failed'])} failed"
+    )
+    if campaign["synthetic"]:
+        console.print(SYNTHETIC_NOTICE)
+    if campaign["failure"]:
+        console.print(describe_failure(campaign["failure"]))
+    drawn = table(
+        "",
+        ["run", "workload", "device", "level", "condition", "state", "launches", "attempts", "flags"],
+        right=["launches", "attempts"],
+    )
+    for run in campaign["runs"]:
+        drawn.add_row(
+            printable(run["run_id"]),
+            clipped(run["workload"], 30),
+            clipped(run["device_kind"], 30),
+            run["level"],
+            condition(run["condition"]),
+            run["state"],
+            count(run["launches"]),
+            count(run["attempts"]),
+            ", ".join(printable(flag["name"]) for flag in run["flags"]),
+        )
+    console.print(drawn)
+    for run in campaign["runs"]:
+        if run["failure"]:
+            console.print(f"{run['run_id']}: {describe_failure(run['failure'])}")
+
+
+def describe_failure(failure: Mapping[str, Any]) -> str:
+    """``subject: cause [class]; remedy``."""
+    subject = f"{failure['subject']}: " if failure["subject"] else ""
+    remedy = f"; {failure['remedy']}" if failure["remedy"] else ""
+    return printable(f"{subject}{failure['cause']} [{failure['class']}]{remedy}")

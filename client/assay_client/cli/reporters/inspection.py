@@ -1,0 +1,32 @@
+"""What recordings hold, one block a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import facts, synthetic_mark
+from assay_client.cli.reporters.text import clipped, count
+
+
+def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Each file's format and counts, the counters it measured, and the reader's notes."""
+    for index, document in enumerate(files):
+        if index:
+            console.print()
+        pairs = [
+            ("file", str(document["path"])),
+            ("format", str(document["format"])),
+            ("launches", count(document["launches"])),
+            ("kernels", count(document["kernels"])),
+            ("devices", ", ".join(map(str, document["devices"])) or "not recorded"),
+            ("levels", ", ".join(map(str, document["levels"]))),
+            ("counters", ", ".join(map(str, document["counters"])) or "none"),
+            *synthetic_mark(bool(document.get("synthetic"))),
+        ]
+        missing = document.get("null_counters") or {}
+        pairs += [("not measured", f"{name}: {count(nulls)} launches") for name, nulls in missing.items()]
+        pairs += [("note", clipped(str(note), 300)) for note in document.get("notes", ())]
+        console.print(facts(pairs))

@@ -1,0 +1,56 @@
+"""One run with its attempts: command, environment, log, flags."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.campaign import describe_failure
+from assay_client.cli.reporters.tables import facts
+from assay_client.cli.reporters.text import condition, count, printable
+
+
+def render_run(run: Mapping[str, Any], console: Console) -> None:
+    """The run, then each attempt."""
+    pairs = [
+        ("run", run["run_id"]),
+        ("workload", run["workload"]),
+        ("device", run["device_kind"]),
+        ("level", run["level"]),
+        ("condition", condition(run["condition"])),
+        ("state", run["state"]),
+        ("launches", count(run["launches"])),
+        ("agent", run["agent"] or "none yet"),
+    ]
+    for flag in run["flags"]:
+        effect = " (invalidates the run)" if flag["invalidates"] else ""
+        pairs.append(("flag", f"{flag['name']}: {flag['detail']}{effect}"))
+    if run["failure"]:
+        pairs.append(("failure", describe_failure(run["failure"])))
+    pairs += [("file", name) for name in run["files"]]
+    console.print(facts(pairs))
+    for attempt in run["attempts"]:
+        _render_attempt(attempt, console)
+
+
+def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
+    pairs = [
+        (f"attempt {attempt['attempt']}", f"of slice {attempt['slice']}: {attempt['state']}"),
+        ("agent", f"{attempt['agent']}, slot {attempt['slot']}"),
+        ("time", f"{attempt['leased_at'] or '?'} to {attempt['ended_at'] or 'now'}"),
+        ("launches", count(attempt["launches"])),
+    ]
+    if attempt["failure"]:
+        pairs.append(("failure", describe_failure(attempt["failure"])))
+    if attempt["command"]:
+        pairs.append(("command", shlex.join(attempt["command"])))
+    pairs += [("environment", f"{name}={value}") for name, value in attempt["environment"].items()]
+    console.print()
+    console.print(facts(pairs))
+    if attempt["log"]:
+        console.print("log")
+        for line in attempt["log"].splitlines():
+            console.print(f"  {printable(line)}", soft_wrap=True)

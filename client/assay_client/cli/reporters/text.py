@@ -1,0 +1,58 @@
+"""Numbers and names as people read them; names come from files and are made harmless first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters, which could steer a terminal; white space stays."""
+    return "".join(c if c.isprintable() or c in " \n\t" else repr(c)[1:-1] for c in text)
+
+
+def clipped(text: str, width: int) -> str:
+    """``text`` in one line of at most ``width`` characters; the middle goes first, where names agree."""
+    line = " ".join(printable(text).split())
+    if len(line) <= width:
+        return line
+    tail = width // 3
+    return f"{line[: width - tail - 3]}...{line[len(line) - tail :]}"
+
+
+def count(value: int | None) -> str:
+    """A whole number with thousands separators."""
+    return "n/a" if value is None else f"{value:,}"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A percentage that is one already: 3.72 is ``3.72 %``."""
+    return "n/a" if value is None else f"{value:,.{digits}f} %"
+
+
+def times(value: float | None) -> str:
+    """A speedup: ``1,404.85x``."""
+    return "n/a" if value is None else f"{value:,.2f}x"
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A cost in its own unit, nanoseconds also in a unit that people read."""
+    if value is None:
+        return "n/a"
+    if unit == "ns":
+        for size, name in ((1e9, "s"), (1e6, "ms"), (1e3, "us")):
+            if abs(value) >= size:
+                return f"{value:,.0f} ns ({value / size:,.3f} {name})"
+    return f"{value:,.2f} {unit}{'s' if unit == 'cycle' else ''}"
+
+
+def shape(values: Sequence[int]) -> str:
+    """A grid or block: ``128x1x1``."""
+    return "x".join(str(v) for v in values)
+
+
+def condition(document: dict[str, object] | None) -> str:
+    """The triple that every comparing table shows; ``?`` stands for what the recording does not say."""
+    document = document or {}
+    share = document.get("sm_percent")
+    shown = "?" if share is None else f"{share:g}"
+    return f"cache={document.get('cache') or '?'} clock={document.get('clock') or '?'} sm={shown}%"

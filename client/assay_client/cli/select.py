@@ -1,0 +1,86 @@
+"""``assay select METHOD FILE...``: the launches that stand for a workload, with weights and their error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from assay_sampling.profile import Profile
+
+from assay_client import analyses
+from assay_client.cli.options import (
+    JsonOption,
+    LaunchOffsetOption,
+    MemoryLimitOption,
+    SeedOption,
+    SyntheticOption,
+    parse_bytes,
+    parse_parameters,
+)
+from assay_client.cli.output import json_text, show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.selection import render_selection
+from assay_client.files import write_atomically
+from assay_sampling import samplers
+from assay_sampling.errors import ParameterError
+from assay_sampling.evaluation import cost_of
+from assay_sampling.selection import Selection
+
+app = typer.Typer()
+
+
+@app.command()
+def select(
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="pks, random, systematic, ...")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings of one workload on one device.")
+    ],
+    *,
+    light: Annotated[
+        Path | None,
+        typer.Option("--light", metavar="FILE", help="The light recording of a two-level profile."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the method; repeatable."),
+    ] = None,
+    seed: SeedOption = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the selection to a .json or .csv file."),
+    ] = None,
+    synthetic: SyntheticOption = False,
+    launch_offset: LaunchOffsetOption = None,
+    memory_limit: MemoryLimitOption = "8GiB",
+    as_json: JsonOption = False,
+) -> None:
+    """Select the launches that stand for a workload, and score them against the recording itself."""
+    parameters = parse_parameters(param or [])
+    limit = parse_bytes(memory_limit)
+    if output is not None and output.suffix not in (".json", ".csv"):
+        raise ParameterError("--output", f"{output} ends in neither .json nor .csv")
+    with activity("reading " + ", ".join(map(str, files))) as shown:
+        profile = analyses.read_profile(
+            files,
+            light=light,
+            synthetic=True if synthetic else None,
+            launch_offset=launch_offset,
+            memory_limit_bytes=limit,
+        )
+        shown.say(f"selecting with {method}")
+        selection = samplers.select(method, profile, parameters, seed)
+    document = selection.to_dict()
+    if output is not None:
+        write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_text(document))
+    projected = _projected_by_group(profile, selection)
+    show(document, as_json, lambda console: render_selection(document, projected, output, console))
+
+
+def _projected_by_group(profile: Profile, selection: Selection) -> np.ndarray:
+    """What each group is projected to cost, shape (g,): people want to see the dear ones first."""
+    chosen = selection.representatives
+    cost = cost_of(profile.whole, selection.evaluation.quantity)
+    each = chosen.weight * cost.values[chosen.row]
+    return np.bincount(chosen.group, weights=each, minlength=len(selection.group_launches))

@@ -1,0 +1,33 @@
+"""``assay status [ID]``: all campaigns of a server, or one with its runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.campaign import render_campaign, render_campaigns
+from assay_client.client import Client
+
+app = typer.Typer()
+
+
+@app.command()
+def status(
+    campaign_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="A campaign's id; all campaigns without.")
+    ] = None,
+    *,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show all campaigns of a server, or one campaign with its runs."""
+    with Client(server) as client:
+        if campaign_id is None:
+            campaigns = client.campaigns()
+            show({"campaigns": campaigns}, as_json, lambda console: render_campaigns(campaigns, console))
+        else:
+            found = client.status(campaign_id)
+            show(found, as_json, lambda console: render_campaign(found, console))

@@ -1,0 +1,96 @@
+"""A server of campaigns as Python sees it: plain dictionaries in the words of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from assay_client.connection import Connection
+from assay_client.documents import campaign_document, run_detail_document
+from assay_client.files import AnyPath
+from assay_sampling.errors import CampaignError
+
+
+class Client:
+    """A server of campaigns. Use it as a context manager, or call :meth:`close`.
+
+    Args:
+        server: "HOST:PORT" on this machine or "unix:PATH"; None: $ASSAY_SERVER, else 127.0.0.1:7170.
+    """
+
+    def __init__(self, server: str | None = None) -> None:
+        self._connection = Connection(server)
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def submit(self, campaign_file: AnyPath) -> str:
+        """Hand a campaign file to the server and return the campaign's id.
+
+        Paths in the file are relative to the file. Raises CampaignError naming line and field.
+        """
+        path = Path(campaign_file)
+        try:
+            text = path.read_text("utf-8")
+        except OSError as error:
+            raise CampaignError(
+                str(path), f"it cannot be read ({error.strerror})", "name a campaign file"
+            ) from error
+        except UnicodeDecodeError as error:
+            raise CampaignError(
+                str(path),
+                f"it is not text in UTF-8 ({error.reason} at byte {error.start})",
+                "save it as UTF-8",
+            ) from error
+        answer = self._connection.submit(text, str(path), str(path.resolve().parent))
+        return answer.campaign_id
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """All campaigns of the server, without their runs."""
+        return [campaign_document(c, with_runs=False) for c in self._connection.campaigns().campaigns]
+
+    def status(self, campaign_id: str) -> dict[str, Any]:
+        """A campaign and its runs, now."""
+        return campaign_document(self._connection.status(campaign_id))
+
+    def watch(self, campaign_id: str) -> Iterator[dict[str, Any]]:
+        """The status now, and again after every change, until the campaign has ended."""
+        for status in self._connection.watch(campaign_id):
+            yield campaign_document(status)
+
+    def cancel(self, campaign_id: str) -> dict[str, Any]:
+        """Cancel what has not finished yet; what was stored stays."""
+        return campaign_document(self._connection.cancel(campaign_id))
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """A run with its attempts: command, environment, log, flags, files."""
+        return run_detail_document(self._connection.run(run_id))
+
+    def report(self, campaign_id: str) -> dict[str, Any]:
+        """The report of an ended campaign as a document."""
+        document = json.loads(self.report_bytes(campaign_id, "json"))
+        if not isinstance(document, dict):
+            raise CampaignError(campaign_id, "the server's report is not a JSON object")
+        return document
+
+    def report_bytes(self, campaign_id: str, form: Literal["json", "html"]) -> bytes:
+        """The report of an ended campaign as the server wrote it: "json" or a self-contained "html" page."""
+        return self._connection.report(campaign_id, form)

@@ -1,0 +1,97 @@
+"""What the server tells, as plain dictionaries: what ``--json`` prints and notebooks work on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from assay_protos import campaign_pb2, common_pb2
+
+
+def campaign_document(status: campaign_pb2.CampaignStatus, *, with_runs: bool = True) -> dict[str, Any]:
+    """A campaign: id, name, state, synthetic mark, counts of runs, failure, and its runs."""
+    document: dict[str, Any] = {
+        "campaign_id": status.campaign_id,
+        "name": status.name,
+        "state": status.state,
+        "synthetic": status.synthetic,
+        "runs_total": status.runs_total,
+        "runs_done": status.runs_done,
+        "runs_failed": status.runs_failed,
+        "failure": _failure(status.failure) if status.HasField("failure") else None,
+    }
+    if with_runs:
+        document["runs"] = [run_document(run) for run in status.runs]
+    return document
+
+
+def run_document(run: campaign_pb2.RunStatus) -> dict[str, Any]:
+    """A run: what it measures, where it stands, its validity flags and why it failed."""
+    return {
+        "run_id": run.run_id,
+        "workload": run.workload,
+        "device_kind": run.device_kind,
+        "level": run.level,
+        "condition": _condition(run.condition),
+        "repeat": run.repeat,
+        "state": run.state,
+        "launches": run.launches,
+        "attempts": run.attempts,
+        "agent": run.agent,
+        "flags": [_flag(flag) for flag in run.flags],
+        "failure": _failure(run.failure) if run.HasField("failure") else None,
+    }
+
+
+def run_detail_document(detail: campaign_pb2.RunDetail) -> dict[str, Any]:
+    """A run with every attempt: command, environment, log, times, failure, and the files it published."""
+    return {
+        **run_document(detail.run),
+        "attempts": [_attempt(attempt) for attempt in detail.attempts],
+        "files": list(detail.files),
+    }
+
+
+def _attempt(attempt: campaign_pb2.AttemptDetail) -> dict[str, Any]:
+    return {
+        "slice": attempt.key.slice,
+        "attempt": attempt.key.attempt,
+        "state": attempt.state,
+        "agent": attempt.agent,
+        "slot": attempt.slot,
+        "leased_at": _time(attempt.leased_at_ms),
+        "ended_at": _time(attempt.ended_at_ms),
+        "launches": attempt.launches,
+        "failure": _failure(attempt.failure) if attempt.HasField("failure") else None,
+        "command": list(attempt.command),
+        "environment": dict(sorted(attempt.environment.items())),
+        "log": attempt.log,
+    }
+
+
+def _time(milliseconds: int) -> str | None:
+    if not milliseconds:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _condition(condition: common_pb2.Condition) -> dict[str, Any]:
+    return {
+        "cache": condition.cache or None,
+        "clock": condition.clock or None,
+        "sm_percent": condition.sm_percent or None,
+    }
+
+
+def _flag(flag: common_pb2.ValidityFlag) -> dict[str, Any]:
+    return {"name": flag.name, "detail": flag.detail, "invalidates": flag.invalidates}
+
+
+def _failure(failure: common_pb2.Failure) -> dict[str, Any]:
+    return {
+        "class": failure.failure_class,
+        "subject": failure.subject,
+        "cause": failure.cause,
+        "remedy": failure.remedy,
+        "retryable": failure.retryable,
+    }

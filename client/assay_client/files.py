@@ -1,0 +1,38 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from os import PathLike
+from pathlib import Path
+
+from assay_sampling.errors import StorageError
+
+AnyPath = str | PathLike[str]
+
+
+def write_atomically(path: Path, data: bytes | str) -> None:
+    """Write ``data`` (text as UTF-8) to ``path``, making its folder; readers see the old or the new file.
+
+    Raises StorageError naming the file where the disk or its permissions refuse.
+    """
+    content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                temporary.unlink()
+    except OSError as error:
+        raise StorageError(
+            str(path),
+            f"it cannot be written ({error.strerror or error})",
+            "free space there, mend its permissions, or name another file",
+        ) from error

@@ -1,0 +1,136 @@
+"""Server and agent inside this process, on a private Unix socket: what ``assay run`` needs of the others.
+
+The same server and agent as everywhere, over the same gRPC; only this module imports them, and only when
+it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assay_client.client import Client
+from assay_client.files import AnyPath
+from assay_client.outcome import Follow, Outcome, last_of, see_through
+from assay_client.places import default_state_directory, private_socket_address
+from assay_sampling.errors import AssayError, MissingExtraError, StorageError
+
+_AGENT_STOP_SECONDS = 30.0
+
+
+def run_campaign(
+    campaign_file: AnyPath,
+    state_directory: AnyPath | None = None,
+    *,
+    output_directory: AnyPath | None = None,
+    follow: Follow = last_of,
+) -> Outcome:
+    """Run a campaign file in this process and return how it ended.
+
+    Args:
+        campaign_file: the campaign, YAML.
+        state_directory: records and metadata stay here; None: the user's state folder.
+        output_directory: where report.json and report.html go; None: ``reports/ID`` in the state folder.
+        follow: is given the statuses as they come and returns the last.
+
+    Raises CampaignError for a file that is not valid, StorageError where the state folder cannot be used,
+    MissingExtraError where the server or the agent is not installed. Failed runs are in the outcome.
+    """
+    state = Path(state_directory) if state_directory is not None else default_state_directory()
+    with LocalService(state) as service, Client(service.address) as client:
+        campaign_id = client.submit(campaign_file)
+        service.serve(campaign_id)
+        directory = Path(output_directory) if output_directory else state / "reports" / campaign_id
+        try:
+            return see_through(client, campaign_id, directory, follow)
+        finally:
+            service.raise_agent_error()
+
+
+class LocalService:
+    """A server and an agent in this process. As a context manager it starts both, and stops them in order.
+
+    Args:
+        state_directory: "server" and "agent" in it keep their state.
+    """
+
+    address: str
+
+    def __init__(self, state_directory: Path) -> None:
+        self._state = state_directory
+        self._campaign_id: str | None = None
+        self._agent_error: Exception | None = None
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> LocalService:
+        with contextlib.ExitStack() as resources:
+            self.address = resources.enter_context(private_socket_address())
+            resources.enter_context(_running_server(self._state, self.address))
+            resources.enter_context(self._running_agent())
+            self._resources = resources.pop_all()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._resources.close()
+
+    def serve(self, campaign_id: str) -> None:
+        """Remember what is waited for: an agent that breaks cancels it, so that nobody waits for ever."""
+        self._campaign_id = campaign_id
+        self.raise_agent_error()
+
+    def raise_agent_error(self) -> None:
+        """Raise what the agent broke on, if it did."""
+        if self._agent_error is not None:
+            raise self._agent_error
+
+    @contextlib.contextmanager
+    def _running_agent(self) -> Iterator[None]:
+        daemon: Any = _imported("assay_agent.daemon")
+        agent = daemon.Agent(
+            daemon.AgentConfig(server=self.address, state_dir=self._state / "agent", name="local")
+        )
+        thread = threading.Thread(target=self._run_agent, args=(agent,), name="assay-agent", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            agent.stop()
+            thread.join(_AGENT_STOP_SECONDS)
+
+    def _run_agent(self, agent: Any) -> None:
+        try:
+            agent.run()
+        except Exception as error:  # noqa: BLE001 - handed to the thread that waits, which raises it
+            self._agent_error = error
+            if self._campaign_id is not None:
+                with contextlib.suppress(AssayError), Client(self.address) as client:
+                    client.cancel(self._campaign_id)
+
+
+@contextlib.contextmanager
+def _running_server(state: Path, address: str) -> Iterator[None]:
+    app: Any = _imported("assay_server.app")
+    directory = state / "server"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            str(directory), f"it cannot be made ({error.strerror})", "name another folder with --state"
+        ) from error
+    server = app.Server(app.ServerConfig(state_dir=directory, listen=(address,)))
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop()
+
+
+def _imported(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("assay run", error.name or module, "all") from error

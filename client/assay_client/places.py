@@ -1,0 +1,40 @@
+"""Where the client keeps what it makes on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# A Unix socket's path must fit into 108 bytes, whatever TMPDIR says.
+_LONGEST_SOCKET_FOLDER = 80
+
+
+def default_state_directory() -> Path:
+    """The folder of ``assay run``: $XDG_STATE_HOME/assay/local, else ~/.local/state/assay/local.
+
+    Where the user has no home that can be written to, it is ``.assay`` in the working folder.
+    """
+    given = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
+        directory = base / "assay" / "local"
+        directory.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return Path(".assay").absolute()
+    return directory
+
+
+@contextlib.contextmanager
+def private_socket_address() -> Iterator[str]:
+    """An address "unix:PATH" in a folder of its own that only this user can enter; removed at the end."""
+    base = tempfile.gettempdir()
+    parent = base if len(os.fsencode(base)) <= _LONGEST_SOCKET_FOLDER else "/tmp"
+    directory = tempfile.mkdtemp(prefix="assay-", dir=parent)
+    try:
+        yield f"unix:{directory}/server.sock"
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,230 @@
+"""The client's side of the wire: addresses, typed errors, deadlines, and watching over breaks."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from fake_server import FakeServer, Refusal, Script, status
+
+from assay_client.client import Client
+from assay_client.connection import Connection, server_address
+from assay_protos import campaign_pb2
+from assay_sampling import errors
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "localhost:7170", "[::1]:7170", "127.8.8.8:65535", "unix:/tmp/s"]
+)
+def test_an_address_on_this_machine_is_taken_as_it_is(address: str) -> None:
+    assert server_address(address) == address
+
+
+def test_the_default_server_is_the_variable_then_the_fixed_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ASSAY_SERVER", raising=False)
+    assert server_address() == "127.0.0.1:7170"
+    monkeypatch.setenv("ASSAY_SERVER", "unix:/run/assay.sock")
+    assert server_address() == "unix:/run/assay.sock"
+    assert server_address("127.0.0.1:9") == "127.0.0.1:9"
+
+
+@pytest.mark.parametrize("address", ["7170", ":7170", "host:", "host:port", "host:0", "host:65536", "unix:"])
+def test_what_is_not_an_address_is_a_parameter_error(address: str) -> None:
+    with pytest.raises(errors.ParameterError, match="--server"):
+        server_address(address)
+
+
+@pytest.mark.parametrize("address", ["gpu1.lab:7170", "10.0.0.4:7170", "[2001:db8::1]:7170", "0.0.0.0:7170"])
+def test_nothing_goes_off_loopback_in_plain_text(address: str) -> None:
+    with pytest.raises(errors.ServerUnreachableError, match=r"plain text.*ssh"):
+        server_address(address)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_server_that_is_not_there_is_told_at_once() -> None:
+    began = time.monotonic()
+    with (
+        Connection(f"127.0.0.1:{_free_port()}") as connection,
+        pytest.raises(errors.ServerUnreachableError, match=r"no server answers there.*assay-server"),
+    ):
+        connection.campaigns()
+    assert time.monotonic() - began < 5
+
+
+def test_a_port_that_takes_connections_and_says_nothing_ends_in_a_deadline() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        began = time.monotonic()
+        with (
+            Connection(f"127.0.0.1:{silent.getsockname()[1]}", connect_seconds=0.3) as connection,
+            pytest.raises(errors.ServerUnreachableError, match="no server answers there"),
+        ):
+            connection.campaigns()
+        assert time.monotonic() - began < 10
+
+
+def test_a_proxy_in_the_environment_is_not_used(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with Client(server.address) as client:
+        assert client.status("c-1")["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        errors.CampaignError, errors.InputError, errors.RefusedError, errors.MisalignedError,
+        errors.StorageError, errors.MissingExtraError, errors.ParameterError,
+    ],
+)  # fmt: skip
+def test_an_error_of_the_server_is_the_same_error_here(
+    server: FakeServer, script: Script, kind: type[errors.AssayError]
+) -> None:
+    document = {"type": kind.__name__, "subject": "c.yaml:3", "cause": "unknown key 'x'", "remedy": "drop it"}
+
+    def refuse(_: object) -> campaign_pb2.SubmitResponse:
+        raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, "shown to nobody", document)
+
+    script.submit = refuse
+    with Connection(server.address) as connection, pytest.raises(errors.AssayError) as caught:
+        connection.submit("", "c.yaml", "/")
+    assert type(caught.value) is kind
+    assert str(caught.value) == "c.yaml:3: unknown key 'x'; drop it"
+    assert caught.value.exit_code == kind.exit_code
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        (b"\xff not json", errors.CampaignError),
+        (b"[1, 2]", errors.CampaignError),
+        (json.dumps({"type": "Path", "subject": "s", "cause": "c"}).encode(), errors.AssayError),
+        (json.dumps({"type": "NoSuchError", "subject": "s", "cause": "c"}).encode(), errors.AssayError),
+    ],
+)
+def test_error_metadata_that_are_not_ours_never_break_the_client(
+    server: FakeServer, script: Script, metadata: bytes, expected: type[errors.AssayError]
+) -> None:
+    def refuse(_: object) -> campaign_pb2.CampaignStatus:
+        raise Refusal(grpc.StatusCode.NOT_FOUND, "no campaign", raw=metadata)
+
+    script.status = refuse
+    with Connection(server.address) as connection, pytest.raises(errors.AssayError) as caught:
+        connection.status("c-1")
+    assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (grpc.StatusCode.NOT_FOUND, errors.CampaignError),
+        (grpc.StatusCode.FAILED_PRECONDITION, errors.RefusedError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.StorageError),
+        (grpc.StatusCode.UNIMPLEMENTED, errors.RefusedError),
+        (grpc.StatusCode.UNAVAILABLE, errors.ServerUnreachableError),
+        (grpc.StatusCode.INTERNAL, errors.AssayError),
+    ],
+)
+def test_a_bare_status_is_an_error_too(
+    server: FakeServer, script: Script, code: grpc.StatusCode, kind: type[errors.AssayError]
+) -> None:
+    def refuse(_: object) -> campaign_pb2.CampaignStatus:
+        raise Refusal(code, "what happened")
+
+    script.status = refuse
+    with Connection(server.address) as connection, pytest.raises(errors.AssayError) as caught:
+        connection.status("c-1")
+    assert type(caught.value) is kind
+
+
+def test_watch_gives_each_status_once_and_ends_with_the_campaign(server: FakeServer, script: Script) -> None:
+    statuses = [status("running"), status("running"), status("running", 1), status("done", 2)]
+    script.watch = lambda _: iter(statuses)
+    with Client(server.address) as client:
+        seen = [(s["state"], s["runs_done"]) for s in client.watch("c-1")]
+    assert seen == [("running", 0), ("running", 1), ("done", 2)]
+
+
+def test_watch_goes_on_after_the_server_was_restarted(server: FakeServer, script: Script) -> None:
+    seen: list[str] = []
+    held = threading.Event()
+
+    def hold(_: str) -> Iterator[campaign_pb2.CampaignStatus]:
+        yield status("running")
+        held.wait(30)
+
+    def restart() -> None:
+        script.watch = lambda _: iter([status("running"), status("done", 2)])
+        server.stop()
+        held.set()
+        server.start()
+
+    script.watch = hold
+    with Client(server.address) as client:
+        for found in client.watch("c-1"):
+            seen.append(found["state"])
+            if found["state"] == "running":
+                threading.Thread(target=restart).start()
+    assert seen == ["running", "done"]
+
+
+def test_watch_gives_up_on_a_server_that_stays_away(server: FakeServer, script: Script) -> None:
+    held = threading.Event()
+
+    def hold(_: str) -> Iterator[campaign_pb2.CampaignStatus]:
+        yield status("running")
+        held.wait(30)
+
+    script.watch = hold
+    with Connection(server.address) as connection:
+        watched = connection.watch("c-1", give_up_seconds=0.5)
+        assert next(watched).state == "running"
+        threading.Thread(target=server.stop).start()
+        with pytest.raises(errors.ServerUnreachableError):
+            next(watched)
+    held.set()
+
+
+def test_watch_of_an_unknown_campaign_is_an_error_and_no_reason_to_try_again(
+    server: FakeServer, script: Script
+) -> None:
+    def refuse(_: str) -> Iterator[campaign_pb2.CampaignStatus]:
+        raise Refusal(grpc.StatusCode.NOT_FOUND, "no campaign")
+        yield
+
+    script.watch = refuse
+    with Connection(server.address) as connection, pytest.raises(errors.CampaignError):
+        next(connection.watch("nope"))
+    assert len(script.requests) == 1
+
+
+def test_a_report_of_many_chunks_comes_whole(server: FakeServer, script: Script) -> None:
+    page = b"x" * (5 << 20)
+    script.report = lambda _, form: (page[i : i + (1 << 20)] for i in range(0, len(page), 1 << 20))
+    with Client(server.address) as client:
+        assert client.report_bytes("c-1", "html") == page
+    assert [r.format for r in script.requests] == ["html"]
+
+
+def test_submit_sends_the_text_and_the_folder_that_paths_start_from(
+    server: FakeServer, script: Script, tmp_path: object
+) -> None:
+    file = tmp_path / "c.yaml"  # type: ignore[operator]
+    file.write_text("campaign: ä\n")
+    with Client(server.address) as client:
+        assert client.submit(file) == "c-1"
+    request = script.requests[0]
+    assert request.campaign_yaml == "campaign: ä\n"
+    assert request.file_name == str(file)
+    assert request.base_directory == str(tmp_path)
