@@ -1,0 +1,65 @@
+"""A report document as Markdown: the same tables as the page, for notes and code review."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assay_server.report import tables
+from assay_server.report.sections import by_workload, workload_tables
+
+Report = Mapping[str, Any]
+
+# Everything that Markdown or HTML inside it would take for markup.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
+
+
+def render_markdown(report: Report) -> str:
+    """The tables of a report document as GitHub-flavoured Markdown; all texts are escaped."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    campaign = report["campaign"]
+    yield f"# Assay: {escaped(campaign['name'])}{' (synthetic)' if campaign['synthetic'] else ''}"
+    yield ""
+    if campaign["synthetic"]:
+        yield from ("**SYNTHETIC data: no silicon produced these numbers.**", "")
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    yield escaped(f"Campaign {campaign['id']}, seed {campaign['seed']}; {versions}.")
+    yield ""
+    yield from _table(tables.summary_table(report), level=2)
+    for name, rows in by_workload(report["rows"]).items():
+        yield f"## {escaped(name)}{' (synthetic)' if campaign['synthetic'] else ''}"
+        yield ""
+        for table in workload_tables(report, rows):
+            yield from _table(table, level=3)
+    yield from _table(tables.runs_table(report), level=2)
+    failed = tables.failed_runs_table(report)
+    if failed is not None:
+        yield from _table(failed, level=2)
+    yield from ("## Words", "")
+    for word, meaning in tables.DEFINITIONS:
+        yield f"- **{word}**: {escaped(meaning)}"
+
+
+def escaped(text: str) -> str:
+    """``text`` on one line, with everything that could be markup escaped."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _table(table: tables.Table, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {escaped(table.title)}"
+    yield ""
+    yield _line([escaped(column.name) for column in table.columns])
+    yield _line(["---:" if column.number else "---" for column in table.columns])
+    for row in table.rows:
+        yield _line([escaped(cell) for cell in row])
+    yield ""
+    if table.note:
+        yield from (escaped(table.note), "")
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

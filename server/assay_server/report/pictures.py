@@ -1,0 +1,138 @@
+"""The pictures of a report, drawn from its rows: error by GPU and method, error against speedup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay_server.report.naming import ABSENT, cell_names, method_names
+from assay_server.report.svg import (
+    MARKERS,
+    SERIES_COLOURS,
+    Axis,
+    element,
+    label,
+    linear_axis,
+    log_axis,
+    marker,
+    number,
+    picture,
+    shortened,
+    text_width,
+    tooltip,
+)
+
+Row = Mapping[str, Any]
+
+_LEFT, _RIGHT, _TOP, _PLOT = 62, 20, 58, 200
+_BAR, _LONGEST_LABEL = 34, 28
+
+
+def error_bars(title: str, rows: Sequence[Row]) -> str:
+    """Bars of ``error_percent`` of one workload: a cluster a GPU and condition, a bar a method."""
+    cells, methods = cell_names(rows), method_names(rows)
+    cell_order, method_order = _order(cells), _order(methods)
+    cluster = max(_BAR * len(method_order) + 18, *(text_width(_short(c)) + 14 for c in cell_order))
+    width = max(_LEFT + cluster * len(cell_order) + _RIGHT, _legend_width(method_order), 420)
+    errors = [row["error_percent"] for row in rows if row["error_percent"] is not None]
+    axis, ticks = linear_axis(max(errors, default=1.0), _TOP + _PLOT, _TOP)
+    parts = _legend(method_order, 40)
+    parts += _horizontal_grid(axis, ticks, width, "error / %")
+    for row, cell, method in zip(rows, cells, methods, strict=True):
+        inset = (cluster - _BAR * len(method_order)) / 2
+        left = _LEFT + cell_order.index(cell) * cluster + inset + method_order.index(method) * _BAR
+        parts.append(_bar(row, left, axis, method_order.index(method), f"{cell}, {method}"))
+    for position, cell in enumerate(cell_order):
+        middle = _LEFT + (position + 0.5) * cluster
+        parts.append(label(_short(cell), middle, _TOP + _PLOT + 18, text_anchor="middle"))
+    return picture(title, width, _TOP + _PLOT + 32, parts)
+
+
+def _bar(row: Row, left: float, axis: Axis, series: int, name: str) -> str:
+    error = row["error_percent"]
+    middle = left + _BAR / 2
+    if error is None:
+        hint = tooltip(f"{name}: {row['status']}. {row['reason']}")
+        return element(
+            "text", f"{hint}{ABSENT}", x=middle, y=axis.start - 4, text_anchor="middle", class_="quiet"
+        )
+    top = axis.at(error)
+    hint = tooltip(f"{name}: error {error:.3g} %, speedup {number(row['speedup'] or 0)}")
+    height = max(axis.start - top, 0.5)
+    bar = element("rect", hint, class_=f"s{series % SERIES_COLOURS}", x=left + 2, y=axis.start - height,
+                  width=_BAR - 4, height=height)  # fmt: skip
+    return bar + label(number(error), middle, top - 4, text_anchor="middle", class_="quiet", font_size=11)
+
+
+def error_against_speedup(title: str, rows: Sequence[Row]) -> str:
+    """A point a scored row: speedup (logarithmic) across, error up; colour a method, shape a workload."""
+    methods = method_names(rows)
+    method_order = _order(methods)
+    workload_order = _order([str(row["workload"]) for row in rows])
+    points = [
+        (row, method)
+        for row, method in zip(rows, methods, strict=True)
+        if row["error_percent"] is not None and (row["speedup"] or 0) > 0
+    ]
+    shapes = [_short(w) for w in workload_order]
+    width = max(620, _legend_width(method_order), _legend_width(shapes))
+    top = _TOP + 22
+    across, across_ticks = log_axis([r["speedup"] for r, _ in points] or [1.0], _LEFT, width - _RIGHT)
+    up, up_ticks = linear_axis(max((r["error_percent"] for r, _ in points), default=1.0), top + 260, top)
+    parts = _legend(method_order, 40) + _shape_legend(shapes, 60)
+    parts += _horizontal_grid(up, up_ticks, width, "error / %")
+    for tick in across_ticks:
+        x = across.at(tick)
+        parts.append(element("line", class_="gridline", x1=x, x2=x, y1=up.stop, y2=up.start))
+        parts.append(label(number(tick), x, up.start + 18, text_anchor="middle"))
+    parts.append(label("speedup (total / representatives' cost)", (_LEFT + width) / 2, up.start + 38,
+                       text_anchor="middle", class_="quiet"))  # fmt: skip
+    for row, method in points:
+        shape = MARKERS[workload_order.index(row["workload"]) % len(MARKERS)]
+        hint = (f"{row['workload']} on {row['device']}, {method}: error {row['error_percent']:.3g} %, "
+                f"speedup {number(row['speedup'])}")  # fmt: skip
+        x, y = across.at(row["speedup"]), up.at(row["error_percent"])
+        parts.append(marker(method_order.index(method), shape, x, y, hint))
+    return picture(title, width, up.start + 50, parts)
+
+
+def _horizontal_grid(axis: Axis, ticks: Sequence[float], width: float, unit: str) -> list[str]:
+    parts = [label(unit, 8, axis.stop - 6, class_="quiet")]
+    for tick in ticks:
+        y = axis.at(tick)
+        style = "axis" if tick == ticks[0] else "gridline"
+        parts.append(element("line", class_=style, x1=_LEFT, x2=width - _RIGHT, y1=y, y2=y))
+        parts.append(label(number(tick), _LEFT - 6, y + 4, text_anchor="end"))
+    return parts
+
+
+def _legend(names: Sequence[str], y: float) -> list[str]:
+    parts, x = [], 8.0
+    for series, name in enumerate(names):
+        parts.append(
+            element("rect", class_=f"s{series % SERIES_COLOURS}", x=x, y=y - 10, width=11, height=11)
+        )
+        parts.append(label(name, x + 16, y))
+        x += text_width(name) + 34
+    return parts
+
+
+def _shape_legend(names: Sequence[str], y: float) -> list[str]:
+    parts, x = [], 8.0
+    for position, name in enumerate(names):
+        parts.append(marker(7, MARKERS[position % len(MARKERS)], x + 6, y - 4, name))
+        parts.append(label(name, x + 16, y))
+        x += text_width(name) + 34
+    return parts
+
+
+def _legend_width(names: Sequence[str]) -> float:
+    return 16 + sum(text_width(name) + 34 for name in names)
+
+
+def _short(name: str) -> str:
+    return shortened(name, _LONGEST_LABEL)
+
+
+def _order(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,247 @@
+"""The tables of a report as texts: HTML and Markdown show the same ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay_server.report.naming import (
+    ABSENT,
+    condition_text,
+    count,
+    match_percent,
+    method_names,
+    percent,
+    quantity,
+    text,
+)
+
+Report = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+CONDITION = "cache, clock, SMs"
+_GROUPS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading; numbers are set to the right."""
+
+    name: str
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; ``note`` says what a reader must know to read it."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+def _columns(*names: str) -> tuple[Column, ...]:
+    """Columns from names; one that begins with "#" holds numbers."""
+    return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
+
+
+def summary_table(report: Report) -> Table:
+    """Workload x GPU: the facts that a reader asks for first."""
+    rows = tuple(
+        (
+            entry["workload"], entry["device"], condition_text(entry["condition"]), entry["method"],
+            _state(entry), count(entry["launches"]), percent(entry["error_percent"]),
+            percent(entry["group_error_percent"]), quantity(entry["speedup"]),
+            match_percent(entry["match_percent"]),
+            percent(entry["chronological_accuracy_percent"]), percent(entry["grouped_accuracy_percent"]),
+            percent(entry["agreement_percent"]), percent(entry["ambiguous_percent"]),
+            count(entry["unknown_launches"]),
+        )
+        for entry in report["summary"]
+    )  # fmt: skip
+    columns = _columns(
+        "workload", "GPU", CONDITION, "method", "status", "#launches", "#error / %", "#group error / %",
+        "#speedup", "#match / %", "#accuracy, chronological / %", "#accuracy, grouped / %",
+        "#agreement / %", "#ambiguous / %", "#unknown launches",
+    )  # fmt: skip
+    note = "Accuracies are balanced (mean over groups) and held out, of the model that labels the launches."
+    return Table("Workload x GPU", columns, rows, note)
+
+
+def rows_table(rows: Sequence[Row]) -> Table:
+    """Every method on every GPU of one workload."""
+    body = tuple(
+        (
+            row["device"], condition_text(row["condition"]), method, _state(row),
+            text((row["selected_on"] or {}).get("device")), count(row["launches"]), count(row["kernels"]),
+            count(row["groups"]), count(row["representatives"]), *_cost(row), percent(row["error_percent"]),
+            percent(row["signed_error_percent"]), percent(row["group_error_percent"]),
+            quantity(row["speedup"]), _match(row), _flags(row["flags"]), "; ".join(row["notes"]) or ABSENT,
+        )
+        for row, method in zip(rows, method_names(rows), strict=True)
+    )  # fmt: skip
+    columns = _columns(
+        "GPU", CONDITION, "method", "status", "selected on", "#launches", "#kernels", "#groups",
+        "#representatives", "cost", "#total", "#projected", "#error / %", "#signed error / %",
+        "#group error / %", "#speedup", "match / %: exact, name and block, position", "flags", "notes",
+    )  # fmt: skip
+    return Table("Every method on every GPU", columns, body)
+
+
+def _cost(row: Row) -> tuple[str, str, str]:
+    cost = row["cost"]
+    if cost is None:
+        return ABSENT, ABSENT, ABSENT
+    return f"{cost['quantity']} / {cost['unit']}", quantity(cost["total"]), quantity(cost["projected"])
+
+
+def _match(row: Row) -> str:
+    match = row["match"]
+    if match is None:
+        return ABSENT
+    shown = ", ".join(match_percent(match[kind]) for kind in ("exact", "name_block", "position"))
+    return f"{shown} ({match['between']}, {match['kind']} counts)"
+
+
+def _state(row: Row) -> str:
+    return f"{row['status']}: {row['reason']}" if row["reason"] else str(row["status"])
+
+
+def _flags(flags: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"{flag['name']}{' (invalid)' if flag['invalidates'] else ''}"
+        f"{': ' + flag['detail'] if flag['detail'] else ''}"
+        for flag in flags
+    ) or ABSENT  # fmt: skip
+
+
+def models_table(rows: Sequence[Row]) -> Table | None:
+    """What each classifier of a two-level selection gets right, and the error under its labels."""
+    body = []
+    for row in rows:
+        model = row["model"]
+        if model is None or row["selected_on"]["device"] != row["device"]:
+            continue
+        body += [
+            (
+                row["device"], condition_text(row["condition"]), entry["name"],
+                "yes" if entry["name"] == model["chosen"] else "",
+                percent(entry["chronological_accuracy_percent"]), percent(entry["grouped_accuracy_percent"]),
+                percent(entry["error_percent"]), percent(entry["group_error_percent"]),
+                quantity(entry["speedup"]),
+            )
+            for entry in model["models"]
+        ]  # fmt: skip
+    if not body:
+        return None
+    columns = _columns(
+        "GPU", CONDITION, "model", "labels the launches", "#accuracy, chronological / %",
+        "#accuracy, grouped / %", "#error / %", "#group error / %", "#speedup",
+    )  # fmt: skip
+    note = (
+        "Chronological: the first 80 % of the window predict the last 20 %. "
+        "Grouped: no signature on both sides. Balanced accuracies."
+    )
+    return Table("Models that label the launches behind the window", columns, tuple(body), note)
+
+
+def window_table(rows: Sequence[Row]) -> Table | None:
+    """The detailed window that each two-level selection was made on."""
+    body = []
+    for row in rows:
+        window, unknown, model = row["window"], row["unknown"], row["model"]
+        if window is None or row["selected_on"]["device"] != row["device"]:
+            continue
+        body.append(
+            (
+                row["device"], condition_text(row["condition"]), count(window["launches"]),
+                count(window["k"]), text(window["quantity"]), percent(window["error_percent"]),
+                percent(window["group_error_percent"]), quantity(window["speedup"]),
+                percent((model or {}).get("agreement_percent")),
+                percent((model or {}).get("ambiguous_percent")),
+                count((unknown or {}).get("launches")), count((unknown or {}).get("signatures")),
+            )
+        )  # fmt: skip
+    if not body:
+        return None
+    columns = _columns(
+        "GPU", CONDITION, "#launches in the window", "#groups", "cost", "#error / %", "#group error / %",
+        "#speedup", "#agreement of the models / %", "#ambiguous / %", "#unknown launches",
+        "#unknown signatures",
+    )  # fmt: skip
+    note = "The window has counters and cycles; its cost is never mixed with the whole workload's time."
+    return Table("The window", columns, tuple(body), note)
+
+
+def groups_table(key: str, selection: Mapping[str, Any]) -> Table | None:
+    """The largest groups of a selection, with their first representative."""
+    groups = selection.get("groups") or []
+    if not groups:
+        return None
+    total = sum(group["launches"] for group in groups) or 1
+    largest = sorted(groups, key=lambda group: (-group["launches"], group["id"]))[:_GROUPS_SHOWN]
+    body = tuple(
+        (
+            count(group["id"]), count(group["launches"]), percent(100.0 * group["launches"] / total),
+            _instruction_share(group), count(len(group["representatives"])), *_first(group),
+        )
+        for group in largest
+    )  # fmt: skip
+    columns = _columns(
+        "#group", "#launches", "#share of launches / %", "#share of instructions / %", "#representatives",
+        "#process", "#launch", "#weight", "kernel", "grid", "block",
+    )  # fmt: skip
+    shown = f"The {len(largest)} largest of {len(groups):,} groups; launch is 0-based in API order."
+    return Table(f"Groups of {key}", columns, body, shown)
+
+
+def _instruction_share(group: Mapping[str, Any]) -> str:
+    share = group["instruction_share"]
+    return ABSENT if share is None else percent(100.0 * share)
+
+
+def _first(group: Mapping[str, Any]) -> tuple[str, ...]:
+    if not group["representatives"]:
+        return (ABSENT,) * 6
+    first = group["representatives"][0]
+    shapes = (" x ".join(map(str, first[what])) for what in ("grid", "block"))
+    return count(first["process"]), str(first["launch"]), quantity(first["weight"]), first["kernel"], *shapes
+
+
+def runs_table(report: Report) -> Table:
+    """Where the numbers come from: every run with its records' hash and its flags."""
+    body = tuple(
+        (
+            run["run_id"], run["workload"], run["device"], run["level"], condition_text(run["condition"]),
+            count(run["launches"]), "synthetic" if run["synthetic"] else "measured",
+            text(run["content_hash"]), _flags(run["flags"]),
+        )
+        for run in report["runs"]
+    )  # fmt: skip
+    columns = _columns(
+        "run", "workload", "GPU", "level", CONDITION, "#launches", "data", "content hash", "flags"
+    )
+    return Table("Where the numbers come from", columns, body)
+
+
+def failed_runs_table(report: Report) -> Table | None:
+    """Runs that have no data, with why."""
+    body = tuple((run["run_id"], run["reason"]) for run in report["failed_runs"])
+    return Table("Runs that failed", _columns("run", "reason"), body) if body else None
+
+
+DEFINITIONS: tuple[tuple[str, str], ...] = (
+    (
+        "error",
+        "100 |projected - total| / total; projected is the sum of weight x cost of the representatives",
+    ),
+    ("group error", "100 x the sum over groups of |projected - total| / total: errors cannot cancel"),
+    ("speedup", "total / sum of the representatives' cost"),
+    ("match", "launches matched in an order-preserving alignment / the larger number of launches"),
+    ("agreement", "launches that the three models give the same group"),
+    ("ambiguous", "signatures of the window that occur in more than one group"),
+    ("unknown", "launches of kernels that the window never saw: each signature is a group of its own"),
+    ("cost", "cycles under a profiler and free-running nanoseconds are two costs, never mixed or converted"),
+)
