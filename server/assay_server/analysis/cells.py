@@ -1,0 +1,91 @@
+"""The cells of a report's table: a workload on a kind of GPU under one condition, with its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay_sampling.errors import RefusedError
+from assay_sampling.launch_table import Condition
+from assay_server.analysis.request import AnalysisRequest, RunData
+
+# Methods that look at names, order and cost alone: the light level is enough, and is all they rest on.
+METHODS_WITHOUT_COUNTERS = frozenset({"random", "systematic"})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one workload on one kind of GPU under one condition, at most one of each level."""
+
+    workload: str
+    device_kind: str
+    condition: Condition
+    detailed: RunData | None = None
+    light: RunData | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> RunData:
+        """The run that holds the whole workload: the light one where there is one."""
+        run = self.light or self.detailed
+        if run is None:
+            raise ValueError("a cell has at least one run")
+        return run
+
+    def runs_of(self, method: str) -> tuple[RunData, ...]:
+        """The runs that a selection by ``method`` would rest on."""
+        if method in METHODS_WITHOUT_COUNTERS:
+            return (self.whole,)
+        return tuple(run for run in (self.detailed, self.light) if run is not None)
+
+
+def cells_by_workload(runs: Sequence[RunData]) -> dict[str, list[Cell]]:
+    """Cells of every workload, both in the order in which the campaign file names them first."""
+    grouped: dict[tuple[str, str, Condition], list[RunData]] = {}
+    for run in runs:
+        grouped.setdefault((run.workload, run.device_kind, run.condition), []).append(run)
+    workloads: dict[str, list[Cell]] = {}
+    for (workload, device_kind, condition), members in grouped.items():
+        workloads.setdefault(workload, []).append(_cell(workload, device_kind, condition, members))
+    return workloads
+
+
+def _cell(workload: str, device_kind: str, condition: Condition, members: Sequence[RunData]) -> Cell:
+    first: dict[str, RunData] = {}
+    notes = []
+    for level in ("detailed", "light"):
+        repeats = sorted((r for r in members if r.level == level), key=lambda r: r.repeat)
+        if repeats:
+            first[level] = repeats[0]
+        if len(repeats) > 1:
+            notes.append(
+                f"{len(repeats)} {level} repeats; the numbers rest on the first, {repeats[0].run_id}"
+            )
+    return Cell(
+        workload, device_kind, condition, first.get("detailed"), first.get("light"), notes=tuple(notes)
+    )
+
+
+def refuse_mixed_marks(request: AnalysisRequest) -> None:
+    """Raises RefusedError where synthetic and measured runs meet in one campaign."""
+    for run in request.runs:
+        if run.synthetic != request.synthetic:
+            word = {True: "synthetic", False: "measured"}
+            raise RefusedError(
+                f"campaign {request.campaign_id}",
+                f"it is {word[request.synthetic]}, but its run {run.run_id} is {word[run.synthetic]}",
+                "synthetic and measured data never meet: put them into two campaigns",
+            )
+
+
+def refuse_invalid(runs: Sequence[RunData]) -> None:
+    """Raises RefusedError naming the first flag that invalidates one of the runs."""
+    for run in runs:
+        for name, detail, invalidates in run.flags:
+            if invalidates:
+                shown = f"{name!r} ({detail})" if detail else repr(name)
+                raise RefusedError(
+                    f"run {run.run_id}",
+                    f"it carries the flag {shown}, so numbers that rest on it cannot be trusted",
+                    "make the run again, or analyse with invalid runs accepted",
+                )

@@ -1,0 +1,76 @@
+"""Reads a run's launches back from the record store, slices put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
+from assay_sampling.launch_table import LaunchBatch
+from assay_sampling.launches import Launches, gather
+from assay_sampling.readers import Recording, open_recording
+from assay_server.analysis.request import RunData
+
+
+def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
+    """All launches of a run, in order; its source is the run's name, never a path.
+
+    Raises InputError for a damaged file, LaunchTableError where slices do not fit together, RefusedError
+    over the memory limit or where the records' own mark or level contradicts the run's.
+    """
+    try:
+        with ExitStack() as stack:
+            recordings = [stack.enter_context(open_recording(path)) for path in run.files]
+            launches = _gathered(run, recordings, memory_limit_bytes)
+    except AssayError as error:
+        raise _without_paths(error, run) from error
+    _check_against_plan(run, launches)
+    return launches
+
+
+def _gathered(run: RunData, recordings: list[Recording], memory_limit_bytes: int) -> Launches:
+    if not recordings:
+        raise RefusedError(f"run {run.run_id}", "the store holds no records of it", "run it again")
+    schema = recordings[0].schema
+    for recording in recordings[1:]:
+        if not recording.schema.equals(schema, check_metadata=True):
+            raise LaunchTableError(
+                f"run {run.run_id}",
+                "its slices differ in counters, level, condition or device",
+                "run it again on one GPU with one tool",
+            )
+
+    def batches() -> Iterator[LaunchBatch]:
+        for recording in recordings:
+            yield from recording.batches()
+
+    launches = gather(batches(), schema, sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes)
+    notes = dict.fromkeys(note for recording in recordings for note in recording.notes)
+    return replace(launches, notes=tuple(notes))
+
+
+def _without_paths(error: AssayError, run: RunData) -> AssayError:
+    """The same error speaking of the run: reports name no paths of the server's disk."""
+    if isinstance(error, InputError):
+        where = f"run {run.run_id}" if error.field is None else f"run {run.run_id}: field {error.field!r}"
+        return LaunchTableError(where, error.cause, error.remedy)
+    return error
+
+
+def _check_against_plan(run: RunData, launches: Launches) -> None:
+    metadata = launches.metadata
+    if metadata.synthetic != run.synthetic:
+        raise RefusedError(
+            f"run {run.run_id}",
+            f"its records are marked synthetic={metadata.synthetic}, the run synthetic={run.synthetic}",
+            "synthetic and measured data never meet: run it in a campaign of its own",
+        )
+    if metadata.level != run.level:
+        raise LaunchTableError(
+            f"run {run.run_id}",
+            f"its records are of the {metadata.level} level where the {run.level} level was planned",
+            "give the recording under the level that it has",
+        )
+    if not len(launches):
+        raise RefusedError(f"run {run.run_id}", "it has no launches", "see the run's log for the cause")

@@ -1,0 +1,26 @@
+"""Versions of what computed the numbers: a report names them, because labels may change with them."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+from assay_sampling.errors import MissingExtraError
+
+_DISTRIBUTIONS = {
+    "assay": "assay-gpu",
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "scikit-learn": "scikit-learn",
+}
+
+
+def versions() -> dict[str, str]:
+    """Versions by program; raises MissingExtraError where the analysis extra is not installed."""
+    found = {}
+    for name, distribution in _DISTRIBUTIONS.items():
+        try:
+            found[name] = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            raise MissingExtraError("analysis", name, "analysis") from None
+    return {**found, "python": platform.python_version()}
