@@ -1,0 +1,46 @@
+"""Whether and when a slice is tried again after an attempt of it has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay_sampling.failures import Failure, FailureClass
+from assay_server.store.model import Attempt, FailureRecord
+
+# Nobody's fault: the attempt was lost, not refused by anything. Only a crowd of them ends a run.
+LOSSES = (FailureClass.LEASE_EXPIRED, FailureClass.AGENT_RESTARTED)
+_LONGEST_DELAY_MS = 60_000
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """``most_failures`` attempts may fail before a run does, ``most_losses`` may be lost.
+
+    After a failure the slice rests ``delay_ms``, twice as long after each further one, at most a minute.
+    """
+
+    most_failures: int = 3
+    most_losses: int = 50
+    delay_ms: int = 1000
+
+    def delay_after(self, attempts: Sequence[Attempt], failure: FailureRecord) -> int | None:
+        """Milliseconds until the next try after the newest of ``attempts`` ended so; None: no more tries."""
+        lost = sum(1 for attempt in attempts if _is_loss(attempt.failure))
+        failed = sum(1 for attempt in attempts if attempt.failure and not _is_loss(attempt.failure))
+        if _is_loss(failure):
+            return 0 if lost < self.most_losses else None
+        if not failure.retryable or failed >= self.most_failures:
+            return None
+        return min(self.delay_ms << max(0, failed - 1), _LONGEST_DELAY_MS)
+
+
+def _is_loss(failure: FailureRecord | None) -> bool:
+    return failure is not None and failure.failure_class in LOSSES
+
+
+def failure_record(failure: Failure) -> FailureRecord:
+    """A classified failure as the store keeps it."""
+    return FailureRecord(
+        str(failure.failure_class), failure.subject, failure.cause, failure.remedy, failure.retryable
+    )

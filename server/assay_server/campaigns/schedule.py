@@ -1,0 +1,307 @@
+"""Leases: who runs which slice, until when, and what becomes of it. All inside one metadata transaction.
+
+The rules: a slot has at most one leased attempt, a slice at most one that is leased or being published,
+and at most one that is published, ever. Each lease takes a fencing token larger than all before; whoever
+comes with another token than that of the slice's newest attempt is told to drop it. An attempt whose
+lease ran out may come back as long as nobody else has been given its slice: days of profiling are not
+thrown away for a network that was down for a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from assay_sampling.errors import CampaignError, ParameterError
+from assay_sampling.failures import FailureClass, failure
+from assay_server.campaigns.retry import failure_record
+from assay_server.campaigns.state import failure_of_runs
+from assay_server.campaigns.transitions import UNENDED_ATTEMPTS, Transitions
+from assay_server.store.model import (
+    ENDED_CAMPAIGNS,
+    ENDED_RUNS,
+    Agent,
+    Attempt,
+    AttemptKey,
+    AttemptLog,
+    AttemptState,
+    Campaign,
+    CampaignState,
+    FailureRecord,
+    Flag,
+    Run,
+    RunState,
+    Segment,
+    Slice,
+    SliceState,
+    Slot,
+)
+from assay_server.store.protocols import PublishedFile
+
+_SEEN_EVERY_MS = 10_000
+_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class Lease:
+    """What a slot is to run."""
+
+    attempt: Attempt
+    run: Run
+    slice: Slice
+
+
+class FinishOutcome(Enum):
+    """What becomes of an attempt that says it is finished."""
+
+    PUBLISH = "publish"
+    ALREADY_PUBLISHED = "already published"
+    NOT_WANTED = "not wanted"
+
+
+def fits(run: Run, slot: Slot) -> bool:
+    """Whether a slot can make a run. Recorded runs play anywhere that has the player."""
+    return run.profiler in slot.profilers
+
+
+class Schedule(Transitions):
+    """The scheduler's verbs over one transaction at one moment; ``effects`` are for after the commit."""
+
+    def register(
+        self, agent: Agent, sealed: Sequence[AttemptKey]
+    ) -> tuple[list[AttemptKey], list[AttemptKey]]:
+        """Take in an agent's process; returns which of its ``sealed`` attempts to resume, and which to drop.
+
+        Attempts of an earlier process that are not sealed are lost: their slices wait again at once.
+        """
+        self._store.put_agent(replace(agent, seen_at_ms=self._now_ms))
+        claimed = set(sealed)
+        for attempt in self._store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
+            if attempt.session_id != agent.session_id and attempt.key not in claimed:
+                self._lose(attempt, FailureClass.AGENT_RESTARTED, AttemptState.FAILED)
+        resume, drop = [], []
+        for key in dict.fromkeys(sealed):
+            attempt = self.live_attempt(key)
+            if attempt is None or attempt.agent_id != agent.agent_id:
+                drop.append(key)
+                continue
+            resume.append(key)
+            self._store.save_attempt(replace(attempt, session_id=agent.session_id))
+            self.extend(key)
+        self.effects.work = True
+        return resume, drop
+
+    def is_registered(self, agent_id: str, session_id: str) -> bool:
+        """Whether this is the present process of a known agent; notes that it was seen."""
+        agent = self._store.agent(agent_id)
+        if agent is None or agent.session_id != session_id:
+            return False
+        if self._now_ms - agent.seen_at_ms > _SEEN_EVERY_MS:
+            self._store.put_agent(replace(agent, seen_at_ms=self._now_ms))
+        return True
+
+    def lease(self, agent_id: str, slot_id: str) -> Lease | None:
+        """Work for a slot of a registered agent, or None.
+
+        A slot whose attempt has given no sign of life yet is given the same again: the earlier answer was
+        lost. Raises ParameterError for a slot that the agent did not register.
+        """
+        agent = self._store.agent(agent_id)
+        slot = next((s for s in agent.slots if s.slot_id == slot_id), None) if agent else None
+        if agent is None or slot is None:
+            raise ParameterError(
+                f"slot {slot_id!r}", f"agent {agent_id!r} did not register it", "register the agent again"
+            )
+        held = self._store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
+        if held:
+            return self._lease_of(held[0]) if self._is_fresh(held[0]) else None
+        for run, piece in self._store.waiting_slices(slot.profilers, self._now_ms, _CANDIDATES):
+            if fits(run, slot):
+                return self._give(run, piece, agent, slot)
+        return None
+
+    def _is_fresh(self, attempt: Attempt) -> bool:
+        return attempt.deadline_ms == attempt.leased_at_ms + self._policy.lease_ms
+
+    def _lease_of(self, attempt: Attempt) -> Lease:
+        run = self._store.run(attempt.key.run_id)
+        piece = self._store.slice(attempt.key.run_id, attempt.key.slice)
+        if run is None or piece is None:  # foreign keys hold these
+            raise CampaignError(attempt.key.run_id, "the store lost the run of this attempt")
+        return Lease(attempt, run, piece)
+
+    def _give(self, run: Run, piece: Slice, agent: Agent, slot: Slot) -> Lease:
+        earlier = self._store.attempts(run.run_id, piece.index)
+        for expired in (a for a in earlier if a.state is AttemptState.EXPIRED):
+            self._end(expired, AttemptState.SUPERSEDED, expired.failure)
+        number = earlier[-1].key.attempt + 1 if earlier else 1
+        attempt = Attempt(
+            key=AttemptKey(run.run_id, piece.index, number, self._store.next_token()),
+            state=AttemptState.LEASED,
+            agent_id=agent.agent_id,
+            agent_name=agent.name,
+            session_id=agent.session_id,
+            slot_id=slot.slot_id,
+            leased_at_ms=self._now_ms,
+            deadline_ms=self._now_ms + self._policy.lease_ms,
+        )
+        self._store.add_attempt(attempt)
+        self._set_slice(replace(piece, state=SliceState.LEASED))
+        return Lease(attempt, run, piece)
+
+    def extend(self, key: AttemptKey, launches_spooled: int = 0) -> bool:
+        """A sign of life: the lease starts anew. False: the attempt must be dropped."""
+        attempt = self.live_attempt(key)
+        if attempt is None:
+            return False
+        if attempt.state is AttemptState.LEASED:
+            if launches_spooled > attempt.launches_spooled:
+                self._changed(key.run_id)
+            self._store.save_attempt(
+                replace(
+                    attempt,
+                    deadline_ms=self._now_ms + self._policy.lease_ms,
+                    launches_spooled=max(launches_spooled, attempt.launches_spooled),
+                )
+            )
+        return True
+
+    def extend_all(self) -> None:
+        """Every lease starts anew: the server was away, which is not the agents' fault."""
+        for attempt in self._store.attempts_in((AttemptState.LEASED,)):
+            self.extend(attempt.key)
+
+    def expire(self) -> None:
+        """Give the slices of leases that ran out to somebody else."""
+        for attempt in self._store.attempts_in((AttemptState.LEASED,), deadline_before_ms=self._now_ms):
+            self._lose(attempt, FailureClass.LEASE_EXPIRED, AttemptState.EXPIRED)
+
+    def _lose(self, attempt: Attempt, failure_class: FailureClass, state: AttemptState) -> None:
+        cause = failure_record(failure(failure_class, f"agent {attempt.agent_name}"))
+        self._fail(attempt, cause, state)
+
+    def add_segment(self, segment: Segment, key: AttemptKey) -> bool:
+        """Note a durable segment, the next of a live attempt; False: the attempt must be dropped."""
+        attempt = self.live_attempt(key)
+        if attempt is None or attempt.state is not AttemptState.LEASED or attempt.segments != segment.index:
+            return False
+        self._store.add_segment(segment)
+        self._store.save_attempt(
+            replace(
+                attempt,
+                segments=attempt.segments + 1,
+                launches=attempt.launches + segment.launches,
+                deadline_ms=self._now_ms + self._policy.lease_ms,
+            )
+        )
+        self._changed(key.run_id)
+        return True
+
+    def fail(self, key: AttemptKey, why: FailureRecord, log: AttemptLog | None = None) -> None:
+        """End an attempt that failed; nothing happens where it is not wanted any more."""
+        attempt = self.live_attempt(key)
+        if attempt is not None:
+            self._fail(replace(attempt, log=log or attempt.log), why, AttemptState.FAILED)
+
+    def begin_publish(
+        self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
+    ) -> FinishOutcome:
+        """An attempt says that it is complete, with so many segments and launches."""
+        before = self._store.attempt(key.run_id, key.slice, key.attempt)
+        if before is not None and before.key == key and before.state is AttemptState.PUBLISHED:
+            return FinishOutcome.ALREADY_PUBLISHED
+        attempt = self.live_attempt(key)
+        if attempt is None:
+            return FinishOutcome.NOT_WANTED
+        if attempt.state is AttemptState.PUBLISHING:
+            return FinishOutcome.PUBLISH
+        attempt = replace(attempt, flags=flags, log=log)
+        wrong = _wrong_counts(attempt, segments, launches)
+        if wrong is not None:
+            self._fail(attempt, wrong, AttemptState.FAILED)
+            return FinishOutcome.NOT_WANTED
+        self._store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
+        self.effects.work = True
+        return FinishOutcome.PUBLISH
+
+    def end_publish(self, key: AttemptKey, file: PublishedFile) -> bool:
+        """The slice's file is in its place. False: it is not wanted any more."""
+        attempt = self._store.attempt(key.run_id, key.slice, key.attempt)
+        piece = self._store.slice(key.run_id, key.slice)
+        if attempt is None or piece is None or attempt.key != key:
+            return False
+        if attempt.state is not AttemptState.PUBLISHING:
+            return attempt.state is AttemptState.PUBLISHED
+        self._end(attempt, AttemptState.PUBLISHED, None)
+        run = self._store.run(key.run_id)
+        if run is not None:
+            self._store.save_run(replace(run, flags=tuple(dict.fromkeys((*run.flags, *attempt.flags)))))
+        self._set_slice(
+            replace(
+                piece,
+                state=SliceState.DONE,
+                file=file.file,
+                file_bytes=file.file_bytes,
+                content_hash=file.content_hash,
+                launches=file.launches,
+            )
+        )
+        return True
+
+    def cancel(self, campaign_id: str) -> Campaign:
+        """Stop a campaign for good; one that has ended stays as it is. Raises CampaignError for an unknown one."""
+        campaign = known_campaign(self._store.campaign(campaign_id), campaign_id)
+        if campaign.state in ENDED_CAMPAIGNS:
+            return campaign
+        cancelled = replace(campaign, state=CampaignState.CANCELLED, ended_at_ms=self._now_ms)
+        self._store.save_campaign(cancelled)
+        for run in self._store.runs(campaign_id):
+            if run.state not in ENDED_RUNS:
+                self._cancel_slices(run.run_id)
+                self._store.save_run(replace(run, state=RunState.CANCELLED))
+        self.effects.campaigns.add(campaign_id)
+        return cancelled
+
+    def end_analysis(self, campaign_id: str, why: FailureRecord | None) -> None:
+        """The report is written (``why`` None) or could not be made."""
+        campaign = self._store.campaign(campaign_id)
+        if campaign is None or campaign.state is not CampaignState.ANALYSING:
+            return
+        found = why or failure_of_runs(self._store.runs(campaign_id))
+        self._store.save_campaign(
+            replace(
+                campaign,
+                state=CampaignState.DONE if found is None else CampaignState.FAILED,
+                failure=found,
+                has_report=why is None,
+                ended_at_ms=self._now_ms,
+            )
+        )
+        self.effects.campaigns.add(campaign_id)
+
+
+def known_campaign(campaign: Campaign | None, campaign_id: str) -> Campaign:
+    """The campaign; raises CampaignError where the server knows none of that name."""
+    if campaign is None:
+        raise CampaignError(
+            f"campaign {campaign_id!r}", "the server knows no such campaign", "see the list: assay status"
+        )
+    return campaign
+
+
+def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
+    """Keys of attempts whose staged segments may still be asked for."""
+    return [attempt.key for attempt in attempts if attempt.state in UNENDED_ATTEMPTS]
+
+
+def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> FailureRecord | None:
+    if not segments or not launches:
+        return failure_record(failure(FailureClass.NOTHING_PROFILED, str(attempt.key)))
+    if (attempt.segments, attempt.launches) == (segments, launches):
+        return None
+    cause = (
+        f"the agent says {launches:,} launches in {segments:,} segments, "
+        f"the server has {attempt.launches:,} in {attempt.segments:,}"
+    )
+    return failure_record(failure(FailureClass.SERVER_REFUSED, str(attempt.key), cause, retryable=True))

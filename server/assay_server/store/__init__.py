@@ -1,0 +1,1 @@
+"""What the server keeps: metadata (campaigns, runs, leases) and records (launch tables), behind two seams."""

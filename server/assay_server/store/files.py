@@ -1,0 +1,83 @@
+"""Files that are durable when the call returns: fsync of the file and of every folder that changed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from assay_sampling.errors import StorageError
+
+TEMPORARY = ".tmp-"
+
+
+@contextlib.contextmanager
+def storage_errors(subject: str | Path) -> Iterator[None]:
+    """Turn the operating system's refusals into StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            str(subject),
+            f"the disk refused ({error.strerror or error})",
+            "free space on the disk of the state directory, or mend its permissions, and try again",
+        ) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the entries of a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and its parents, durably."""
+    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        sync_folder(made.parent)
+
+
+def write_synced(path: Path, parts: Iterable[bytes]) -> None:
+    """Write a file and sync its content; its entry in the folder is the caller's to sync."""
+    with path.open("wb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write ``data`` as ``path``: readers and crashes see the old file or the new one, never a part."""
+    temporary = path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
+    try:
+        write_synced(temporary, [data])
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder with what is in it, where it exists; an interrupted removal is finished by a sweep."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+
+
+def remove_empty_parents(folder: Path, top: Path) -> None:
+    """Remove ``folder`` and its parents below ``top`` as far as they are empty."""
+    while folder != top and folder.is_relative_to(top):
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return
+        folder = folder.parent

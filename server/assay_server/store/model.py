@@ -1,0 +1,245 @@
+"""What the metadata store holds, as plain values.
+
+All times are Unix milliseconds of the server's clock. States are strings, because they go to disk and
+over the wire as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from assay_sampling.launch_table import BASELINE, Condition, Level
+
+
+class CampaignState(StrEnum):
+    """Where a campaign stands."""
+
+    RUNNING = "running"
+    ANALYSING = "analysing"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class SliceState(StrEnum):
+    """Where a slice stands."""
+
+    WAITING = "waiting"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AttemptState(StrEnum):
+    """Where an attempt stands.
+
+    ``PUBLISHING``: finished, every segment is durable, its file is being written; its slot is free.
+    ``EXPIRED``: its lease
+    ran out, but no newer lease has been given: it may still come back. ``SUPERSEDED``: a newer one has.
+    """
+
+    LEASED = "leased"
+    PUBLISHING = "publishing"
+    PUBLISHED = "published"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+    CANCELLED = "cancelled"
+
+
+ACTIVE_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING)
+ENDED_CAMPAIGNS = (CampaignState.DONE, CampaignState.FAILED, CampaignState.CANCELLED)
+ENDED_RUNS = (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
+
+
+@dataclass(frozen=True)
+class FailureRecord:
+    """Why something failed; ``failure_class`` is one of docs/failures.md."""
+
+    failure_class: str
+    subject: str
+    cause: str
+    remedy: str = ""
+    retryable: bool = False
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A validity flag of docs/validity.md."""
+
+    name: str
+    detail: str = ""
+    invalidates: bool = False
+
+
+@dataclass(frozen=True)
+class AnalysisSettings:
+    """How a campaign's runs are analysed; ``methods`` are (name, parameters) in the order of the report."""
+
+    seed: int
+    methods: tuple[tuple[str, dict[str, Any]], ...]
+    reference: str | None
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A submitted campaign; its id is ``<name>-<number>``."""
+
+    campaign_id: str
+    name: str
+    number: int
+    synthetic: bool
+    state: CampaignState
+    text: str
+    file_name: str
+    base_directory: str
+    analysis: AnalysisSettings
+    created_at_ms: int
+    ended_at_ms: int = 0
+    failure: FailureRecord | None = None
+    has_report: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """A workload on a kind of GPU at one level under one condition, one repeat."""
+
+    run_id: str
+    campaign_id: str
+    ordinal: int
+    workload: str
+    device_kind: str
+    level: Level
+    profiler: str
+    condition: Condition = BASELINE
+    repeat: int = 0
+    synthetic: bool = False
+    recorded_path: str = ""
+    recorded_time: bool = False
+    state: RunState = RunState.WAITING
+    failure: FailureRecord | None = None
+    flags: tuple[Flag, ...] = ()
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A window of launches of a run; ``launch_count`` 0 is "to the end".
+
+    ``file`` (relative to the records), ``content_hash``, ``file_bytes`` and ``launches`` are those of the
+    published attempt.
+    """
+
+    run_id: str
+    index: int
+    launch_skip: int = 0
+    launch_count: int = 0
+    state: SliceState = SliceState.WAITING
+    not_before_ms: int = 0
+    file: str = ""
+    file_bytes: int = 0
+    content_hash: str = ""
+    launches: int = 0
+
+
+@dataclass(frozen=True)
+class AttemptKey:
+    """One execution under one lease. ``token`` grows with every lease that this store ever gave."""
+
+    run_id: str
+    slice: int
+    attempt: int
+    token: int
+
+    def __str__(self) -> str:
+        return f"run {self.run_id}, slice {self.slice}, attempt {self.attempt}"
+
+
+@dataclass(frozen=True)
+class AttemptLog:
+    """What an attempt ran, in which environment (scrubbed of secrets), and what it said (bounded)."""
+
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt with what is durable of it: ``segments`` and ``launches`` count acknowledged segments."""
+
+    key: AttemptKey
+    state: AttemptState
+    agent_id: str
+    agent_name: str
+    session_id: str
+    slot_id: str
+    leased_at_ms: int
+    deadline_ms: int
+    ended_at_ms: int = 0
+    segments: int = 0
+    launches: int = 0
+    launches_spooled: int = 0
+    failure: FailureRecord | None = None
+    flags: tuple[Flag, ...] = ()
+    log: AttemptLog = field(default_factory=AttemptLog)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A durable segment of an attempt: sizes and BLAKE2b-256 of its two compressed parts."""
+
+    run_id: str
+    slice: int
+    attempt: int
+    index: int
+    launches: int
+    names_bytes: int
+    launches_bytes: int
+    names_hash: bytes
+    launches_hash: bytes
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place of an agent that takes one run at a time. ``device`` is empty for a player of recordings."""
+
+    slot_id: str
+    profilers: tuple[str, ...]
+    synthetic: bool = False
+    device: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A registered agent; ``session_id`` is that of its present process."""
+
+    agent_id: str
+    session_id: str
+    name: str
+    inventory: dict[str, Any]
+    slots: tuple[Slot, ...]
+    seen_at_ms: int
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """A run with what its attempts tell: how many there were, the newest's agent, launches so far."""
+
+    run: Run
+    attempts: int
+    agent: str
+    launches: int

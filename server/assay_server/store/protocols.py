@@ -1,0 +1,166 @@
+"""The two seams of the server's store. Everything behind them is replaceable; one contract suite for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from assay_server.store.model import (
+    Agent,
+    Attempt,
+    AttemptKey,
+    AttemptState,
+    Campaign,
+    Run,
+    RunOverview,
+    Segment,
+    Slice,
+    Slot,
+)
+
+
+class MetadataReader(Protocol):
+    """Reads of one consistent moment. What does not exist is None or an empty list, never an error."""
+
+    def campaign(self, campaign_id: str) -> Campaign | None: ...
+
+    def campaigns(self) -> list[Campaign]:
+        """All campaigns, oldest first."""
+
+    def campaign_numbers(self, name: str) -> list[int]: ...
+
+    def run(self, run_id: str) -> Run | None: ...
+
+    def runs(self, campaign_id: str) -> list[Run]:
+        """The runs of a campaign, in its order."""
+
+    def run_overviews(self, campaign_id: str, run_id: str | None = None) -> list[RunOverview]:
+        """The runs of a campaign (or the one given), in its order, with what their attempts tell."""
+
+    def slice(self, run_id: str, index: int) -> Slice | None: ...
+
+    def slices(self, run_id: str) -> list[Slice]: ...
+
+    def published_slices(self) -> list[Slice]:
+        """Every slice of every campaign that has a published file."""
+
+    def waiting_slices(self, profilers: Sequence[str], now_ms: int, limit: int) -> list[tuple[Run, Slice]]:
+        """Slices that wait and are due, of running campaigns and these profilers, oldest campaign first."""
+
+    def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None: ...
+
+    def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
+        """The attempts of a run or of one of its slices, in the order of slice and attempt."""
+
+    def attempts_in(
+        self,
+        states: Sequence[AttemptState],
+        *,
+        agent_id: str | None = None,
+        slot_id: str | None = None,
+        deadline_before_ms: int | None = None,
+    ) -> list[Attempt]:
+        """Attempts in one of these states, in the order of their tokens."""
+
+    def segment(self, key: AttemptKey, index: int) -> Segment | None: ...
+
+    def segments(self, key: AttemptKey) -> list[Segment]: ...
+
+    def agent(self, agent_id: str) -> Agent | None: ...
+
+
+class MetadataTransaction(MetadataReader, Protocol):
+    """Reads and writes that happen all or not at all, one transaction at a time.
+
+    ``save_*`` replaces a record that exists. Whatever breaks a rule of the data (a second active attempt
+    of a slot or slice, a second published attempt of a slice, a key that exists) raises StorageError.
+    """
+
+    def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None: ...
+
+    def save_campaign(self, campaign: Campaign) -> None: ...
+
+    def save_run(self, run: Run) -> None: ...
+
+    def save_slice(self, piece: Slice) -> None: ...
+
+    def next_token(self) -> int:
+        """A fencing token larger than every one before, also over restarts."""
+
+    def add_attempt(self, attempt: Attempt) -> None: ...
+
+    def save_attempt(self, attempt: Attempt) -> None: ...
+
+    def add_segment(self, segment: Segment) -> None: ...
+
+    def put_agent(self, agent: Agent) -> None:
+        """Add or replace an agent with its slots."""
+
+
+class MetadataStore(Protocol):
+    """Campaigns, runs, slices, attempts, segments and agents. Safe to use from several threads."""
+
+    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+        """Read; raises StorageError where the disk or the data cannot be read."""
+
+    def transaction(self) -> AbstractContextManager[MetadataTransaction]:
+        """Write: durable when the block ends, undone when it raises. Raises StorageError."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A published slice: path relative to the records, size, launches, and BLAKE2b-256 in hexadecimal."""
+
+    file: str
+    file_bytes: int
+    launches: int
+    content_hash: str
+
+
+class RecordStore(Protocol):
+    """Launch records: staged segments on their way, published files, and reports.
+
+    Every write is durable when the method returns. StorageError: the disk refused it, nothing before is
+    lost. DamagedSegmentError: a staged segment is not what was staged.
+    """
+
+    def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
+        """Make segments durable, each with its compressed names and launches; replaces what is there."""
+
+    def staged(self, segment: Segment) -> tuple[bytes, bytes]:
+        """The compressed names and launches of a staged segment, checked against its hashes."""
+
+    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        """Write all segments of an attempt, in order, as the one file of its slice; atomic, repeatable."""
+
+    def withdraw(self, run_id: str, slice_index: int) -> None:
+        """Remove the file of a slice, where there is one."""
+
+    def discard(self, key: AttemptKey) -> None:
+        """Remove the staged segments of an attempt, where there are any."""
+
+    def sweep(self, live: Iterable[AttemptKey], published: Iterable[str]) -> None:
+        """Remove what no live attempt and no published slice stands for; only while nothing else writes."""
+
+    def path(self, file: str) -> Path:
+        """Where a published file lies."""
+
+    def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
+        """Keep a report; ``form`` is "json" or "html"."""
+
+    def report_path(self, campaign_id: str, form: str) -> Path: ...
+
+
+__all__ = [
+    "MetadataReader",
+    "MetadataStore",
+    "MetadataTransaction",
+    "PublishedFile",
+    "RecordStore",
+    "Slot",
+]

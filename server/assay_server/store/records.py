@@ -1,0 +1,168 @@
+"""The record store on a local disk.
+
+    <state>/staging/<run_id>/slice-00000/attempt-0001/segment-000000    names then launches, compressed
+    <state>/records/<run_id>/slice-00000.parquet                        one file a slice
+    <state>/reports/<campaign_id>/report.json, report.html
+
+A segment's file means nothing until the metadata store names it: a torn one is written again. Publishing
+is a pure function of the staged segments and ends in one rename, so it may be repeated at will.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
+from assay_sampling.launch_table import LaunchBatch
+from assay_server.store.files import (
+    TEMPORARY,
+    make_folder,
+    remove_empty_parents,
+    remove_folder,
+    replace_file,
+    storage_errors,
+    sync_folder,
+    write_synced,
+)
+from assay_server.store.model import AttemptKey, Segment
+from assay_server.store.protocols import PublishedFile
+from assay_server.store.segments import SegmentContent, decode_segment, part_hash
+
+REPORT_FORMS = ("json", "html")
+
+
+class DamagedSegmentError(StorageError):
+    """A staged segment is not what was acknowledged: the disk lost it. Its attempt must be run again."""
+
+
+class LocalRecordStore:
+    """A ``RecordStore`` in a folder of this machine."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._staging = state_dir / "staging"
+        self._records = state_dir / "records"
+        self._reports = state_dir / "reports"
+        with storage_errors(state_dir):
+            for folder in (self._staging, self._records, self._reports):
+                make_folder(folder)
+
+    def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
+        folders = {self._attempt_folder(_key(segment)) for segment, _, _ in segments}
+        with storage_errors(self._staging):
+            for folder in folders:
+                make_folder(folder)
+            for segment, names, launches in segments:
+                write_synced(self._segment_path(segment), (names, launches))
+            for folder in folders:
+                sync_folder(folder)
+
+    def staged(self, segment: Segment) -> tuple[bytes, bytes]:
+        path = self._segment_path(segment)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise _damaged(path, "it is gone") from None
+        except OSError as error:
+            raise StorageError(
+                str(path), f"it cannot be read ({error.strerror})", "check the disk"
+            ) from error
+        names, launches = data[: segment.names_bytes], data[segment.names_bytes :]
+        whole = len(launches) == segment.launches_bytes and part_hash(launches) == segment.launches_hash
+        if not whole or (names and part_hash(names) != segment.names_hash):
+            raise _damaged(path, "its content has changed since it was acknowledged")
+        return names, launches
+
+    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        from assay_sampling.parquet import LaunchWriter  # noqa: PLC0415 - only publishing needs Parquet
+
+        if not segments:
+            raise LaunchTableError(str(key), "it has no segments, so there is nothing to publish")
+        path = self._published_path(key.run_id, key.slice)
+        with storage_errors(path):
+            make_folder(path.parent)
+            contents = self._contents(key, segments)
+            first = next(contents)
+            with LaunchWriter(path, first.schema) as writer:
+                for batch in _launch_batches(first, contents):
+                    writer.write(batch)
+            return PublishedFile(
+                str(path.relative_to(self._records)),
+                path.stat().st_size,
+                sum(segment.launches for segment in segments),
+                _file_hash(path),
+            )
+
+    def withdraw(self, run_id: str, slice_index: int) -> None:
+        path = self._published_path(run_id, slice_index)
+        with storage_errors(path):
+            path.unlink(missing_ok=True)
+            remove_empty_parents(path.parent, self._records)
+
+    def discard(self, key: AttemptKey) -> None:
+        folder = self._attempt_folder(key)
+        with storage_errors(folder):
+            remove_folder(folder)
+            remove_empty_parents(folder.parent, self._staging)
+
+    def sweep(self, live: Iterable[AttemptKey], published: Iterable[str]) -> None:
+        keep_folders = {self._attempt_folder(key) for key in live}
+        keep_files = {self._records / file for file in published}
+        with storage_errors(self._staging):
+            for folder in list(self._staging.glob("*/slice-*/attempt-*")):
+                if folder not in keep_folders:
+                    remove_folder(folder)
+                    remove_empty_parents(folder.parent, self._staging)
+            for file in list(self._records.glob("*/*")):
+                if file not in keep_files:
+                    file.unlink()
+                    remove_empty_parents(file.parent, self._records)
+            for file in list(self._reports.glob(f"*/*{TEMPORARY}*")):
+                file.unlink()
+
+    def path(self, file: str) -> Path:
+        return self._records / file
+
+    def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
+        path = self.report_path(campaign_id, form)
+        with storage_errors(path):
+            make_folder(path.parent)
+            replace_file(path, data)
+
+    def report_path(self, campaign_id: str, form: str) -> Path:
+        if form not in REPORT_FORMS:
+            raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
+        return self._reports / campaign_id / f"report.{form}"
+
+    def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
+        for segment in segments:
+            yield decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
+
+    def _attempt_folder(self, key: AttemptKey) -> Path:
+        return self._staging / key.run_id / f"slice-{key.slice:05d}" / f"attempt-{key.attempt:04d}"
+
+    def _segment_path(self, segment: Segment) -> Path:
+        return self._attempt_folder(_key(segment)) / f"segment-{segment.index:06d}"
+
+    def _published_path(self, run_id: str, slice_index: int) -> Path:
+        return self._records / run_id / f"slice-{slice_index:05d}.parquet"
+
+
+def _key(segment: Segment) -> AttemptKey:
+    return AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
+
+
+def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> Iterator[LaunchBatch]:
+    yield from first.launch_batches()
+    for content in others:
+        yield from content.launch_batches()
+
+
+def _damaged(path: Path, cause: str) -> DamagedSegmentError:
+    return DamagedSegmentError(str(path), cause, "check the disk; the attempt is run again")
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()

@@ -1,0 +1,149 @@
+"""Segments as they come from outside: unpacked within hard bounds, and checked before anything trusts them.
+
+A segment is a zstd frame around an Arrow IPC stream. Both can lie about sizes: the frame is unpacked
+through a stream that stops at a cap, and IPC messages whose bodies are compressed (a second bomb inside
+the first) are refused before Arrow reads a body. Source: design, "On the wire".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from assay_sampling.errors import LaunchTableError
+from assay_sampling.launch_table import (
+    NAMES_SCHEMA,
+    LaunchBatch,
+    Names,
+    TableMetadata,
+    check_batch,
+    check_schema,
+    referenced_ids,
+)
+
+LARGEST_SEGMENT_LAUNCHES = 65_536
+LARGEST_PART_BYTES = 16 << 20  # of a compressed part: agents keep an unpacked one to 8 MiB
+LARGEST_UNPACKED_BYTES = 17 << 20  # of a part once unpacked: the same, with slack for IPC framing
+_REMEDY = "the attempt is run again; if that persists, report it to the authors of Assay"
+
+
+@dataclass(frozen=True)
+class SegmentContent:
+    """A checked segment: schema with metadata, batches of launches, and the names that came with it."""
+
+    schema: pa.Schema
+    metadata: TableMetadata
+    batches: tuple[pa.RecordBatch, ...]
+    names: dict[int, str]
+
+    @property
+    def launches(self) -> int:
+        return sum(batch.num_rows for batch in self.batches)
+
+    def launch_batches(self) -> Iterator[LaunchBatch]:
+        """The batches, the first with all of the segment's names."""
+        for position, batch in enumerate(self.batches):
+            yield LaunchBatch(batch, self.names if position == 0 else {})
+
+
+def part_hash(data: bytes) -> bytes:
+    """BLAKE2b-256 of a compressed part, as segment headers carry it."""
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def decode_segment(names: bytes, launches: bytes, subject: str) -> SegmentContent:
+    """Unpack and check a segment on its own; raises LaunchTableError with ``subject`` in front."""
+    with _as_damage(subject):
+        schema, batches = _read_stream(launches)
+        metadata = check_schema(schema)
+        for batch in batches:
+            check_batch(batch)
+        return SegmentContent(schema, metadata, batches, decode_names(names) if names else {})
+
+
+def decode_names(names: bytes) -> dict[int, str]:
+    """The names of a compressed names part; raises LaunchTableError."""
+    with _as_damage("table of names"):
+        schema, batches = _read_stream(names)
+        if not schema.equals(NAMES_SCHEMA):
+            raise LaunchTableError("table of names", "its columns are not id and text", _REMEDY)
+        table = pa.Table.from_batches(batches, schema=schema)
+        table.validate(full=True)
+        if any(column.null_count for column in table.columns):
+            raise LaunchTableError("table of names", "it has nulls", _REMEDY)
+        return dict(Names.from_table(table).items())
+
+
+def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
+    """Check that each id that the segment uses is in ``known`` or among its own names."""
+    for batch in content.batches:
+        for identifier in referenced_ids(batch).tolist():
+            if identifier not in known and identifier not in content.names:
+                raise LaunchTableError(
+                    subject, f"no name was given for the id {identifier:#018x} that it uses", _REMEDY
+                )
+
+
+def _read_stream(data: bytes) -> tuple[pa.Schema, tuple[pa.RecordBatch, ...]]:
+    unpacked = _unpack(data)
+    _check_messages(unpacked)
+    with pa.ipc.open_stream(pa.py_buffer(unpacked)) as reader:
+        return reader.schema, tuple(reader)
+
+
+def _unpack(data: bytes) -> bytes:
+    # zstd itself refuses frames that need a window of more than 128 MiB.
+    with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
+        unpacked: bytes = stream.read(LARGEST_UNPACKED_BYTES + 1)
+    if len(unpacked) > LARGEST_UNPACKED_BYTES:
+        raise LaunchTableError(
+            "segment", f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes", "send smaller segments"
+        )
+    return unpacked
+
+
+def _check_messages(stream: bytes) -> None:
+    """One schema, then record batches with plain bodies, and nothing else."""
+    for position, message in enumerate(pa.ipc.MessageReader.open_stream(pa.py_buffer(stream))):
+        due = "schema" if position == 0 else "record batch"
+        if message.type != due:
+            raise LaunchTableError("segment", f"a {message.type} stands where a {due} is due", _REMEDY)
+        if due == "record batch" and _is_compressed(message.metadata):
+            raise LaunchTableError("segment", "the bodies of its IPC messages are compressed", _REMEDY)
+
+
+def _is_compressed(metadata: pa.Buffer) -> bool:
+    """Whether the RecordBatch in an IPC message's flatbuffer has the field ``compression``.
+
+    Source: Arrow format, Message.fbs: ``header`` is field 2 of Message, ``compression`` field 3 of
+    RecordBatch.
+    """
+    data = memoryview(metadata)
+    message = struct.unpack_from("<I", data, 0)[0]
+    header = message + _field_offset(data, message, 2)
+    batch = header + struct.unpack_from("<I", data, header)[0]
+    return _field_offset(data, batch, 3) != 0
+
+
+def _field_offset(data: memoryview, table: int, field: int) -> int:
+    """Offset of a field from the start of its flatbuffer table; 0: absent."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    size = struct.unpack_from("<H", data, vtable)[0]
+    position = 4 + 2 * field
+    return int(struct.unpack_from("<H", data, vtable + position)[0]) if position < size else 0
+
+
+@contextmanager
+def _as_damage(subject: str) -> Iterator[None]:
+    try:
+        yield
+    except LaunchTableError as error:
+        raise LaunchTableError(subject, error.cause, error.remedy or _REMEDY) from error
+    # Arrow reports damage as any of these; struct.error is a flatbuffer whose offsets point outside.
+    except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
+        raise LaunchTableError(subject, f"it is damaged ({str(error).splitlines()[0]})", _REMEDY) from error

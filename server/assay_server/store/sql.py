@@ -1,0 +1,329 @@
+"""The metadata store's transaction over SQL: plain SQLAlchemy Core, no dialect of any database."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from assay_sampling.errors import StorageError
+from assay_sampling.launch_table import Condition
+from assay_server.store import tables
+from assay_server.store.model import (
+    Agent,
+    AnalysisSettings,
+    Attempt,
+    AttemptKey,
+    AttemptLog,
+    AttemptState,
+    Campaign,
+    CampaignState,
+    FailureRecord,
+    Flag,
+    Run,
+    RunOverview,
+    RunState,
+    Segment,
+    Slice,
+    SliceState,
+    Slot,
+)
+
+Row = Mapping[Any, Any]
+Record = TypeVar("Record")
+
+
+class SqlTransaction:
+    """Reads and writes on one connection, inside whatever transaction it is in: a ``MetadataTransaction``."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def campaign(self, campaign_id: str) -> Campaign | None:
+        return _first(
+            self._rows(sa.select(tables.campaigns).where(tables.campaigns.c.campaign_id == campaign_id)),
+            _campaign,
+        )
+
+    def campaigns(self) -> list[Campaign]:
+        query = sa.select(tables.campaigns).order_by(tables.campaigns.c.ordinal)
+        return [_campaign(row) for row in self._rows(query)]
+
+    def campaign_numbers(self, name: str) -> list[int]:
+        query = sa.select(tables.campaigns.c.number).where(tables.campaigns.c.name == name)
+        return list(self._connection.scalars(query))
+
+    def run(self, run_id: str) -> Run | None:
+        return _first(self._rows(sa.select(tables.runs).where(tables.runs.c.run_id == run_id)), _run)
+
+    def runs(self, campaign_id: str) -> list[Run]:
+        query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
+        return [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
+
+    def run_overviews(self, campaign_id: str, run_id: str | None = None) -> list[RunOverview]:
+        query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
+        if run_id is not None:
+            query = query.where(tables.runs.c.run_id == run_id)
+        runs = [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
+        chosen = sa.select(tables.runs.c.run_id).where(tables.runs.c.campaign_id == campaign_id)
+        if run_id is not None:
+            chosen = sa.select(sa.literal(run_id))
+        a = tables.attempts.c
+        columns = (a.run_id, a.slice, a.token, a.state, a.agent_name, a.launches, a.launches_spooled)
+        attempts: dict[str, list[Row]] = {}
+        query = sa.select(*columns).where(a.run_id.in_(chosen)).order_by(a.token)
+        for row in self._rows(query):
+            attempts.setdefault(row["run_id"], []).append(row)
+        return [_overview(run, attempts.get(run.run_id, [])) for run in runs]
+
+    def slice(self, run_id: str, index: int) -> Slice | None:
+        s = tables.slices.c
+        return _first(
+            self._rows(sa.select(tables.slices).where(s.run_id == run_id, s.index == index)), _slice
+        )
+
+    def slices(self, run_id: str) -> list[Slice]:
+        s = tables.slices.c
+        query = sa.select(tables.slices).where(s.run_id == run_id).order_by(s.index)
+        return [_slice(row) for row in self._rows(query)]
+
+    def published_slices(self) -> list[Slice]:
+        query = sa.select(tables.slices).where(tables.slices.c.file != "")
+        return [_slice(row) for row in self._rows(query)]
+
+    def waiting_slices(self, profilers: Sequence[str], now_ms: int, limit: int) -> list[tuple[Run, Slice]]:
+        s, r, c = tables.slices.c, tables.runs.c, tables.campaigns.c
+        query = (
+            sa.select(s.run_id, s.index)
+            .join_from(tables.slices, tables.runs, s.run_id == r.run_id)
+            .join(tables.campaigns, r.campaign_id == c.campaign_id)
+            .where(
+                s.state == SliceState.WAITING,
+                s.not_before_ms <= now_ms,
+                c.state == CampaignState.RUNNING,
+                r.profiler.in_(list(profilers)),
+            )
+            .order_by(c.ordinal, r.ordinal, s.index)
+            .limit(limit)
+        )
+        found = []
+        for row in self._rows(query):
+            run, piece = self.run(row["run_id"]), self.slice(row["run_id"], row["index"])
+            if run is not None and piece is not None:
+                found.append((run, piece))
+        return found
+
+    def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
+        a = tables.attempts.c
+        query = sa.select(tables.attempts).where(
+            a.run_id == run_id, a.slice == slice_index, a.attempt == attempt
+        )
+        return _first(self._rows(query), _attempt)
+
+    def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
+        a = tables.attempts.c
+        query = sa.select(tables.attempts).where(a.run_id == run_id).order_by(a.slice, a.attempt)
+        if slice_index is not None:
+            query = query.where(a.slice == slice_index)
+        return [_attempt(row) for row in self._rows(query)]
+
+    def attempts_in(
+        self,
+        states: Sequence[AttemptState],
+        *,
+        agent_id: str | None = None,
+        slot_id: str | None = None,
+        deadline_before_ms: int | None = None,
+    ) -> list[Attempt]:
+        a = tables.attempts.c
+        query = sa.select(tables.attempts).where(a.state.in_([str(s) for s in states])).order_by(a.token)
+        if agent_id is not None:
+            query = query.where(a.agent_id == agent_id)
+        if slot_id is not None:
+            query = query.where(a.slot_id == slot_id)
+        if deadline_before_ms is not None:
+            query = query.where(a.deadline_ms < deadline_before_ms)
+        return [_attempt(row) for row in self._rows(query)]
+
+    def segment(self, key: AttemptKey, index: int) -> Segment | None:
+        query = _segments_of(key).where(tables.segments.c.index == index)
+        return _first(self._rows(query), _segment)
+
+    def segments(self, key: AttemptKey) -> list[Segment]:
+        return [_segment(row) for row in self._rows(_segments_of(key).order_by(tables.segments.c.index))]
+
+    def agent(self, agent_id: str) -> Agent | None:
+        return _first(
+            self._rows(sa.select(tables.agents).where(tables.agents.c.agent_id == agent_id)), _agent
+        )
+
+    def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
+        values = {**_campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
+        self._write(sa.insert(tables.campaigns), [values])
+        self._write(sa.insert(tables.runs), [_run_values(run) for run in runs])
+        self._write(sa.insert(tables.slices), [dataclasses.asdict(piece) for piece in slices])
+
+    def save_campaign(self, campaign: Campaign) -> None:
+        self._replace(tables.campaigns, _campaign_values(campaign))
+
+    def save_run(self, run: Run) -> None:
+        self._replace(tables.runs, _run_values(run))
+
+    def save_slice(self, piece: Slice) -> None:
+        self._replace(tables.slices, dataclasses.asdict(piece))
+
+    def next_token(self) -> int:
+        t = tables.tokens.c
+        last = self._connection.scalar(sa.select(t.value).where(t.name == "lease"))
+        if last is None:
+            self._write(sa.insert(tables.tokens), [{"name": "lease", "value": 1}])
+            return 1
+        self._replace(tables.tokens, {"name": "lease", "value": last + 1})
+        return int(last) + 1
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        self._write(sa.insert(tables.attempts), [_attempt_values(attempt)])
+
+    def save_attempt(self, attempt: Attempt) -> None:
+        self._replace(tables.attempts, _attempt_values(attempt))
+
+    def add_segment(self, segment: Segment) -> None:
+        self._write(sa.insert(tables.segments), [dataclasses.asdict(segment)])
+
+    def put_agent(self, agent: Agent) -> None:
+        self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
+        self._write(sa.insert(tables.agents), [dataclasses.asdict(agent)])
+
+    def _rows(self, query: sa.Select[Any]) -> Sequence[Row]:
+        return self._connection.execute(query).mappings().all()
+
+    def _write(
+        self, statement: sa.Insert | sa.Update | sa.Delete, values: Sequence[Mapping[str, Any]] | None = None
+    ) -> int:
+        if values is not None and not values:
+            return 0
+        return int(self._connection.execute(statement, list(values) if values else None).rowcount)
+
+    def _replace(self, table: sa.Table, values: Mapping[str, Any]) -> None:
+        keys = [column.name for column in table.primary_key]
+        statement = sa.update(table).where(*(table.c[k] == values[k] for k in keys))
+        changed = self._write(statement.values({k: v for k, v in values.items() if k not in keys}))
+        if changed != 1:
+            named = ", ".join(f"{k}={values[k]}" for k in keys)
+            raise StorageError("metadata", f"{table.name} holds no record {named} to replace")
+
+
+def _segments_of(key: AttemptKey) -> sa.Select[Any]:
+    c = tables.segments.c
+    return sa.select(tables.segments).where(
+        c.run_id == key.run_id, c.slice == key.slice, c.attempt == key.attempt
+    )
+
+
+def _first(rows: Sequence[Row], make: Callable[[Row], Record]) -> Record | None:
+    return make(rows[0]) if rows else None
+
+
+def _failure(document: Any) -> FailureRecord | None:
+    return None if document is None else FailureRecord(**document)
+
+
+def _failure_values(failure: FailureRecord | None) -> dict[str, Any] | None:
+    return None if failure is None else dataclasses.asdict(failure)
+
+
+def _flags(documents: Any) -> tuple[Flag, ...]:
+    return tuple(Flag(**document) for document in documents)
+
+
+def _campaign(row: Row) -> Campaign:
+    values = {name: row[name] for name in row if name not in ("ordinal", "analysis")}
+    settings = dict(row["analysis"])
+    settings["methods"] = tuple((name, dict(parameters)) for name, parameters in settings["methods"])
+    values["analysis"] = AnalysisSettings(**settings)
+    values["state"] = CampaignState(row["state"])
+    values["failure"] = _failure(row["failure"])
+    return Campaign(**values)
+
+
+def _campaign_values(campaign: Campaign) -> dict[str, Any]:
+    return {**_shallow(campaign), "state": str(campaign.state), **_json(campaign, "analysis", "failure")}
+
+
+def _run(row: Row) -> Run:
+    values = dict(row)
+    values["condition"] = Condition(**row["condition"])
+    values["state"] = RunState(row["state"])
+    values["failure"] = _failure(row["failure"])
+    values["flags"] = _flags(row["flags"])
+    return Run(**values)
+
+
+def _run_values(run: Run) -> dict[str, Any]:
+    return {**_shallow(run), "state": str(run.state), **_json(run, "condition", "failure", "flags")}
+
+
+def _slice(row: Row) -> Slice:
+    return Slice(**{**row, "state": SliceState(row["state"])})
+
+
+def _attempt(row: Row) -> Attempt:
+    values = dict(row)
+    key = AttemptKey(*(values.pop(name) for name in ("run_id", "slice", "attempt", "token")))
+    log = AttemptLog(tuple(values.pop("command")), dict(values.pop("environment")), values.pop("log"))
+    values["state"] = AttemptState(values["state"])
+    values["failure"] = _failure(values["failure"])
+    values["flags"] = _flags(values["flags"])
+    return Attempt(key=key, log=log, **values)
+
+
+def _attempt_values(attempt: Attempt) -> dict[str, Any]:
+    values = {**_shallow(attempt), "state": str(attempt.state), **_json(attempt, "failure", "flags")}
+    del values["key"]
+    return {
+        **values,
+        **dataclasses.asdict(attempt.key),
+        "command": list(attempt.log.command),
+        "environment": dict(attempt.log.environment),
+        "log": attempt.log.text,
+    }
+
+
+def _segment(row: Row) -> Segment:
+    return Segment(**row)
+
+
+def _agent(row: Row) -> Agent:
+    slots = tuple(Slot(**{**slot, "profilers": tuple(slot["profilers"])}) for slot in row["slots"])
+    return Agent(**{**row, "slots": slots})
+
+
+def _overview(run: Run, attempts: Sequence[Row]) -> RunOverview:
+    """Launches: of each slice, those of its newest attempt, as far as they are known."""
+    newest = {row["slice"]: row for row in attempts}
+    live = [row for row in newest.values() if row["state"] not in _FRUITLESS]
+    launches = sum(max(row["launches"], row["launches_spooled"]) for row in live)
+    agent = attempts[-1]["agent_name"] if attempts else ""
+    return RunOverview(run, len(attempts), agent, launches)
+
+
+_FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)
+
+
+def _shallow(record: Any) -> dict[str, Any]:
+    return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
+
+
+def _json(record: Any, *names: str) -> dict[str, Any]:
+    """These fields as JSON documents; None stays None."""
+    documents: dict[str, Any] = {}
+    for name in names:
+        value = getattr(record, name)
+        if isinstance(value, tuple):
+            documents[name] = [dataclasses.asdict(item) for item in value]
+        else:
+            documents[name] = None if value is None else dataclasses.asdict(value)
+    return documents

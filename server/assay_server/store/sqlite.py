@@ -1,0 +1,100 @@
+"""The metadata store on SQLite: write-ahead log, synchronous=FULL, one writer, explicit transactions."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.pool import StaticPool
+
+from assay_sampling.errors import StorageError
+from assay_server.store.migrate import upgrade
+from assay_server.store.sql import SqlTransaction
+
+_BUSY_MS = 30_000
+_FULL_REMEDY = "free space on its disk and check that it can be written; what was acknowledged is kept"
+
+
+class SqliteStore:
+    """A ``MetadataStore`` in one SQLite file, or in memory where no path is given.
+
+    Opening makes or migrates the file. Raises StorageError where it cannot be opened, is damaged, or was
+    written by a newer program.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._subject = "metadata in memory" if path is None else str(path)
+        # One lock for the writer; in memory there is one connection, so readers take it too.
+        self._writing = threading.Lock()
+        self._in_memory = path is None
+        with self._errors():
+            self._writer = _engine(path, "BEGIN IMMEDIATE")
+            self._reader = self._writer if path is None else _engine(path, "BEGIN")
+            try:
+                with self._writer.begin() as connection:
+                    upgrade(connection, self._subject)
+            except BaseException:
+                self.close()
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqlTransaction]:
+        if self._in_memory:
+            with self.transaction() as transaction:
+                yield transaction
+            return
+        with self._errors(), self._reader.begin() as connection:
+            yield SqlTransaction(connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[SqlTransaction]:
+        with self._writing, self._errors(), self._writer.begin() as connection:
+            yield SqlTransaction(connection)
+
+    def close(self) -> None:
+        self._reader.dispose()
+        self._writer.dispose()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (sa.exc.DBAPIError, sqlite3.Error) as error:
+            reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            raise StorageError(self._subject, f"the database refused ({reason})", _FULL_REMEDY) from error
+
+
+def _engine(path: Path | None, begin: str) -> sa.Engine:
+    if path is None:
+        engine = sa.create_engine(
+            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        )
+    else:
+        engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+    sa.event.listen(engine, "connect", _configure)
+    sa.event.listen(engine, "begin", _beginner(begin))
+    return engine
+
+
+def _beginner(statement: str) -> Callable[[sa.Connection], None]:
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(statement)
+
+    return begin
+
+
+def _configure(connection: sqlite3.Connection, _record: Any) -> None:
+    """sqlite3's own transaction handling off (we say BEGIN), and what durability needs on."""
+    connection.isolation_level = None
+    for pragma in (
+        f"busy_timeout = {_BUSY_MS}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        "foreign_keys = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}")

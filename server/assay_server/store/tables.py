@@ -1,0 +1,158 @@
+"""The tables of the metadata store, for SQLAlchemy Core. Migrations make them; a test holds the two equal."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from assay_server.store.model import ACTIVE_ATTEMPTS, AttemptState
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _text(name: str) -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=False)
+
+
+def _integer(name: str) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, nullable=False)
+
+
+campaigns = sa.Table(
+    "campaigns",
+    metadata,
+    sa.Column("campaign_id", sa.Text, primary_key=True),
+    _integer("ordinal"),
+    _text("name"),
+    _integer("number"),
+    sa.Column("synthetic", sa.Boolean, nullable=False),
+    _text("state"),
+    _text("text"),
+    _text("file_name"),
+    _text("base_directory"),
+    sa.Column("analysis", sa.JSON, nullable=False),
+    _integer("created_at_ms"),
+    _integer("ended_at_ms"),
+    sa.Column("failure", sa.JSON(none_as_null=True)),
+    sa.Column("has_report", sa.Boolean, nullable=False),
+    sa.UniqueConstraint("name", "number"),
+    sa.UniqueConstraint("ordinal"),
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("campaign_id", sa.Text, sa.ForeignKey("campaigns.campaign_id"), nullable=False),
+    _integer("ordinal"),
+    _text("workload"),
+    _text("device_kind"),
+    _text("level"),
+    _text("profiler"),
+    sa.Column("condition", sa.JSON, nullable=False),
+    _integer("repeat"),
+    sa.Column("synthetic", sa.Boolean, nullable=False),
+    _text("recorded_path"),
+    sa.Column("recorded_time", sa.Boolean, nullable=False),
+    _text("state"),
+    sa.Column("failure", sa.JSON(none_as_null=True)),
+    sa.Column("flags", sa.JSON, nullable=False),
+    sa.UniqueConstraint("campaign_id", "ordinal"),
+)
+
+slices = sa.Table(
+    "slices",
+    metadata,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True),
+    sa.Column("index", sa.BigInteger, primary_key=True),
+    _integer("launch_skip"),
+    _integer("launch_count"),
+    _text("state"),
+    _integer("not_before_ms"),
+    _text("file"),
+    _integer("file_bytes"),
+    _text("content_hash"),
+    _integer("launches"),
+    sa.Index(None, "state"),
+)
+
+attempts = sa.Table(
+    "attempts",
+    metadata,
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("slice", sa.BigInteger, primary_key=True),
+    sa.Column("attempt", sa.BigInteger, primary_key=True),
+    _integer("token"),
+    _text("state"),
+    _text("agent_id"),
+    _text("agent_name"),
+    _text("session_id"),
+    _text("slot_id"),
+    _integer("leased_at_ms"),
+    _integer("deadline_ms"),
+    _integer("ended_at_ms"),
+    _integer("segments"),
+    _integer("launches"),
+    _integer("launches_spooled"),
+    sa.Column("failure", sa.JSON(none_as_null=True)),
+    sa.Column("flags", sa.JSON, nullable=False),
+    sa.Column("command", sa.JSON, nullable=False),
+    sa.Column("environment", sa.JSON, nullable=False),
+    _text("log"),
+    sa.ForeignKeyConstraint(["run_id", "slice"], ["slices.run_id", "slices.index"]),
+    sa.UniqueConstraint("token"),
+    sa.Index(None, "state"),
+)
+
+
+def _one_where(name: str, columns: tuple[str, ...], states: tuple[AttemptState, ...]) -> None:
+    """At most one attempt in these states for each value of the columns: kept by the database itself."""
+    where = sa.text(f"state IN ({', '.join(repr(str(s)) for s in states)})")
+    sa.Index(name, *(attempts.c[c] for c in columns), unique=True, sqlite_where=where, postgresql_where=where)
+
+
+_one_where("ux_attempts_active_slice", ("run_id", "slice"), ACTIVE_ATTEMPTS)
+_one_where("ux_attempts_leased_slot", ("agent_id", "slot_id"), (AttemptState.LEASED,))
+_one_where("ux_attempts_published_slice", ("run_id", "slice"), (AttemptState.PUBLISHED,))
+
+segments = sa.Table(
+    "segments",
+    metadata,
+    sa.Column("run_id", sa.Text, primary_key=True),
+    sa.Column("slice", sa.BigInteger, primary_key=True),
+    sa.Column("attempt", sa.BigInteger, primary_key=True),
+    sa.Column("index", sa.BigInteger, primary_key=True),
+    _integer("launches"),
+    _integer("names_bytes"),
+    _integer("launches_bytes"),
+    sa.Column("names_hash", sa.LargeBinary, nullable=False),
+    sa.Column("launches_hash", sa.LargeBinary, nullable=False),
+    sa.ForeignKeyConstraint(
+        ["run_id", "slice", "attempt"], ["attempts.run_id", "attempts.slice", "attempts.attempt"]
+    ),
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    sa.Column("agent_id", sa.Text, primary_key=True),
+    _text("session_id"),
+    _text("name"),
+    sa.Column("inventory", sa.JSON, nullable=False),
+    sa.Column("slots", sa.JSON, nullable=False),
+    _integer("seen_at_ms"),
+)
+
+# One row: the last fencing token given.
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    _integer("value"),
+)
