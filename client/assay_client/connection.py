@@ -92,7 +92,7 @@ class Connection:
                 ("grpc.max_reconnect_backoff_ms", 2000),
             ],
         )
-        self._stub = campaign_pb2_grpc.CampaignServiceStub(self._channel)
+        self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._reached = False
 
     def __enter__(self) -> Self:
@@ -113,19 +113,28 @@ class Connection:
         request = campaign_pb2.SubmitRequest(
             campaign_yaml=text, file_name=file_name, base_directory=base_directory
         )
-        return self._call(self._stub.Submit, request)
+        answer: campaign_pb2.SubmitResponse = self._call(self._stub.Submit, request)
+        return answer
 
     def campaigns(self) -> campaign_pb2.ListCampaignsResponse:
-        return self._call(self._stub.ListCampaigns, campaign_pb2.ListCampaignsRequest())
+        request = campaign_pb2.ListCampaignsRequest()
+        answer: campaign_pb2.ListCampaignsResponse = self._call(self._stub.ListCampaigns, request)
+        return answer
 
     def status(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
-        return self._call(self._stub.GetStatus, campaign_pb2.GetStatusRequest(campaign_id=campaign_id))
+        request = campaign_pb2.GetStatusRequest(campaign_id=campaign_id)
+        answer: campaign_pb2.CampaignStatus = self._call(self._stub.GetStatus, request)
+        return answer
 
     def cancel(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
-        return self._call(self._stub.Cancel, campaign_pb2.CancelRequest(campaign_id=campaign_id))
+        request = campaign_pb2.CancelRequest(campaign_id=campaign_id)
+        answer: campaign_pb2.CampaignStatus = self._call(self._stub.Cancel, request)
+        return answer
 
     def run(self, run_id: str) -> campaign_pb2.RunDetail:
-        return self._call(self._stub.GetRun, campaign_pb2.GetRunRequest(run_id=run_id))
+        request = campaign_pb2.GetRunRequest(run_id=run_id)
+        answer: campaign_pb2.RunDetail = self._call(self._stub.GetRun, request)
+        return answer
 
     def report(self, campaign_id: str, form: str) -> bytes:
         """The report of an ended campaign: ``form`` is "json" or "html"."""

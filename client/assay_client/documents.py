@@ -89,7 +89,7 @@ def _flag(flag: common_pb2.ValidityFlag) -> dict[str, Any]:
 
 def _failure(failure: common_pb2.Failure) -> dict[str, Any]:
     return {
-        "class": failure.failure_class,
+        "failure_class": failure.failure_class,
         "subject": failure.subject,
         "cause": failure.cause,
         "remedy": failure.remedy,

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from assay_client.cli.output import console
 from assay_sampling.errors import RunFailedError
 
+_NO_CAUSE = {"failure_class": "internal", "cause": "no cause was recorded", "remedy": ""}
+
 
 def follow(statuses: Iterable[Mapping[str, Any]], *, quiet: bool = False) -> Mapping[str, Any]:
     """Show each status on standard error until the last, which is returned.
@@ -63,15 +65,19 @@ def raise_for_failure(status: Mapping[str, Any]) -> None:
     campaign_id = status["campaign_id"]
     if failed:
         first = failed[0]
-        failure = first["failure"] or {"class": "internal", "cause": "no cause was recorded", "remedy": ""}
+        failure = first["failure"] or {
+            "failure_class": "internal",
+            "cause": "no cause was recorded",
+            "remedy": "",
+        }
         others = f" ({len(failed)} runs failed; this is the first)" if len(failed) > 1 else ""
         raise RunFailedError(
             f"run {first['run_id']}",
-            f"{failure['cause']} [{failure['class']}]{others}",
+            f"{failure['cause']} [{failure['failure_class']}]{others}",
             failure["remedy"] or f"see: assay runs show {first['run_id']}",
         )
     if status["state"] == "cancelled":
         raise RunFailedError(f"campaign {campaign_id}", "it was cancelled", "submit it again to run it")
     if status["state"] == "failed":
-        failure = status["failure"] or {"cause": "no cause was recorded", "remedy": ""}
+        failure = status["failure"] or _NO_CAUSE
         raise RunFailedError(f"campaign {campaign_id}", failure["cause"], failure["remedy"])

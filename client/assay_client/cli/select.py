@@ -74,7 +74,7 @@ def select(
     document = selection.to_dict()
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_text(document))
-    projected = _projected_by_group(profile, selection)
+    projected = _projected_by_group(profile, selection).tolist()
     show(document, as_json, lambda console: render_selection(document, projected, output, console))
 
 

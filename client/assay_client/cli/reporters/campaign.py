@@ -75,4 +75,4 @@ def describe_failure(failure: Mapping[str, Any]) -> str:
     """``subject: cause [class]; remedy``."""
     subject = f"{failure['subject']}: " if failure["subject"] else ""
     remedy = f"; {failure['remedy']}" if failure["remedy"] else ""
-    return printable(f"{subject}{failure['cause']} [{failure['class']}]{remedy}")
+    return printable(f"{subject}{failure['cause']} [{failure['failure_class']}]{remedy}")
