@@ -53,7 +53,7 @@ def _table(table: tables.Table, level: int) -> Iterator[str]:
     yield f"{'#' * level} {escaped(table.title)}"
     yield ""
     yield _line([escaped(column.name) for column in table.columns])
-    yield _line(["---:" if column.number else "---" for column in table.columns])
+    yield _line(["---:" if column.kind == "number" else "---" for column in table.columns])
     for row in table.rows:
         yield _line([escaped(cell) for cell in row])
     yield ""

@@ -24,7 +24,7 @@ from assay_server.report.svg import (
 
 Row = Mapping[str, Any]
 
-_LEFT, _RIGHT, _TOP, _PLOT = 62, 20, 58, 200
+_LEFT, _RIGHT, _TOP, _PLOT = 62, 20, 76, 200
 _BAR, _LONGEST_LABEL = 34, 28
 
 
@@ -97,7 +97,7 @@ def error_against_speedup(title: str, rows: Sequence[Row]) -> str:
 
 
 def _horizontal_grid(axis: Axis, ticks: Sequence[float], width: float, unit: str) -> list[str]:
-    parts = [label(unit, 8, axis.stop - 6, class_="quiet")]
+    parts = [label(unit, 8, axis.stop - 14, class_="quiet")]
     for tick in ticks:
         y = axis.at(tick)
         style = "axis" if tick == ticks[0] else "gridline"

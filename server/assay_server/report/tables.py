@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from assay_server.report.naming import (
     ABSENT,
@@ -26,10 +26,10 @@ _GROUPS_SHOWN = 12
 
 @dataclass(frozen=True)
 class Column:
-    """A heading; numbers are set to the right."""
+    """A heading; ``kind`` is "text", "number" (set to the right) or "long" (a text that may wrap)."""
 
     name: str
-    number: bool = False
+    kind: Literal["text", "number", "long"] = "text"
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,22 @@ class Table:
 
 
 def _columns(*names: str) -> tuple[Column, ...]:
-    """Columns from names; one that begins with "#" holds numbers."""
-    return tuple(Column(name.removeprefix("#"), name.startswith("#")) for name in names)
+    """Columns from names; one that begins with "#" holds numbers, with "~" long texts."""
+    kinds: dict[str, Literal["number", "long"]] = {"#": "number", "~": "long"}
+    return tuple(Column(n[1:], kinds[n[0]]) if n[0] in kinds else Column(n) for n in names)
+
+
+Body = tuple[tuple[str, ...], ...]
+
+
+def _without_empty(columns: tuple[Column, ...], body: Body, *names: str) -> tuple[tuple[Column, ...], Body]:
+    """Columns and rows without those of the named columns in which no row says anything."""
+    kept = [
+        index
+        for index, column in enumerate(columns)
+        if column.name not in names or any(row[index] != ABSENT for row in body)
+    ]
+    return tuple(columns[i] for i in kept), tuple(tuple(row[i] for i in kept) for row in body)
 
 
 def summary_table(report: Report) -> Table:
@@ -62,7 +76,7 @@ def summary_table(report: Report) -> Table:
         for entry in report["summary"]
     )  # fmt: skip
     columns = _columns(
-        "workload", "GPU", CONDITION, "method", "status", "#launches", "#error / %", "#group error / %",
+        "workload", "GPU", CONDITION, "method", "~status", "#launches", "#error / %", "#group error / %",
         "#speedup", "#match / %", "#accuracy, chronological / %", "#accuracy, grouped / %",
         "#agreement / %", "#ambiguous / %", "#unknown launches",
     )  # fmt: skip
@@ -75,19 +89,23 @@ def rows_table(rows: Sequence[Row]) -> Table:
     body = tuple(
         (
             row["device"], condition_text(row["condition"]), method, _state(row),
+            percent(row["error_percent"]), percent(row["signed_error_percent"]),
+            percent(row["group_error_percent"]), quantity(row["speedup"]), _match(row), *_cost(row),
             text((row["selected_on"] or {}).get("device")), count(row["launches"]), count(row["kernels"]),
-            count(row["groups"]), count(row["representatives"]), *_cost(row), percent(row["error_percent"]),
-            percent(row["signed_error_percent"]), percent(row["group_error_percent"]),
-            quantity(row["speedup"]), _match(row), _flags(row["flags"]), "; ".join(row["notes"]) or ABSENT,
+            count(row["groups"]), count(row["representatives"]), _flags(row["flags"]),
+            "; ".join(row["notes"]) or ABSENT,
         )
         for row, method in zip(rows, method_names(rows), strict=True)
     )  # fmt: skip
     columns = _columns(
-        "GPU", CONDITION, "method", "status", "selected on", "#launches", "#kernels", "#groups",
-        "#representatives", "cost", "#total", "#projected", "#error / %", "#signed error / %",
-        "#group error / %", "#speedup", "match / %: exact, name and block, position", "flags", "notes",
+        "GPU", CONDITION, "method", "~status", "#error / %", "#signed error / %", "#group error / %",
+        "#speedup", "match / %", "cost", "#total", "#projected", "selected on", "#launches", "#kernels",
+        "#groups", "#representatives", "~flags", "~notes",
     )  # fmt: skip
-    return Table("Every method on every GPU", columns, body)
+    note = (
+        "Match: exact, name and block, position; in brackets what was matched and which of the three counts."
+    )
+    return Table("Every method on every GPU", *_without_empty(columns, body, "flags", "notes"), note)
 
 
 def _cost(row: Row) -> tuple[str, str, str]:
@@ -102,7 +120,7 @@ def _match(row: Row) -> str:
     if match is None:
         return ABSENT
     shown = ", ".join(match_percent(match[kind]) for kind in ("exact", "name_block", "position"))
-    return f"{shown} ({match['between']}, {match['kind']} counts)"
+    return f"{shown} ({match['between']}: {match['kind']})"
 
 
 def _state(row: Row) -> str:
@@ -191,7 +209,7 @@ def groups_table(key: str, selection: Mapping[str, Any]) -> Table | None:
     )  # fmt: skip
     columns = _columns(
         "#group", "#launches", "#share of launches / %", "#share of instructions / %", "#representatives",
-        "#process", "#launch", "#weight", "kernel", "grid", "block",
+        "#process", "#launch", "#weight", "~kernel", "grid", "block",
     )  # fmt: skip
     shown = f"The {len(largest)} largest of {len(groups):,} groups; launch is 0-based in API order."
     return Table(f"Groups of {key}", columns, body, shown)
@@ -221,15 +239,15 @@ def runs_table(report: Report) -> Table:
         for run in report["runs"]
     )  # fmt: skip
     columns = _columns(
-        "run", "workload", "GPU", "level", CONDITION, "#launches", "data", "content hash", "flags"
+        "run", "workload", "GPU", "level", CONDITION, "#launches", "data", "content hash", "~flags"
     )
-    return Table("Where the numbers come from", columns, body)
+    return Table("Where the numbers come from", *_without_empty(columns, body, "flags"))
 
 
 def failed_runs_table(report: Report) -> Table | None:
     """Runs that have no data, with why."""
     body = tuple((run["run_id"], run["reason"]) for run in report["failed_runs"])
-    return Table("Runs that failed", _columns("run", "reason"), body) if body else None
+    return Table("Runs that failed", _columns("run", "~reason"), body) if body else None
 
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (

@@ -45,7 +45,7 @@ def test_page_holds_the_numbers_of_the_report(report: dict[str, Any]) -> None:
     assert "not applicable: PKS not applicable: no counters" in page.cells
     # Rounded down: a match of 98.999 % is not 99 %.
     assert "98.99" in page.cells
-    assert "98.99, 99.5, 100 (levels, exact counts)" in page.cells
+    assert "98.99, 99.5, 100 (levels: exact)" in page.cells
     assert "none, none, 100 %" in page.cells
 
 
