@@ -37,6 +37,8 @@ _STYLE = """
 
 # Mean width of a character at 12 px: labels are laid out without measuring fonts.
 _CHARACTER_WIDTH = 6.6
+# Below this a linear axis would show rounding, not data.
+_LEAST_LARGEST = 1e-12
 
 
 def text_width(text: str) -> float:
@@ -112,7 +114,7 @@ class Axis:
 
 def linear_axis(largest: float, start: float, stop: float) -> tuple[Axis, list[float]]:
     """An axis from 0 to a round number of at least ``largest``, and its ticks."""
-    step = _round_step(largest / 4) if largest > 0 else 0.25
+    step = _round_step(largest / 4) if largest > _LEAST_LARGEST else 0.25
     count = max(1, math.ceil(largest / step - 1e-9))
     ticks = [step * i for i in range(count + 1)]
     return Axis(0.0, ticks[-1], start, stop), ticks
