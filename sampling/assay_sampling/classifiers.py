@@ -1,0 +1,269 @@
+"""Models that give a launch seen only lightly its group: SGD, GaussianNB, MLP, and how well they do.
+
+Models see each distinct (signature, group) pair of the window once, weighted with its launches, and each
+distinct signature of the rest once; answers are broadcast to the launches.
+
+Source: Principal Kernel Analysis, "Two-level profiling" (stochastic gradient descent, Gaussian naive
+Bayes, multi-layer perceptron; parameters, encoding and their combination are not in the paper).
+Memory: 4 bytes a launch and model for the answers, beside what finding the signatures takes; features are
+made for at most 16,384 signatures at a time.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from assay_sampling.encoding import Encoder, Signatures, distinct_signatures
+from assay_sampling.errors import MissingExtraError
+from assay_sampling.launch_table import Names
+from assay_sampling.launches import Launches
+from assay_sampling.row_hash import hash_rows
+
+ModelName = Literal["sgd", "gaussian_nb", "mlp"]
+MODEL_NAMES: tuple[ModelName, ...] = ("sgd", "gaussian_nb", "mlp")
+
+_CHUNK_SIGNATURES = 1 << 14
+_TRAINED_SHARE = 0.8
+_FOLDS = 5
+# Rows x epochs of the perceptron: what a window of 20,000 distinct signatures can afford.
+_PERCEPTRON_ROW_PASSES = 400_000
+_EARLY_STOPPING_ROWS = 1_000
+_MOST_COPIES = 32
+
+
+@dataclass(frozen=True)
+class Examples:
+    """What models are trained on: the distinct (signature, group) pairs of the window, shape (p,) each.
+
+    ``signature`` numbers the rows of ``features``, shape (s, width), one for each distinct signature of
+    the window; ``weight`` counts launches. ``numeric``, shape (width,), marks what is standardised.
+    """
+
+    features: np.ndarray
+    numeric: np.ndarray
+    signature: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def of(
+        cls, features: np.ndarray, numeric: np.ndarray, signatures: np.ndarray, labels: np.ndarray
+    ) -> Examples:
+        """Pairs of ``signatures`` and ``labels``, both of shape (launches,)."""
+        groups = int(labels.max(initial=0)) + 1
+        pairs, weight = np.unique(signatures.astype(np.int64) * groups + labels, return_counts=True)
+        return cls(features, numeric, pairs // groups, pairs % groups, weight.astype(np.float64))
+
+    def where(self, chosen: np.ndarray) -> Examples:
+        return Examples(
+            self.features, self.numeric, self.signature[chosen], self.label[chosen], self.weight[chosen]
+        )
+
+    @property
+    def ambiguous_percent(self) -> float:
+        """Share of the launches whose signature has more than one group."""
+        pairs = np.bincount(self.signature, minlength=len(self.features))
+        return 100.0 * float(self.weight[pairs[self.signature] > 1].sum() / self.weight.sum())
+
+
+@dataclass(frozen=True)
+class FeatureClassifier:
+    """A trained model on features. ``estimator`` is None where it was trained on one group only."""
+
+    name: ModelName
+    groups: np.ndarray
+    used: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    estimator: Any
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        """Groups of launches with these features, shape (r, width): shape (r,), int32."""
+        if self.estimator is None:
+            return np.full(len(features), self.groups[0], np.int32)
+        found = self.estimator.predict((features[:, self.used] - self.mean) / self.scale)
+        return np.asarray(found, np.int32)
+
+
+def train(name: ModelName, examples: Examples, *, seed: int) -> FeatureClassifier:
+    """Train one model on the examples; with one group only, it always answers that group.
+
+    Raises MissingExtraError where scikit-learn is not installed.
+    """
+    features = examples.features[examples.signature]
+    groups = np.unique(examples.label)
+    used, mean, scale = _standardisation(features, examples)
+    estimator = None
+    if len(groups) > 1:
+        standard = (features[:, used] - mean) / scale
+        estimator = _TRAINERS[name](standard, examples.label, examples.weight, seed)
+    return FeatureClassifier(name, groups, used, mean, scale, estimator)
+
+
+def _standardisation(features: np.ndarray, examples: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns that vary, and their mean and scale: numbers get mean 0 and variance 1 over the launches.
+
+    Indicators stay 0 and 1: scaled by their rarity, one launch of a rare kernel would outweigh all else.
+    """
+    used = np.flatnonzero(np.ptp(features, axis=0) > 0)
+    share = examples.weight / examples.weight.sum()
+    values = features[:, used].astype(np.float64)
+    mean = share @ values
+    scale = np.sqrt(share @ (values - mean) ** 2)
+    numeric = examples.numeric[used]
+    mean, scale = np.where(numeric, mean, 0.0), np.where(numeric, np.maximum(scale, 1e-6), 1.0)
+    return used, mean.astype(np.float32), scale.astype(np.float32)
+
+
+def _sklearn(module: str) -> ModuleType:
+    try:
+        return __import__(f"sklearn.{module}", fromlist=["*"])
+    except ImportError as error:
+        raise MissingExtraError("classifying launches", "sklearn", "analysis") from error
+
+
+def _step_weights(weight: np.ndarray) -> np.ndarray:
+    # A weight scales the step of a gradient method: one signature with a hundred thousand launches
+    # would throw it about. The root keeps the order (the more frequent group of a signature wins).
+    root = np.sqrt(weight)
+    return np.asarray(root / root.mean())
+
+
+def _train_sgd(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
+    model = _sklearn("linear_model").SGDClassifier(loss="log_loss", random_state=seed)
+    return _fit_quietly(model, features, labels, sample_weight=_step_weights(weight))
+
+
+def _train_gaussian_nb(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
+    return _sklearn("naive_bayes").GaussianNB().fit(features, labels, sample_weight=weight)
+
+
+def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
+    perceptron = _sklearn("neural_network").MLPClassifier
+    weighted = "sample_weight" in inspect.signature(perceptron.fit).parameters
+    weight = _step_weights(weight)
+    if not weighted:
+        # scikit-learn before 1.7 knows no weights here: rows are repeated instead.
+        copies = np.clip(np.rint(weight / weight.min()), 1, _MOST_COPIES).astype(np.int64)
+        features, labels = np.repeat(features, copies, axis=0), np.repeat(labels, copies)
+    rows = len(labels)
+    smallest = int(np.unique(labels, return_counts=True)[1].min())
+    model = perceptron(
+        hidden_layer_sizes=(64,),
+        random_state=seed,
+        max_iter=int(np.clip(_PERCEPTRON_ROW_PASSES // rows, 20, 300)),
+        # The rows held back for it are drawn from every group, which a group of one row cannot give.
+        early_stopping=rows >= _EARLY_STOPPING_ROWS and smallest >= 2,
+    )
+    return _fit_quietly(model, features, labels, **({"sample_weight": weight} if weighted else {}))
+
+
+def _fit_quietly(model: Any, features: np.ndarray, labels: np.ndarray, **options: np.ndarray) -> Any:
+    # That the iterations ran out is no news to the reader: the held-out accuracy says what it cost.
+    convergence = _sklearn("exceptions").ConvergenceWarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", convergence)
+        return model.fit(features, labels, **options)
+
+
+_TRAINERS = {"sgd": _train_sgd, "gaussian_nb": _train_gaussian_nb, "mlp": _train_mlp}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of held-out launches that got their group, in percent; ``balanced``: mean over groups.
+
+    Both are None where nothing could be held out.
+    """
+
+    plain: float | None
+    balanced: float | None
+
+    @classmethod
+    def of(cls, truth: np.ndarray, predicted: np.ndarray, weight: np.ndarray) -> Accuracy:
+        right = np.where(truth == predicted, weight, 0.0)
+        of_group = np.bincount(truth, weights=weight)
+        present = of_group > 0
+        recall = np.bincount(truth, weights=right)[present] / of_group[present]
+        return cls(100.0 * float(right.sum() / weight.sum()), 100.0 * float(recall.mean()))
+
+
+NOTHING_HELD_OUT = Accuracy(None, None)
+
+
+def chronological_accuracy(name: ModelName, earlier: Examples, later: Examples, *, seed: int) -> Accuracy:
+    """Accuracy on the later launches of a model trained on the earlier ones."""
+    if not len(earlier.label) or not len(later.label):
+        return NOTHING_HELD_OUT
+    predicted = train(name, earlier, seed=seed).predict(later.features[later.signature])
+    return Accuracy.of(later.label, predicted, later.weight)
+
+
+def earlier_launches(process: np.ndarray) -> np.ndarray:
+    """Which launches of a window are the first 80 % of their process, shape (w,), bool.
+
+    ``process``, shape (w,), is ascending, launches within a process are in order.
+    """
+    _, starts, inverse, counts = np.unique(
+        process, return_index=True, return_inverse=True, return_counts=True
+    )
+    trained = np.floor(_TRAINED_SHARE * counts)
+    return np.asarray(np.arange(len(process)) - starts[inverse] < trained[inverse])
+
+
+def grouped_accuracy(
+    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, seed: int
+) -> Accuracy:
+    """Cross-validated accuracy where no signature is on both sides.
+
+    The distinct signatures, shape (s,), are dealt into five folds (or as many as there are signatures)
+    in the order of their seeded hashes.
+    """
+    folds = min(_FOLDS, len(examples.features))
+    if folds < 2:
+        return NOTHING_HELD_OUT
+    fold = np.empty(len(examples.features), np.int64)
+    fold[np.argsort(hash_rows([signature_hashes], seed=seed))] = np.arange(len(fold)) % folds
+    predicted = np.empty(len(examples.label), np.int32)
+    for held_out in range(folds):
+        test = fold[examples.signature] == held_out
+        model = train(name, examples.where(~test), seed=seed)
+        predicted[test] = model.predict(examples.features[examples.signature[test]])
+    return Accuracy.of(examples.label, predicted, examples.weight)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model with the encoder it was trained behind: signatures in, groups out."""
+
+    encoder: Encoder
+    classifier: FeatureClassifier
+
+
+def predict_signatures(
+    models: Sequence[Model], signatures: Signatures, names: Names | None = None
+) -> np.ndarray:
+    """Groups of distinct signatures by each model: shape (models, m), int32.
+
+    All models share one encoder, so each signature is encoded once.
+    """
+    found = np.empty((len(models), len(signatures)), np.int32)
+    for start in range(0, len(signatures), _CHUNK_SIGNATURES):
+        part = slice(start, start + _CHUNK_SIGNATURES)
+        features = models[0].encoder.transform(signatures.take(part), names)
+        for index, model in enumerate(models):
+            found[index, part] = model.classifier.predict(features)
+    return found
+
+
+def predict_launches(models: Sequence[Model], launches: Launches) -> np.ndarray:
+    """Groups of all launches by each model: shape (models, n), int32; each signature is encoded once."""
+    signatures = distinct_signatures(launches)
+    return predict_signatures(models, signatures, launches.names)[:, signatures.inverse]
