@@ -43,7 +43,7 @@ def server_address(given: str | None = None) -> str:
     Raises ParameterError for what is not an address, ServerUnreachableError for one that is not on this
     machine: a connection off loopback is never made in plain text.
     """
-    address = given or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
+    address = utf8(given or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER)
     if address.startswith("unix:"):
         if not address.removeprefix("unix:").removeprefix("//"):
             raise ParameterError("--server", f"{address!r} names no socket", "write unix:/path/of/socket")
@@ -60,6 +60,16 @@ def server_address(given: str | None = None) -> str:
             f"forward its port with: ssh -N -L 7170:127.0.0.1:{port} {host}, and use --server 127.0.0.1:7170",
         )
     return address
+
+
+def utf8(text: str) -> str:
+    """``text`` as gRPC can send it; raises ParameterError for bytes of a path that are not UTF-8."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError as error:
+        raise ParameterError(
+            text, "it is not UTF-8, and only UTF-8 can be sent to a server", "rename the file or its folder"
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:
@@ -111,7 +121,7 @@ class Connection:
 
     def submit(self, text: str, file_name: str, base_directory: str) -> campaign_pb2.SubmitResponse:
         request = campaign_pb2.SubmitRequest(
-            campaign_yaml=text, file_name=file_name, base_directory=base_directory
+            campaign_yaml=text, file_name=utf8(file_name), base_directory=utf8(base_directory)
         )
         answer: campaign_pb2.SubmitResponse = self._call(self._stub.Submit, request)
         return answer
@@ -122,23 +132,23 @@ class Connection:
         return answer
 
     def status(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
-        request = campaign_pb2.GetStatusRequest(campaign_id=campaign_id)
+        request = campaign_pb2.GetStatusRequest(campaign_id=utf8(campaign_id))
         answer: campaign_pb2.CampaignStatus = self._call(self._stub.GetStatus, request)
         return answer
 
     def cancel(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
-        request = campaign_pb2.CancelRequest(campaign_id=campaign_id)
+        request = campaign_pb2.CancelRequest(campaign_id=utf8(campaign_id))
         answer: campaign_pb2.CampaignStatus = self._call(self._stub.Cancel, request)
         return answer
 
     def run(self, run_id: str) -> campaign_pb2.RunDetail:
-        request = campaign_pb2.GetRunRequest(run_id=run_id)
+        request = campaign_pb2.GetRunRequest(run_id=utf8(run_id))
         answer: campaign_pb2.RunDetail = self._call(self._stub.GetRun, request)
         return answer
 
     def report(self, campaign_id: str, form: str) -> bytes:
         """The report of an ended campaign: ``form`` is "json" or "html"."""
-        request = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format=form)
+        request = campaign_pb2.GetReportRequest(campaign_id=utf8(campaign_id), format=form)
         return self._call(
             lambda message, timeout: b"".join(
                 chunk.data for chunk in self._stub.GetReport(message, timeout=timeout)
@@ -171,7 +181,7 @@ class Connection:
             time.sleep(0.2)
 
     def _watch_once(self, campaign_id: str) -> Iterator[campaign_pb2.CampaignStatus]:
-        stream = self._stub.Watch(campaign_pb2.GetStatusRequest(campaign_id=campaign_id))
+        stream = self._stub.Watch(campaign_pb2.GetStatusRequest(campaign_id=utf8(campaign_id)))
         try:
             for status in stream:
                 self._reached = True

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -218,9 +219,9 @@ def test_a_report_of_many_chunks_comes_whole(server: FakeServer, script: Script)
 
 
 def test_submit_sends_the_text_and_the_folder_that_paths_start_from(
-    server: FakeServer, script: Script, tmp_path: object
+    server: FakeServer, script: Script, tmp_path: Path
 ) -> None:
-    file = tmp_path / "c.yaml"  # type: ignore[operator]
+    file = tmp_path / "c.yaml"
     file.write_text("campaign: ä\n")
     with Client(server.address) as client:
         assert client.submit(file) == "c-1"
@@ -228,3 +229,10 @@ def test_submit_sends_the_text_and_the_folder_that_paths_start_from(
     assert request.campaign_yaml == "campaign: ä\n"
     assert request.file_name == str(file)
     assert request.base_directory == str(tmp_path)
+
+
+def test_a_path_that_is_not_utf8_is_an_error_and_no_crash(server: FakeServer, tmp_path: Path) -> None:
+    file = tmp_path / "c\udcff.yaml"
+    file.write_text("campaign: c\n")
+    with Client(server.address) as client, pytest.raises(errors.ParameterError, match="UTF-8"):
+        client.submit(file)

@@ -1,0 +1,250 @@
+"""The contract of every verb: one JSON document or one paragraph, the documented exit code, no traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from assay_client.cli import main as main_module
+from assay_client.cli.main import VERBS, app, main
+from assay_sampling import errors
+
+DOCS = Path(__file__).parents[2] / "docs"
+Assay = Callable[..., Any]
+
+
+def commands(command: Any, name: str = "assay") -> Iterator[tuple[str, Any]]:
+    """Every verb that does something, with its full name."""
+    if not hasattr(command, "list_commands"):
+        yield name, command
+        return
+    for child in command.list_commands(None):
+        yield from commands(command.get_command(None, child), f"{name} {child}")
+
+
+def test_every_verb_has_json_and_says_what_it_does() -> None:
+    found = dict(commands(typer.main.get_command(app)))
+    assert len(found) == len(VERBS)
+    for name, command in found.items():
+        options = {text for parameter in command.params for text in parameter.opts}
+        assert "--json" in options, name
+        assert command.help, name
+
+
+def test_the_verbs_that_scripts_rely_on_are_there() -> None:
+    assert list(VERBS) == [
+        "inspect", "select", "evaluate", "run", "submit", "status", "watch", "cancel", "runs", "report",
+        "demo",
+    ]  # fmt: skip
+
+
+def test_help_names_every_verb(assay: Assay) -> None:
+    ended = assay("--help")
+    assert ended.code == 0
+    assert ended.stderr == ""
+    for verb in VERBS:
+        assert re.search(rf"^ +{verb} ", ended.stdout, re.MULTILINE), verb
+
+
+def test_without_a_verb_the_help_goes_to_standard_error(assay: Assay) -> None:
+    ended = assay()
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "Usage: assay" in ended.stderr
+
+
+def test_version(assay: Assay) -> None:
+    ended = assay("--version")
+    assert ended.code == 0
+    assert re.fullmatch(r"assay \d+\.\d+\.\d+\S*\n", ended.stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["statsu"], ["status", "--nope"], ["watch"], ["status", "--server", "nonsense"], ["runs", "nope"],
+        ["report", "c-1", "--format", "pdf"], ["report", "c-1", "--format", "html", "--json"],
+    ],
+)  # fmt: skip
+def test_usage_errors_are_one_paragraph_and_code_2(assay: Assay, arguments: list[str]) -> None:
+    ended = assay(*arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    if "--json" in arguments:
+        assert json.loads(ended.stderr)["error"]["exit_code"] == 2
+    else:
+        assert re.fullmatch(r"error: [^\n]+: [^\n]+; [^\n]+\n", ended.stderr)
+
+
+def test_an_unknown_verb_names_the_one_that_was_meant(assay: Assay) -> None:
+    assert "'status'" in assay("statsu").stderr
+
+
+def broken_verb(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Make ``assay status`` raise."""
+    module = types.ModuleType("broken")
+    module.app = typer.Typer()  # type: ignore[attr-defined]
+
+    @module.app.command()  # type: ignore[attr-defined]
+    def status(as_json: bool = typer.Option(False, "--json")) -> None:
+        raise error
+
+    monkeypatch.setitem(sys.modules, "broken", module)
+    monkeypatch.setitem(main_module.VERBS, "status", "broken")
+
+
+EVERY_ERROR = [
+    (errors.AssayError("s", "c", "r"), 1),
+    (errors.ParameterError("s", "c", "r"), 2),
+    (errors.InputError("f.csv", "c", "r", line=3, field="x"), 3),
+    (errors.LaunchTableError("s", "c", "r"), 3),
+    (errors.CounterUnavailableError("s", "c", "r"), 3),
+    (errors.CampaignError("s", "c", "r"), 4),
+    (errors.ServerUnreachableError("s", "c", "r"), 5),
+    (errors.RunFailedError("s", "c", "r"), 6),
+    (errors.RefusedError("s", "c", "r"), 7),
+    (errors.MisalignedError("s", "c", "r", ("a", "b")), 7),
+    (errors.StorageError("s", "c", "r"), 8),
+    (errors.MissingExtraError("assay run", "yaml", "server"), 9),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), EVERY_ERROR, ids=lambda value: type(value).__name__)
+def test_every_typed_error_is_one_paragraph_with_its_code(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, error: errors.AssayError, code: int
+) -> None:
+    broken_verb(monkeypatch, error)
+    ended = assay("status")
+    assert (ended.code, ended.stdout) == (code, "")
+    assert ended.stderr == f"error: {error}\n"
+
+
+@pytest.mark.parametrize(("error", "code"), EVERY_ERROR, ids=lambda value: type(value).__name__)
+def test_under_json_an_error_is_one_line_of_json(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, error: errors.AssayError, code: int
+) -> None:
+    broken_verb(monkeypatch, error)
+    ended = assay("status", "--json")
+    assert (ended.code, ended.stdout) == (code, "")
+    assert ended.stderr.count("\n") == 1
+    assert json.loads(ended.stderr) == {
+        "error": {
+            "type": type(error).__name__,
+            "subject": error.subject,
+            "cause": error.cause,
+            "remedy": error.remedy,
+            "exit_code": code,
+        }
+    }
+
+
+def test_every_exit_code_is_documented() -> None:
+    documented = {
+        int(m) for m in re.findall(r"^\| (\d+) \|", (DOCS / "exit-codes.md").read_text(), re.MULTILINE)
+    }
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.AssayError)]
+    assert {kind.exit_code for kind in kinds} | {0, 1, 2, 130, 141, 143} == documented
+
+
+def test_a_hostile_name_cannot_steer_the_terminal_or_break_the_paragraph(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_verb(monkeypatch, errors.InputError("a\x1b[2Jb\nc\udcff.csv", "bad\r\nline", "mend it"))
+    ended = assay("status")
+    assert ended.stderr.count("\n") == 1
+    assert "\x1b" not in ended.stderr
+    assert r"a\x1b[2Jb c\udcff.csv: bad" in ended.stderr
+
+
+def test_an_unforeseen_error_is_a_paragraph_without_traceback(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ASSAY_DEBUG", raising=False)
+    broken_verb(monkeypatch, ZeroDivisionError("division by zero"))
+    ended = assay("status")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert re.fullmatch(
+        r"error: internal error: ZeroDivisionError: division by zero; this is a bug; [^\n]*--debug[^\n]*\n",
+        ended.stderr,
+    )
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+def test_debug_shows_the_traceback(assay: Assay, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setenv("ASSAY_DEBUG", "1" if how == "variable" else "0")
+    broken_verb(monkeypatch, ZeroDivisionError("division by zero"))
+    ended = assay(*(["--debug"] if how == "option" else []), "status")
+    assert ended.code == 1
+    assert "Traceback (most recent call last)" in ended.stderr
+    assert ended.stderr.rstrip().splitlines()[-1].startswith("error: internal error:")
+
+
+def test_not_enough_memory_is_no_bug(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_verb(monkeypatch, MemoryError())
+    ended = assay("status")
+    assert ended.code == 1
+    assert "enough memory" in ended.stderr
+    assert "bug" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [(KeyboardInterrupt(), 130, "error: assay: interrupted\n"), (BrokenPipeError(), 141, "")],
+    ids=["interrupt", "pipe"],
+)
+def test_signals_and_closed_pipes_end_quietly(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str
+) -> None:
+    monkeypatch.setattr(main_module, "_detach_output", lambda: None)
+    broken_verb(monkeypatch, error)
+    ended = assay("status")
+    assert (ended.code, ended.stdout, ended.stderr) == (code, "", text)
+
+
+def test_sigterm_unwinds_what_a_verb_had_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    unwound = []
+
+    def wait(_: object) -> int:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            unwound.append(True)
+        return 0
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(main_module, "_invoke", wait)
+    assert main(["status"]) == 143
+    assert unwound == [True]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.processes
+def test_a_closed_pipe_as_the_shell_makes_it() -> None:
+    program = Path(sys.executable).with_name("assay")
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program} --help | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.stderr == ""
+    # The help may have been written before the reader went away.
+    assert ended.stdout in ("0\n", "141\n")
+
+
+@pytest.mark.processes
+def test_a_narrow_locale_shows_any_name(assay_process: Assay) -> None:
+    environment = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    ended = assay_process("status", "--server", "unix:/nope/größe", env=environment)
+    assert ended.code == 5
+    assert ended.stderr.startswith("error: unix:/nope/gr")
+    assert ended.stderr.count("\n") == 1

@@ -1,0 +1,309 @@
+"""Verbs that talk to a server, through the fake one: what they send, print and end with."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from fake_server import FakeServer, Refusal, Script, status
+
+from assay_protos import campaign_pb2, common_pb2
+
+Assay = Callable[..., Any]
+
+FAILURE = common_pb2.Failure(
+    failure_class="input_unreadable",
+    subject="/data/cut.json.gz",
+    cause="the file ends in the middle",
+    remedy="copy it again",
+)
+
+
+@pytest.fixture(autouse=True)
+def address(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("ASSAY_SERVER", server.address)
+    return server.address
+
+
+def failed(state: str = "failed") -> campaign_pb2.CampaignStatus:
+    """A campaign of two runs, the second of which failed."""
+    found = status(state, 1, runs_failed=1)
+    found.runs[1].state = "failed"
+    found.runs[1].failure.CopyFrom(FAILURE)
+    return found
+
+
+def test_submit_prints_the_id_and_what_comes_next(assay: Assay, script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("campaign: c\n")
+    ended = assay("submit", file)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert "c-1: 2 runs" in ended.stdout
+    assert "assay watch c-1" in ended.stdout
+    assert script.requests[0].base_directory == str(tmp_path)
+
+
+def test_submit_json_has_the_id(assay: Assay, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("campaign: c\n")
+    document = json.loads(assay("submit", tmp_path / "c.yaml", "--json").stdout)
+    assert document["campaign_id"] == "c-1"
+    assert document["runs_total"] == 2
+
+
+def test_a_campaign_that_the_server_refuses_is_told_in_its_words(
+    assay: Assay, script: Script, tmp_path: Path
+) -> None:
+    def refuse(_: object) -> campaign_pb2.SubmitResponse:
+        document = {
+            "type": "CampaignError",
+            "subject": "c.yaml:2: sede",
+            "cause": "unknown key",
+            "remedy": "say seed",
+        }
+        raise Refusal(grpc.StatusCode.INVALID_ARGUMENT, "", document)
+
+    script.submit = refuse
+    (tmp_path / "c.yaml").write_text("campaign: c\nsede: 1\n")
+    ended = assay("submit", tmp_path / "c.yaml")
+    assert (ended.code, ended.stdout) == (4, "")
+    assert ended.stderr == "error: c.yaml:2: sede: unknown key; say seed\n"
+
+
+@pytest.mark.parametrize("content", [None, b"campaign: \xff\n"])
+def test_a_campaign_file_that_cannot_be_read_is_a_campaign_error(
+    assay: Assay, tmp_path: Path, content: bytes | None
+) -> None:
+    if content is not None:
+        (tmp_path / "c.yaml").write_bytes(content)
+    ended = assay("submit", tmp_path / "c.yaml")
+    assert (ended.code, ended.stdout) == (4, "")
+    assert str(tmp_path / "c.yaml") in ended.stderr
+
+
+def test_status_lists_campaigns(assay: Assay) -> None:
+    document = json.loads(assay("status", "--json").stdout)
+    assert [c["campaign_id"] for c in document["campaigns"]] == ["c-1"]
+    assert "runs" not in document["campaigns"][0]
+    assert "c-1" in assay("status").stdout
+
+
+def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: Script) -> None:
+    found = failed()
+    found.runs[0].flags.add(name="launches_dropped", detail="3 of 10", invalidates=True)
+    found.runs[0].condition.CopyFrom(common_pb2.Condition(cache="none", clock="none", sm_percent=100))
+    script.status = lambda _: found
+    document = json.loads(assay("status", "c-1", "--json").stdout)
+    assert document["state"] == "failed"
+    assert document["runs_total"] == 2
+    first, second = document["runs"]
+    assert first["condition"] == {"cache": "none", "clock": "none", "sm_percent": 100.0}
+    assert first["flags"] == [{"name": "launches_dropped", "detail": "3 of 10", "invalidates": True}]
+    assert first["failure"] is None
+    assert second["condition"] == {"cache": None, "clock": None, "sm_percent": None}
+    assert second["failure"] == {
+        "failure_class": "input_unreadable",
+        "subject": "/data/cut.json.gz",
+        "cause": "the file ends in the middle",
+        "remedy": "copy it again",
+        "retryable": False,
+    }
+    shown = assay("status", "c-1")
+    assert shown.code == 0
+    for text in ("launches_dropped", "input_unreadable", "copy it again", "cache=none clock=none sm=100%"):
+        assert text in " ".join(shown.stdout.split()), text
+
+
+def test_synthetic_campaigns_say_so(assay: Assay, script: Script) -> None:
+    script.status = lambda _: status("running", synthetic=True)
+    assert "synthetic" in assay("status", "c-1").stdout
+    assert "synthetic" in assay("status").stdout
+    assert json.loads(assay("status", "c-1", "--json").stdout)["synthetic"] is True
+
+
+def test_cancel_shows_the_state_after(assay: Assay) -> None:
+    assert json.loads(assay("cancel", "c-1", "--json").stdout)["state"] == "cancelled"
+    assert "c-1 cancelled" in assay("cancel", "c-1").stdout
+
+
+def test_watch_tells_every_change_on_standard_error_and_the_end_on_standard_output(
+    assay: Assay, script: Script
+) -> None:
+    script.watch = lambda _: iter([status("running"), status("analysing", 2), status("done", 2)])
+    ended = assay("watch", "c-1")
+    assert ended.code == 0
+    assert ended.stderr.splitlines() == [
+        "c-1 running: 0 of 2 runs done",
+        "c-1 analysing: 2 of 2 runs done",
+        "c-1 done: 2 of 2 runs done",
+    ]
+    assert ended.stdout.startswith("c-1 done: 2 of 2 runs done")
+
+
+def test_watch_json_is_one_document_and_no_progress(assay: Assay, script: Script) -> None:
+    script.watch = lambda _: iter([status("running"), status("done", 2)])
+    ended = assay("watch", "c-1", "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["state"] == "done"
+
+
+def test_watch_of_a_failed_run_ends_with_6_and_its_classified_cause(assay: Assay, script: Script) -> None:
+    script.watch = lambda _: iter([failed()])
+    ended = assay("watch", "c-1", "--json")
+    assert ended.code == 6
+    assert json.loads(ended.stdout)["state"] == "failed"
+    error = json.loads(ended.stderr)["error"]
+    assert error["type"] == "RunFailedError"
+    assert error["subject"] == "run c-1.0001"
+    assert error["cause"] == "the file ends in the middle [input_unreadable]"
+    assert error["remedy"] == "copy it again"
+
+
+def test_watch_of_a_cancelled_campaign_ends_with_6(assay: Assay, script: Script) -> None:
+    script.watch = lambda _: iter([status("cancelled", 1)])
+    ended = assay("watch", "c-1")
+    assert ended.code == 6
+    assert ended.stderr.endswith("error: campaign c-1: it was cancelled; submit it again to run it\n")
+
+
+def run_detail() -> campaign_pb2.RunDetail:
+    """A run whose first attempt failed."""
+    detail = campaign_pb2.RunDetail(run=status("done", 1).runs[0], files=["c-1.0000/slice-00000.parquet"])
+    detail.attempts.add(
+        key=common_pb2.AttemptKey(run_id="c-1.0000", slice=0, attempt=0, token=4),
+        state="failed",
+        agent="box-1",
+        slot="recorded-0",
+        leased_at_ms=1_700_000_000_000,
+        command=["play", "a file.sqlite"],
+        environment={"PATH": "/usr/bin", "HOME": "/root"},
+        log="first line\nsecond \x1b[31mline",
+        failure=FAILURE,
+    )
+    return detail
+
+
+def test_runs_show_has_command_environment_log_and_files(assay: Assay, script: Script) -> None:
+    script.run = lambda _: run_detail()
+    document = json.loads(assay("runs", "show", "c-1.0000", "--json").stdout)
+    assert script.requests[0].run_id == "c-1.0000"
+    assert document["run_id"] == "c-1.0000"
+    assert document["files"] == ["c-1.0000/slice-00000.parquet"]
+    attempt = document["attempts"][0]
+    assert attempt["command"] == ["play", "a file.sqlite"]
+    assert attempt["environment"] == {"HOME": "/root", "PATH": "/usr/bin"}
+    assert attempt["log"] == "first line\nsecond \x1b[31mline"
+    assert attempt["leased_at"] == "2023-11-14T22:13:20.000+00:00"
+    assert attempt["ended_at"] is None
+    shown = assay("runs", "show", "c-1.0000").stdout
+    for text in ("play 'a file.sqlite'", "PATH=/usr/bin", "first line", "input_unreadable", "box-1"):
+        assert text in shown, text
+    assert "\x1b" not in shown
+
+
+def test_a_server_that_is_not_there_ends_with_5(assay: Assay) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = f"127.0.0.1:{probe.getsockname()[1]}"
+    for verb in (["status"], ["watch", "c-1"], ["cancel", "c-1"], ["report", "c-1"], ["runs", "show", "r"]):
+        ended = assay(*verb, "--server", free)
+        assert (ended.code, ended.stdout) == (5, "")
+        assert ended.stderr == (
+            f"error: {free}: no server answers there; "
+            "start one with: assay-server --state DIR, or name another with --server\n"
+        )
+
+
+REPORT = {
+    "format_version": 1,
+    "campaign": {"id": "c-1", "name": "c", "synthetic": True, "seed": 3},
+    "versions": {},
+    "runs": [],
+    "failed_runs": [{"run_id": "c-1.0001", "reason": "the file ends in the middle"}],
+    "summary": [],
+    "rows": [],
+    "selections": {},
+}
+
+
+@pytest.fixture
+def with_report(script: Script) -> dict[str, bytes]:
+    pages = {"json": json.dumps(REPORT).encode(), "html": "<html>größe</html>".encode()}
+    script.report = lambda _, form: iter([pages[form]])
+    return pages
+
+
+@pytest.mark.parametrize("arguments", [["--json"], ["--format", "json"]])
+def test_report_json_is_the_document(
+    assay: Assay, with_report: dict[str, bytes], arguments: list[str]
+) -> None:
+    ended = assay("report", "c-1", *arguments)
+    assert (ended.code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout) == REPORT
+
+
+def test_report_on_the_terminal_says_synthetic_and_what_failed(
+    assay: Assay, with_report: dict[str, bytes]
+) -> None:
+    shown = assay("report", "c-1").stdout
+    assert "synthetic: no silicon produced these data" in shown
+    assert "run c-1.0001 has no data: the file ends in the middle" in shown
+
+
+def test_report_html_goes_to_standard_output_as_it_is(assay: Assay, with_report: dict[str, bytes]) -> None:
+    assert assay("report", "c-1", "--format", "html").stdout == "<html>größe</html>"
+
+
+def test_report_into_a_folder_writes_both_forms(
+    assay: Assay, with_report: dict[str, bytes], tmp_path: Path
+) -> None:
+    folder = tmp_path / "a" / "b"
+    ended = assay("report", "c-1", "-o", folder, "--json")
+    assert json.loads(ended.stdout) == {
+        "campaign_id": "c-1",
+        "files": {"json": str(folder / "report.json"), "html": str(folder / "report.html")},
+    }
+    assert (folder / "report.json").read_bytes() == with_report["json"]
+    assert (folder / "report.html").read_bytes() == with_report["html"]
+    assert sorted(p.name for p in folder.iterdir()) == ["report.html", "report.json"]
+
+
+def test_report_as_text_into_a_folder(assay: Assay, with_report: dict[str, bytes], tmp_path: Path) -> None:
+    ended = assay("report", "c-1", "-o", tmp_path, "--format", "text")
+    assert ended.stdout == f"written to {tmp_path / 'report.txt'}\n"
+    assert "synthetic" in (tmp_path / "report.txt").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_a_storage_error(
+    assay: Assay, with_report: dict[str, bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ended = assay("report", "c-1", "-o", tmp_path / "file")
+    assert (ended.code, ended.stdout) == (8, "")
+    assert str(tmp_path / "file" / "report.json") in ended.stderr
+
+
+def test_an_interrupted_watch_ends_with_130(assay: Assay, script: Script) -> None:
+    def interrupted(_: str) -> Iterator[campaign_pb2.CampaignStatus]:
+        yield status("running")
+
+    script.watch = interrupted
+    from assay_client.cli import watch as module  # noqa: PLC0415
+
+    original = module.follow
+
+    def follow_and_interrupt(statuses: Any, *, quiet: bool) -> Any:
+        next(iter(statuses))
+        raise KeyboardInterrupt
+
+    module.follow = follow_and_interrupt  # type: ignore[assignment]
+    try:
+        ended = assay("watch", "c-1")
+    finally:
+        module.follow = original
+    assert (ended.code, ended.stdout) == (130, "")
+    assert not any(isinstance(r, campaign_pb2.CancelRequest) for r in script.requests)
