@@ -1,0 +1,150 @@
+"""One attempt from its lease to its end: measure, spool, wait until the server holds it, finish or fail."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+
+from assay_agent.connection import Connection, ServerRefusedError
+from assay_agent.profilers.base import Profiler, ProfilerError
+from assay_agent.records import AttemptLog
+from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
+from assay_agent.work import Assignment, AttemptKey, failure_to_proto
+from assay_protos import agent_pb2
+from assay_sampling.errors import AssayError, ServerUnreachableError, StorageError
+from assay_sampling.failures import Failure, FailureClass, failure, failure_of
+
+_log = logging.getLogger(__name__)
+
+
+class AttemptRunner:
+    """Makes attempts, one at a time for each caller; safe to use from several threads.
+
+    Nothing is raised to the caller: every way an attempt can end is told to the server, or is the server's
+    own doing. ``give_up`` ends the waiting for a server that does not answer.
+    """
+
+    def __init__(
+        self,
+        agent_id: str,
+        spool: Spool,
+        connection: Connection,
+        profilers: Mapping[str, Profiler],
+        give_up: threading.Event,
+    ) -> None:
+        self._agent_id = agent_id
+        self._spool = spool
+        self._connection = connection
+        self._profilers = profilers
+        self._give_up = give_up
+
+    def run(self, work: Assignment) -> None:
+        """Make the attempt and see it to its end."""
+        _log.info("%s: %s of %s begins", work.key, work.level, work.workload)
+        try:
+            attempt = self._spool.create(work)
+        except StorageError as error:
+            self.report(work.key, failure_of(error, FailureClass.DISK_FULL), AttemptLog())
+            return
+        log = _LogHolder()
+        self._see_through(attempt, lambda: self._measure(work, attempt, log), log)
+
+    def resume(self, attempt: SpooledAttempt) -> None:
+        """See an attempt to its end that an earlier process measured and sealed."""
+        _log.info("%s: sending goes on", attempt.key)
+        log = _LogHolder(attempt.seal_record.log if attempt.seal_record else AttemptLog())
+        self._see_through(attempt, lambda: None, log)
+
+    def _measure(self, work: Assignment, attempt: SpooledAttempt, log: _LogHolder) -> None:
+        profiler = self._profilers.get(work.profiler)
+        if profiler is None:
+            raise ProfilerError(
+                FailureClass.SERVER_REFUSED,
+                str(work.key),
+                f"this agent has no profiler {work.profiler!r}, only {', '.join(self._profilers)}",
+                "run the same release of Assay on agent and server",
+            )
+        command = profiler.plan(work)
+        log.log = AttemptLog(command=tuple(command or ()))
+        with profiler.run(work, attempt.cancelled) as measurement:
+            try:
+                for batch in measurement.batches():
+                    attempt.append(batch)
+                attempt.check()
+            finally:
+                log.log = measurement.log
+            attempt.seal(measurement.flags, log.log)
+
+    def _see_through(self, attempt: SpooledAttempt, measure: Callable[[], None], log: _LogHolder) -> None:
+        try:
+            measure()
+            problem = self._finish(attempt)
+        except AttemptEnded as ended:
+            if ended.keep:
+                _log.info("%s is kept for the next start", attempt.key)
+                return
+            problem = ended.failure
+        except AssayError as error:
+            problem = _classified(error)
+        except Exception as error:  # noqa: BLE001 - whatever a profiler raises must end in a classified failure
+            _log.exception("%s failed in a way nobody foresaw", attempt.key)
+            problem = failure(FailureClass.INTERNAL, str(attempt.key), f"{type(error).__name__}: {error}")
+        self._remove(attempt)
+        if problem is not None:
+            _log.warning("%s failed: %s", attempt.key, problem)
+            self.report(attempt.key, problem, log.log)
+
+    def _finish(self, attempt: SpooledAttempt) -> Failure | None:
+        seal = attempt.wait_acknowledged()
+        request = agent_pb2.FinishAttemptRequest(
+            agent_id=self._agent_id,
+            key=attempt.key.to_proto(),
+            segments=seal.segments,
+            launches=seal.launches,
+            flags=[flag.to_proto() for flag in seal.flags],
+            log=seal.log.to_proto(),
+        )
+        try:
+            response = self._connection.finish(request, attempt.cancelled)
+        except ServerUnreachableError:
+            attempt.check()
+            raise
+        except ServerRefusedError as error:
+            return failure_of(error, FailureClass.SERVER_REFUSED)
+        said = "published" if response.published else "not wanted any more"
+        _log.info("%s: %d launches in %d segments %s", attempt.key, seal.launches, seal.segments, said)
+        return None
+
+    def _remove(self, attempt: SpooledAttempt) -> None:
+        try:
+            self._spool.remove(attempt)
+        except StorageError as error:
+            _log.warning("what is left of %s cannot be deleted: %s", attempt.key, error)
+
+    def report(
+        self, key: AttemptKey, problem: Failure, log: AttemptLog, *, give_up: threading.Event | None = None
+    ) -> None:
+        """Tell the server why an attempt failed, until it has heard it or the agent ends."""
+        request = agent_pb2.FailAttemptRequest(
+            agent_id=self._agent_id, key=key.to_proto(), failure=failure_to_proto(problem), log=log.to_proto()
+        )
+        try:
+            self._connection.fail(request, give_up or self._give_up)
+        except (ServerUnreachableError, ServerRefusedError) as error:
+            _log.warning("the failure of %s was not taken: %s", key, error)
+
+
+class _LogHolder:
+    """The newest log of an attempt, also where its measurement raised."""
+
+    def __init__(self, log: AttemptLog | None = None) -> None:
+        self.log = log or AttemptLog()
+
+
+def _classified(error: AssayError) -> Failure:
+    if isinstance(error, ProfilerError):
+        return error.failure
+    if isinstance(error, StorageError):
+        return failure_of(error, FailureClass.DISK_FULL)
+    return failure_of(error, FailureClass.INTERNAL)

@@ -1,0 +1,56 @@
+"""How an agent is set up."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay_agent.connection import check_address
+from assay_sampling.errors import ParameterError
+
+DEFAULT_SERVER = "127.0.0.1:7170"
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """Set-up of one agent; raises ParameterError for values that cannot be.
+
+    Args:
+        server: ``HOST:PORT`` on this machine, or ``unix:PATH``.
+        state_dir: the agent's own directory: identity, lock and spool.
+        name: what people call the agent; the host's name by default.
+        recorded_slots: how many recordings are played back at a time.
+        spool_limit_bytes: bytes spooled at most; None: a quarter of the free disk, at most 4 GiB.
+        minimum_free_bytes: left free on the disk in any case.
+        flush_seconds: launches wait at most so long for their segment to fill.
+        lease_wait_ms: how long one request for work may wait at the server.
+        drain_seconds: how long a run may go on after the agent was told to stop.
+    """
+
+    server: str
+    state_dir: Path
+    name: str = field(default_factory=socket.gethostname)
+    recorded_slots: int = 1
+    spool_limit_bytes: int | None = None
+    minimum_free_bytes: int = 256 << 20
+    flush_seconds: float = 2.0
+    lease_wait_ms: int = 10_000
+    drain_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_address(self.server)
+        if not 0 <= self.recorded_slots <= 1024:
+            raise ParameterError(
+                "recorded slots", f"{self.recorded_slots} is not in 0..1024", "give a number in that range"
+            )
+        for what in (
+            "spool_limit_bytes",
+            "minimum_free_bytes",
+            "flush_seconds",
+            "lease_wait_ms",
+            "drain_seconds",
+        ):
+            value = getattr(self, what)
+            if value is not None and value < 0:
+                raise ParameterError(what.replace("_", " "), f"{value} is negative", "give 0 or more")

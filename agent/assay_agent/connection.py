@@ -1,0 +1,158 @@
+"""The agent's calls to its server: one channel, retries with growing, jittered pauses, typed errors."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import grpc
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    sleep_using_event,
+    stop_when_event_set,
+    wait_random_exponential,
+)
+
+from assay_protos import agent_pb2, agent_pb2_grpc, ingest_pb2_grpc
+from assay_sampling.errors import AssayError, ParameterError, ServerUnreachableError
+
+_log = logging.getLogger(__name__)
+
+Response = TypeVar("Response")
+
+# Pauses between tries: random, so that many agents do not come back at once, and growing to this.
+PAUSES = wait_random_exponential(multiplier=0.1, min=0.05, max=5.0)
+
+# The channel keeps trying by itself; without these a restarted server is found only after minutes.
+_CHANNEL_OPTIONS = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.enable_retries", 0),
+)
+
+_AWAY = {
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+# A server that is being killed answers with these too, but so does one with a fault: not for ever.
+_DOUBTFUL = {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL}
+_DOUBTFUL_TRIES = 5
+
+
+class ServerRefusedError(AssayError):
+    """The server answered that it will not do what was asked, now or later."""
+
+    exit_code = 5
+
+
+def check_address(address: str) -> str:
+    """``HOST:PORT`` on this machine, or ``unix:PATH``, as gRPC takes it. Raises ParameterError."""
+    if address.startswith("unix:") and len(address) > len("unix:"):
+        return address
+    host, colon, port = address.rpartition(":")
+    host = host.strip("[]")
+    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
+        raise ParameterError("server address", f"{address!r} is none", "give HOST:PORT or unix:PATH")
+    if host not in ("localhost", "::1") and not host.startswith("127."):
+        raise ParameterError(
+            "server address",
+            f"{address!r} is not on this machine, and the way there is neither secret nor authenticated",
+            "reach a server elsewhere through an SSH tunnel to a local port or socket",
+        )
+    return address
+
+
+def _may_pass(state: RetryCallState) -> bool:
+    error = state.outcome.exception() if state.outcome else None
+    if not isinstance(error, grpc.Call):
+        return False
+    doubtful = error.code() in _DOUBTFUL and state.attempt_number < _DOUBTFUL_TRIES
+    return doubtful or error.code() in _AWAY
+
+
+class Connection:
+    """A channel to the server, and the agent's unary calls over it.
+
+    Every call is repeated until it is answered or its ``give_up`` is set, then raises
+    ServerUnreachableError; an answer that refuses for good raises ServerRefusedError.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = check_address(address)
+        self._channel = grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+        self._agent: Any = agent_pb2_grpc.AgentServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self.ingest: Any = ingest_pb2_grpc.IngestServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def register(
+        self, request: agent_pb2.RegisterRequest, give_up: threading.Event
+    ) -> agent_pb2.RegisterResponse:
+        response: agent_pb2.RegisterResponse
+        response = self._repeat(lambda: self._agent.Register(request, timeout=30), give_up)
+        return response
+
+    def heartbeat(self, request: agent_pb2.HeartbeatRequest, timeout: float) -> agent_pb2.HeartbeatResponse:
+        """One try: the next heartbeat is the repetition."""
+        response: agent_pb2.HeartbeatResponse
+        response = self._translated(lambda: self._agent.Heartbeat(request, timeout=timeout))
+        return response
+
+    def start_lease(self, request: agent_pb2.LeaseRequest) -> Any:
+        """Ask for work; the future can be cancelled, and its answer is read with :meth:`answer`."""
+        return self._agent.Lease.future(request, timeout=request.wait_ms / 1000 + 15)
+
+    def answer(self, future: Any) -> Any:
+        """The answer of a future; raises ServerUnreachableError also where it was cancelled."""
+        try:
+            return self._translated(future.result)
+        except grpc.FutureCancelledError as error:
+            raise ServerUnreachableError(f"server {self.address}", "the call was cancelled") from error
+
+    def finish(
+        self, request: agent_pb2.FinishAttemptRequest, give_up: threading.Event
+    ) -> agent_pb2.FinishAttemptResponse:
+        # Publishing a large run takes its time, and asking again while it goes on helps nobody.
+        response: agent_pb2.FinishAttemptResponse
+        response = self._repeat(lambda: self._agent.FinishAttempt(request, timeout=600), give_up)
+        return response
+
+    def fail(self, request: agent_pb2.FailAttemptRequest, give_up: threading.Event) -> None:
+        self._repeat(lambda: self._agent.FailAttempt(request, timeout=30), give_up)
+
+    def _repeat(self, call: Callable[[], Response], give_up: threading.Event) -> Response:
+        retrying = Retrying(
+            retry=_may_pass,
+            wait=PAUSES,
+            stop=stop_when_event_set(give_up),
+            sleep=sleep_using_event(give_up),
+            reraise=True,
+        )
+        return self._translated(lambda: retrying(call))
+
+    def _translated(self, call: Callable[[], Response]) -> Response:
+        try:
+            return call()
+        except grpc.RpcError as error:
+            raise self.error_of(error) from error
+
+    def error_of(self, error: grpc.RpcError) -> AssayError:
+        """The typed error behind a failed call."""
+        code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
+        details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
+        subject = f"server {self.address}"
+        if code in _AWAY:
+            return ServerUnreachableError(
+                subject, f"it does not answer ({details or code.name})", "check that assay-server runs there"
+            )
+        return ServerRefusedError(
+            subject, f"it refused: {details or code.name}", "look at the server's log for the cause"
+        )

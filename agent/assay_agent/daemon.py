@@ -1,0 +1,284 @@
+"""The agent: registers with its server, fills its slots with runs, keeps their leases alive, and survives.
+
+Threads: the caller of :meth:`Agent.run` registers and sends heartbeats; one a slot leases and measures; one
+sends (``assay-uplink``); one makes segments durable (``assay-spool-commit``); one, at the start only, sees
+the attempts of an earlier process to their end. A lease that runs out while the server is away is no reason
+to stop: the server decides when it is back, and its fencing tokens keep superseded attempts out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from assay_agent.attempts import AttemptRunner
+from assay_agent.config import AgentConfig
+from assay_agent.connection import Connection, ServerRefusedError
+from assay_agent.inventory import Inventory, read_inventory
+from assay_agent.profilers.base import Profiler
+from assay_agent.profilers.recorded import RecordedProfiler
+from assay_agent.records import AttemptLog
+from assay_agent.session import Session
+from assay_agent.slots import SlotWorker
+from assay_agent.spool import Recovery, Spool, SpooledAttempt, default_limit_bytes
+from assay_agent.state import StateDirectory
+from assay_agent.uplink import Uplink
+from assay_agent.work import AttemptKey, WireError
+from assay_protos import agent_pb2, common_pb2
+from assay_sampling.errors import AssayError, ServerUnreachableError
+from assay_sampling.failures import FailureClass, failure
+
+_log = logging.getLogger(__name__)
+
+_LAST_WORDS_SECONDS = 3.0
+_JOIN_SECONDS = 10.0
+_LEAST_HEARTBEAT_SECONDS = 0.05
+_PAUSE_AFTER_REFUSAL_SECONDS = 5.0
+_DRAIN_STEP_SECONDS = 0.5
+
+
+class Agent:
+    """One agent. :meth:`run` blocks until :meth:`stop` is called from another thread.
+
+    Args:
+        config: how it is set up.
+        profilers: by name; the player of recordings by default.
+        inventory: reads what the box has; only tests give another.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        profilers: Mapping[str, Profiler] | None = None,
+        inventory: Callable[[], Inventory] = read_inventory,
+    ) -> None:
+        self.config = config
+        self._profilers = profilers or {"recorded": RecordedProfiler()}
+        self._read_inventory = inventory
+        self._session = Session()
+        self._give_up = threading.Event()
+        self._drain_seconds = config.drain_seconds
+
+    @property
+    def registered(self) -> bool:
+        """Whether the server knows this agent now."""
+        return self._session.registered
+
+    def stop(self, drain_seconds: float | None = None) -> None:
+        """Take no more work; runs that go on have ``drain_seconds`` to finish, then they are handed back."""
+        if drain_seconds is not None:
+            self._drain_seconds = drain_seconds
+        self._session.stop()
+
+    def run(self) -> None:
+        """Work until stopped.
+
+        Raises StorageError where another agent has the state directory or the disk refuses,
+        ServerRefusedError where the server does not take this agent.
+        """
+        config = self.config
+        with StateDirectory(config.state_dir) as state:
+            limit = config.spool_limit_bytes
+            spool = Spool(
+                state.spool,
+                limit_bytes=default_limit_bytes(state.directory) if limit is None else limit,
+                minimum_free_bytes=config.minimum_free_bytes,
+                flush_seconds=config.flush_seconds,
+            )
+            try:
+                _Process(self, state.agent_id, spool, Connection(config.server)).run()
+            finally:
+                spool.close()
+
+    def slots(self) -> list[agent_pb2.Slot]:
+        """The places that this agent offers."""
+        return [
+            agent_pb2.Slot(slot_id=f"recorded-{i}", profilers=["recorded"])
+            for i in range(self.config.recorded_slots)
+            if "recorded" in self._profilers
+        ]
+
+
+class _Process:
+    """One call of Agent.run: the threads and what they share."""
+
+    def __init__(self, agent: Agent, agent_id: str, spool: Spool, connection: Connection) -> None:
+        self._agent = agent
+        self._agent_id = agent_id
+        self._spool = spool
+        self._connection = connection
+        self._session = agent._session
+        self._give_up = agent._give_up
+        self._uplink = Uplink(spool, connection)
+        self._runner = AttemptRunner(agent_id, spool, connection, agent._profilers, self._give_up)
+        self._slots = agent.slots()
+        self._heartbeat_seconds = 5.0
+        self._threads: list[threading.Thread] = []
+        self._workers = [
+            SlotWorker(
+                slot,
+                agent_id=agent_id,
+                session=self._session,
+                connection=connection,
+                runner=self._runner,
+                wait_ms=agent.config.lease_wait_ms,
+            )
+            for slot in self._slots
+        ]
+
+    def run(self) -> None:
+        inventory = self._agent._read_inventory()
+        recovery = self._spool.recover()
+        try:
+            self._report_discarded(recovery)
+            if self._register(inventory):
+                self._start(recovery.sealed)
+                while not self._session.stopping.is_set():
+                    self._tick(inventory)
+                self._drain()
+        finally:
+            self._session.stop()
+            self._end()
+
+    def _start(self, sealed: Sequence[SpooledAttempt]) -> None:
+        self._uplink.start()
+        if sealed:
+            thread = threading.Thread(target=self._resume, args=(sealed,), name="assay-resume", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        for worker in self._workers:
+            worker.start()
+            self._threads.append(worker.thread)
+
+    def _resume(self, sealed: Sequence[SpooledAttempt]) -> None:
+        for attempt in sealed:
+            self._runner.resume(attempt)
+
+    def _report_discarded(self, recovery: Recovery) -> None:
+        for key, why in recovery.discarded:
+            problem = failure(FailureClass.AGENT_RESTARTED, str(key), why)
+            self._runner.report(key, problem, AttemptLog(), give_up=self._session.stopping)
+
+    def _register(self, inventory: Inventory) -> bool:
+        """Register, waiting for the server if need be; False where the agent is to stop meanwhile."""
+        with self._spool.changed:
+            sealed = [a.key.to_proto() for a in self._spool.attempts.values() if a.seal_record is not None]
+        request = agent_pb2.RegisterRequest(
+            agent_id=self._agent_id,
+            session_id=self._session.session_id,
+            name=self._agent.config.name,
+            inventory=inventory.to_proto(),
+            slots=self._slots,
+            sealed=sealed,
+        )
+        try:
+            response = self._connection.register(request, self._session.stopping)
+        except ServerUnreachableError:
+            return False
+        self._drop(response.drop)
+        if response.heartbeat_ms > 0:
+            self._heartbeat_seconds = response.heartbeat_ms / 1000
+        if response.lease_ms > 0:
+            self._heartbeat_seconds = min(self._heartbeat_seconds, response.lease_ms / 3000)
+        self._heartbeat_seconds = max(self._heartbeat_seconds, _LEAST_HEARTBEAT_SECONDS)
+        _log.info(
+            "registered with %s (assay-server %s) as %s, %d slots",
+            self._connection.address, response.server_version, self._agent.config.name, len(self._slots),
+        )  # fmt: skip
+        self._session.register()
+        return True
+
+    def _tick(self, inventory: Inventory) -> None:
+        """Wait for the next heartbeat, or for something that cannot wait, and see to it."""
+        self._session.wait_for_change(self._heartbeat_seconds)
+        if self._session.stopping.is_set():
+            return
+        if not all(worker.thread.is_alive() for worker in self._workers) or not self._uplink.alive:
+            raise AssayError(
+                "agent", "one of its threads ended by a fault", "see the log, and report the fault"
+            )
+        if self._session.registered:
+            self._heartbeat()
+        else:
+            self._register_again(inventory)
+        self._uplink.watch()
+
+    def _register_again(self, inventory: Inventory) -> None:
+        try:
+            self._register(inventory)
+        except ServerRefusedError as error:
+            _log.error("the server does not take this agent back: %s", error)
+            self._session.stopping.wait(_PAUSE_AFTER_REFUSAL_SECONDS)
+
+    def _heartbeat(self) -> None:
+        with self._spool.changed:
+            progress = [
+                agent_pb2.AttemptProgress(key=a.key.to_proto(), launches_spooled=a.launches)
+                for a in self._spool.attempts.values()
+            ]
+        request = agent_pb2.HeartbeatRequest(
+            agent_id=self._agent_id, session_id=self._session.session_id, attempts=progress
+        )
+        try:
+            response = self._connection.heartbeat(request, timeout=max(self._heartbeat_seconds, 2.0))
+        except (ServerUnreachableError, ServerRefusedError) as error:
+            _log.info("no heartbeat: %s", error)
+            return
+        self._drop(response.drop)
+        if response.register_again:
+            self._session.lose()
+
+    def _drop(self, keys: Sequence[common_pb2.AttemptKey]) -> None:
+        for proto in keys:
+            try:
+                key = AttemptKey.from_proto(proto)
+            except WireError as error:
+                _log.warning("the server asks to drop what cannot be: %s", error)
+                continue
+            with self._spool.changed:
+                attempt = self._spool.attempts.get(key)
+            if attempt is not None:
+                _log.info("%s is not wanted any more", key)
+                attempt.end(None)
+
+    def _drain(self) -> None:
+        """Let what is under way come to its end for a while, keeping its leases alive."""
+        for worker in self._workers:
+            worker.interrupt()
+        began = beat = time.monotonic()
+        while (busy := self._busy()) and (rest := began + self._agent._drain_seconds - time.monotonic()) > 0:
+            busy[0].join(min(rest, _DRAIN_STEP_SECONDS))
+            if time.monotonic() - beat >= self._heartbeat_seconds:
+                self._heartbeat()
+                beat = time.monotonic()
+
+    def _busy(self) -> list[threading.Thread]:
+        return [thread for thread in self._threads if thread.is_alive()]
+
+    def _end(self) -> None:
+        """Hand back what is not complete, keep on the disk what is, and end every thread."""
+        with self._spool.changed:
+            attempts = list(self._spool.attempts.values())
+        for attempt in attempts:
+            handed_back = failure(
+                FailureClass.AGENT_RESTARTED, str(attempt.key), "the agent was told to stop"
+            )
+            attempt.end(handed_back, keep_sealed=True)
+        for worker in self._workers:
+            worker.interrupt()
+        _join(self._threads, _LAST_WORDS_SECONDS)
+        self._give_up.set()
+        self._uplink.stop()
+        self._connection.close()  # whatever call still waits for an answer ends here
+        _join(self._threads, _JOIN_SECONDS)
+        for thread in self._busy():
+            _log.warning("thread %s does not end; it is left behind", thread.name)
+
+
+def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))

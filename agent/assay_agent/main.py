@@ -1,0 +1,158 @@
+"""The command line of the agent: ``assay-agent run`` and ``assay-agent inventory``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_agent.config import DEFAULT_SERVER, AgentConfig
+from assay_agent.daemon import Agent
+from assay_agent.inventory import Inventory, read_inventory
+from assay_sampling.errors import AssayError
+
+_log = logging.getLogger(__name__)
+
+app = typer.Typer(
+    help="The agent of a GPU box: takes runs from an assay-server, measures, and streams launches.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+_STATE_HELP = "Directory of this agent's identity and spool; only one agent may use it at a time."
+
+
+@app.command()
+def run(  # noqa: PLR0917 - a command line: every parameter is an option
+    server: Annotated[
+        str, typer.Option(envvar="ASSAY_SERVER", help="HOST:PORT on this machine, or unix:PATH.")
+    ] = DEFAULT_SERVER,
+    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=_STATE_HELP)] = Path(
+        "assay-agent-state"
+    ),
+    name: Annotated[
+        str, typer.Option(envvar="ASSAY_AGENT_NAME", help="What people call this agent; default: the host.")
+    ] = "",
+    recorded_slots: Annotated[
+        int,
+        typer.Option(
+            envvar="ASSAY_AGENT_RECORDED_SLOTS", min=0, max=1024, help="Recordings played at a time."
+        ),
+    ] = 1,
+    spool_limit: Annotated[
+        int | None,
+        typer.Option(
+            envvar="ASSAY_AGENT_SPOOL_LIMIT",
+            min=1,
+            help="Bytes spooled at most; default: a quarter of the free disk, at most 4 GiB.",
+        ),
+    ] = None,
+    minimum_free: Annotated[
+        int, typer.Option(envvar="ASSAY_AGENT_MINIMUM_FREE", min=0, help="Bytes of the disk left free.")
+    ] = 256 << 20,
+    drain: Annotated[
+        float,
+        typer.Option(envvar="ASSAY_AGENT_DRAIN", min=0, help="Seconds a run may go on after SIGTERM."),
+    ] = 5.0,
+    log_level: Annotated[
+        str, typer.Option(envvar="ASSAY_LOG_LEVEL", help="debug, info, warning, error.")
+    ] = "info",
+) -> None:
+    """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
+    _set_up_logging(log_level)
+    config = AgentConfig(
+        server=server,
+        state_dir=state,
+        name=name or socket.gethostname(),
+        recorded_slots=recorded_slots,
+        spool_limit_bytes=spool_limit,
+        minimum_free_bytes=minimum_free,
+        drain_seconds=drain,
+    )
+    _run_until_signalled(Agent(config))
+
+
+@app.command()
+def inventory(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say what this box has: processors, memory, GPUs, or why it has no GPU."""
+    found = read_inventory()
+    typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else _described(found))
+
+
+def _described(found: Inventory) -> str:
+    lines = [
+        f"host    {found.host}",
+        f"cpus    {found.cpu_count}",
+        f"memory  {found.memory_bytes / 2**30:.1f} GiB",
+        f"driver  {found.driver_version or '-'} (CUDA {found.cuda_driver_version or '-'})",
+    ]
+    for device in found.devices:
+        what = device.problem or (
+            f"{device.name}, compute capability {device.compute_capability}, {device.sm_count or '?'} SMs, "
+            f"{device.memory_bytes / 2**30:.1f} GiB, {device.uuid}"
+        )
+        lines.append(f"GPU {device.index}   {what}")
+    if found.no_device_reason:
+        lines.append(f"no GPU  {found.no_device_reason}")
+    return "\n".join(lines)
+
+
+def _set_up_logging(level: str) -> None:
+    names = logging.getLevelNamesMapping()
+    if level.upper() not in names:
+        raise typer.BadParameter(
+            f"{level!r} is none of debug, info, warning, error", param_hint="--log-level"
+        )
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=names[level.upper()],
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+
+def _run_until_signalled(agent: Agent) -> None:
+    """Run the agent in a thread of its own, so that a signal never finds one of its locks held."""
+    events: queue.SimpleQueue[BaseException | signal.Signals | None] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            agent.run()
+        except BaseException as problem:  # noqa: BLE001 - raised again below, in the main thread
+            events.put(problem)
+        else:
+            events.put(None)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, frame: events.put(signal.Signals(received)))
+    threading.Thread(target=work, name="assay-agent", daemon=True).start()
+    drain_seconds = None
+    while isinstance(event := events.get(), signal.Signals):
+        _log.info("%s: stopping", event.name)
+        agent.stop(drain_seconds)
+        drain_seconds = 0.0
+    if event is not None:
+        raise event
+
+
+def main() -> None:
+    """Entry point: typed errors become one paragraph on standard error and an exit code."""
+    try:
+        app()
+    except AssayError as error:
+        typer.echo(f"assay-agent: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

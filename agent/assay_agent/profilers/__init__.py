@@ -1,0 +1,1 @@
+"""Ways of measuring a run: each a module with one class that satisfies ``base.Profiler``."""

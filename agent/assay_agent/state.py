@@ -1,0 +1,85 @@
+"""The agent's state directory: one process at a time, and an identity that outlives processes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from assay_agent import durable
+from assay_agent.durable import storage_errors
+from assay_sampling.errors import StorageError
+
+_LOCK = "lock"
+_IDENTITY = "agent.json"
+
+
+class StateDirectory:
+    """Holds the state directory for this process; a context manager.
+
+    Raises StorageError where another agent holds it, or the disk refuses. ``agent_id`` is made once and
+    kept; ``spool`` is where attempts go.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self._subject = f"state directory {self.directory}"
+        with storage_errors(self._subject):
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._take_lock()
+            with storage_errors(self._subject):
+                self.agent_id = self._identity()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def spool(self) -> Path:
+        return self.directory / "spool"
+
+    def _take_lock(self) -> None:
+        # The kernel gives the lock back when the process ends, however it ends.
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._lock, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise StorageError(
+                self._subject,
+                f"another agent uses it (process {holder})",
+                "stop that agent, or give this one another --state",
+            ) from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, str(os.getpid()).encode(), 0)
+
+    def _identity(self) -> str:
+        path = self.directory / _IDENTITY
+        try:
+            return str(json.loads(path.read_bytes())["agent_id"])
+        except FileNotFoundError:
+            agent_id = uuid.uuid4().hex
+            durable.write_atomically(path, json.dumps({"agent_id": agent_id}).encode())
+            return agent_id
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageError(
+                str(path),
+                f"it does not hold an agent's identity ({error})",
+                "remove the file; the agent gets a new one",
+            ) from error
+
+    def close(self) -> None:
+        """Give the directory back."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

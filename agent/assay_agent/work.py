@@ -1,0 +1,163 @@
+"""What an agent is asked to do, as plain data: the rest of the agent knows no protobuf messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from assay_protos import agent_pb2, common_pb2
+from assay_sampling.errors import AssayError
+from assay_sampling.failures import Failure
+from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
+
+_RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+
+
+class WireError(AssayError):
+    """The server sent something that this agent cannot act on."""
+
+
+@dataclass(frozen=True, order=True)
+class AttemptKey:
+    """One execution under one lease; ``token`` fences off executions under older leases."""
+
+    run_id: str
+    slice_index: int
+    attempt: int
+    token: int
+
+    def __post_init__(self) -> None:
+        # The key becomes the name of a directory, so nothing that leads elsewhere may pass.
+        if not _RUN_ID.fullmatch(self.run_id) or min(self.slice_index, self.attempt) < 0:
+            raise WireError(
+                f"run {self.run_id[:80]!r}",
+                "its identifier is not made of letters, digits, '.', '_' and '-'",
+                "run the same release of Assay on agent and server",
+            )
+
+    @property
+    def directory_name(self) -> str:
+        return f"{self.run_id}-{self.slice_index}-{self.attempt}"
+
+    def __str__(self) -> str:
+        return f"run {self.run_id} slice {self.slice_index} attempt {self.attempt}"
+
+    def to_proto(self) -> common_pb2.AttemptKey:
+        return common_pb2.AttemptKey(
+            run_id=self.run_id, slice=self.slice_index, attempt=self.attempt, token=self.token
+        )
+
+    @classmethod
+    def from_proto(cls, key: common_pb2.AttemptKey) -> AttemptKey:
+        """Raises WireError for a key that cannot be one."""
+        return cls(key.run_id, key.slice, key.attempt, key.token)
+
+
+@dataclass(frozen=True)
+class RecordedSource:
+    """The file that a recorded run plays back; ``recorded_time``: at its own pace."""
+
+    path: Path
+    recorded_time: bool = False
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt to make: which run, under which condition, which window of its launches.
+
+    ``launch_skip`` launches are left out, then ``launch_count`` are taken (0: all the rest).
+    ``deadline_seconds`` counts from the lease and is extended by every heartbeat that is answered.
+    """
+
+    key: AttemptKey
+    campaign_id: str
+    workload: str
+    device_kind: str
+    level: Level
+    condition: Condition
+    profiler: str
+    synthetic: bool = False
+    repeat: int = 0
+    recorded: RecordedSource | None = None
+    launch_skip: int = 0
+    launch_count: int = 0
+    deadline_seconds: float = 60.0
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest of a spooled attempt."""
+        document = dataclasses.asdict(self)
+        if self.recorded:
+            document["recorded"]["path"] = str(self.recorded.path)
+        return document
+
+    @classmethod
+    def from_proto(cls, work: agent_pb2.Work) -> Assignment:
+        """Raises WireError for work that this agent does not understand."""
+        run = work.run
+        key = AttemptKey.from_proto(work.key)
+        recorded = None
+        if run.HasField("recorded"):
+            recorded = RecordedSource(Path(run.recorded.path), run.recorded.recorded_time)
+        return cls(
+            key=key,
+            campaign_id=run.campaign_id,
+            workload=run.workload,
+            device_kind=run.device_kind,
+            level=_one_of(str(key), "level", run.level, get_args(Level)),
+            condition=_condition(str(key), run.condition),
+            profiler=run.profiler,
+            synthetic=run.synthetic,
+            repeat=run.repeat,
+            recorded=recorded,
+            launch_skip=work.launch_skip,
+            launch_count=work.launch_count,
+            deadline_seconds=work.deadline_ms / 1000,
+        )
+
+
+def _condition(subject: str, condition: common_pb2.Condition) -> Condition:
+    return Condition(
+        cache=_one_of(subject, "cache", condition.cache, get_args(CacheCondition))
+        if condition.cache
+        else None,
+        clock=_one_of(subject, "clock", condition.clock, get_args(ClockCondition))
+        if condition.clock
+        else None,
+        sm_percent=condition.sm_percent or None,
+    )
+
+
+def _one_of(subject: str, what: str, value: str, known: tuple[str, ...]) -> Any:
+    if value not in known:
+        raise WireError(
+            subject,
+            f"its {what} {value!r} is none of {', '.join(known)}",
+            "run the same release of Assay on agent and server",
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class ValidityFlag:
+    """What a reader of the numbers must know; ``invalidates``: results refuse to rest on the run."""
+
+    name: str
+    detail: str
+    invalidates: bool = False
+
+    def to_proto(self) -> common_pb2.ValidityFlag:
+        return common_pb2.ValidityFlag(name=self.name, detail=self.detail, invalidates=self.invalidates)
+
+
+def failure_to_proto(failure: Failure) -> common_pb2.Failure:
+    """A failure as it travels."""
+    return common_pb2.Failure(
+        failure_class=str(failure.failure_class),
+        subject=failure.subject,
+        cause=failure.cause,
+        remedy=failure.remedy,
+        retryable=failure.retryable,
+    )
