@@ -52,6 +52,14 @@ class Lease:
     slice: Slice
 
 
+class SegmentOutcome(Enum):
+    """What becomes of a durable segment."""
+
+    ADDED = "added"
+    OUT_OF_ORDER = "out of order"
+    NOT_WANTED = "not wanted"
+
+
 class FinishOutcome(Enum):
     """What becomes of an attempt that says it is finished."""
 
@@ -82,12 +90,12 @@ class Schedule(Transitions):
                 self._lose(attempt, FailureClass.AGENT_RESTARTED, AttemptState.FAILED)
         resume, drop = [], []
         for key in dict.fromkeys(sealed):
-            attempt = self.live_attempt(key)
-            if attempt is None or attempt.agent_id != agent.agent_id:
+            wanted = self.live_attempt(key)
+            if wanted is None or wanted.agent_id != agent.agent_id:
                 drop.append(key)
                 continue
             resume.append(key)
-            self._store.save_attempt(replace(attempt, session_id=agent.session_id))
+            self._store.save_attempt(replace(wanted, session_id=agent.session_id))
             self.extend(key)
         self.effects.work = True
         return resume, drop
@@ -181,11 +189,16 @@ class Schedule(Transitions):
         cause = failure_record(failure(failure_class, f"agent {attempt.agent_name}"))
         self._fail(attempt, cause, state)
 
-    def add_segment(self, segment: Segment, key: AttemptKey) -> bool:
-        """Note a durable segment, the next of a live attempt; False: the attempt must be dropped."""
+    def add_segment(self, segment: Segment, key: AttemptKey) -> SegmentOutcome:
+        """Note a durable segment, the next of a live attempt."""
         attempt = self.live_attempt(key)
-        if attempt is None or attempt.state is not AttemptState.LEASED or attempt.segments != segment.index:
-            return False
+        if attempt is None:
+            self.effects.dead.append(key)
+            return SegmentOutcome.NOT_WANTED
+        if attempt.state is not AttemptState.LEASED:
+            return SegmentOutcome.NOT_WANTED
+        if attempt.segments != segment.index:
+            return SegmentOutcome.OUT_OF_ORDER
         self._store.add_segment(segment)
         self._store.save_attempt(
             replace(
@@ -196,7 +209,7 @@ class Schedule(Transitions):
             )
         )
         self._changed(key.run_id)
-        return True
+        return SegmentOutcome.ADDED
 
     def fail(self, key: AttemptKey, why: FailureRecord, log: AttemptLog | None = None) -> None:
         """End an attempt that failed; nothing happens where it is not wanted any more."""
@@ -250,7 +263,7 @@ class Schedule(Transitions):
         return True
 
     def cancel(self, campaign_id: str) -> Campaign:
-        """Stop a campaign for good; one that has ended stays as it is. Raises CampaignError for an unknown one."""
+        """Stop a campaign for good; one that has ended stays as it is. Raises CampaignError where unknown."""
         campaign = known_campaign(self._store.campaign(campaign_id), campaign_id)
         if campaign.state in ENDED_CAMPAIGNS:
             return campaign

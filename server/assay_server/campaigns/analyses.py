@@ -1,0 +1,228 @@
+"""Analyses of campaigns whose runs have ended, on an executor: a process pool here, a cluster at scale."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from functools import partial
+from multiprocessing.connection import Connection
+
+from assay_sampling.errors import (
+    AssayError,
+    CounterUnavailableError,
+    InputError,
+    LaunchTableError,
+    StorageError,
+)
+from assay_sampling.failures import FailureClass, failure
+from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.campaigns.analysis_job import analyse_campaign, end_with_server
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.retry import failure_record
+from assay_server.campaigns.transitions import Effects
+from assay_server.store.model import Campaign, CampaignState, FailureRecord, Run, RunState, Slice
+from assay_server.store.protocols import MetadataReader
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerPool:
+    """A process pool (spawn, never fork under gRPC) whose workers die with this process, however it dies."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._lifeline: Connection | None = None
+        self._executor: ProcessPoolExecutor | None = None
+
+    def __call__(self) -> Executor:
+        """A fresh pool; the one before is ended."""
+        self.end()
+        context = multiprocessing.get_context("spawn")
+        receiver, self._lifeline = context.Pipe(duplex=False)
+        self._executor = ProcessPoolExecutor(
+            self._workers, mp_context=context, initializer=end_with_server, initargs=(receiver,)
+        )
+        return self._executor
+
+    def end(self) -> None:
+        """End the workers at once, whatever they do."""
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+
+
+class Analyses:
+    """Starts the analysis of each campaign whose runs have ended, and keeps its report.
+
+    ``make_executor`` gives an executor, and a fresh one when the one before broke.
+    """
+
+    def __init__(self, coordinator: Coordinator, make_executor: Callable[[], Executor]) -> None:
+        self._coordinator = coordinator
+        self._make_executor = make_executor
+        self._lock = threading.Lock()
+        self._executor: Executor | None = None
+        self._running: set[str] = set()
+        self._broken: set[str] = set()
+        self._closed = False
+        coordinator.listen(self._heard)
+
+    def close(self) -> None:
+        """Start nothing more; analyses under way are taken up again by the next server."""
+        with self._lock:
+            self._closed = True
+
+    def resume(self) -> None:
+        """Take up the analyses that an earlier server did not end."""
+        with self._coordinator.snapshot() as store:
+            waiting = [c.campaign_id for c in store.campaigns() if c.state is CampaignState.ANALYSING]
+        for campaign_id in waiting:
+            self.start(campaign_id)
+
+    def _heard(self, effects: Effects) -> None:
+        for campaign_id in sorted(effects.analyse):
+            self.start(campaign_id)
+
+    def start(self, campaign_id: str) -> None:
+        """Analyse a campaign, unless that is under way."""
+        with self._lock:
+            if self._closed or campaign_id in self._running:
+                return
+            self._running.add(campaign_id)
+        try:
+            with self._coordinator.snapshot() as store:
+                request = analysis_request(store, campaign_id, self._path)
+            future = self._submit(request)
+        except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+            self._end(campaign_id, _failure_of(error, campaign_id))
+            return
+        future.add_done_callback(partial(self._done, campaign_id))
+
+    def _path(self, piece: Slice) -> str:
+        return str(self._coordinator.records.path(piece.file))
+
+    def _submit(self, request: AnalysisRequest) -> Future[tuple[bytes, bytes]]:
+        with self._lock:
+            if self._executor is None:
+                self._executor = self._make_executor()
+            try:
+                return self._executor.submit(analyse_campaign, request)
+            except BrokenExecutor:
+                self._executor = self._make_executor()
+                return self._executor.submit(analyse_campaign, request)
+
+    def _done(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
+        with self._lock:
+            if self._closed:
+                return
+        try:
+            document, page = future.result()
+            self._coordinator.records.write_report(campaign_id, "json", document)
+            self._coordinator.records.write_report(campaign_id, "html", page)
+        except CancelledError:
+            return
+        except BrokenExecutor as error:
+            self._again_or_end(campaign_id, error)
+        except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+            self._end(campaign_id, _failure_of(error, campaign_id))
+        else:
+            self._end(campaign_id, None)
+
+    def _again_or_end(self, campaign_id: str, error: BrokenExecutor) -> None:
+        """A worker died, and took along whatever shared its pool: once more, and then it is this campaign."""
+        with self._lock:
+            first = campaign_id not in self._broken
+            self._broken.add(campaign_id)
+            self._running.discard(campaign_id)
+        if first:
+            self.start(campaign_id)
+        else:
+            self._end(campaign_id, _failure_of(error, campaign_id))
+
+    def _end(self, campaign_id: str, why: FailureRecord | None) -> None:
+        try:
+            with self._coordinator.schedule() as schedule:
+                schedule.end_analysis(campaign_id, why)
+        except StorageError as error:
+            _log.warning("the analysis of %s ends with the next start of the server: %s", campaign_id, error)
+        with self._lock:
+            self._running.discard(campaign_id)
+
+
+def analysis_request(
+    store: MetadataReader, campaign_id: str, path: Callable[[Slice], str]
+) -> AnalysisRequest:
+    """What the analysis of a campaign is asked: its finished runs in order, and those without data."""
+    campaign = store.campaign(campaign_id)
+    if campaign is None:
+        raise StorageError(campaign_id, "the store lost this campaign")
+    runs = store.runs(campaign_id)
+    settings = campaign.analysis
+    return AnalysisRequest(
+        campaign_id=campaign_id,
+        campaign_name=campaign.name,
+        synthetic=campaign.synthetic,
+        seed=settings.seed,
+        methods=settings.methods,
+        reference=settings.reference,
+        memory_limit_bytes=settings.memory_limit_bytes,
+        runs=tuple(
+            _run_data(run, campaign, store.slices(run.run_id), path)
+            for run in runs
+            if run.state is RunState.DONE
+        ),
+        failed_runs=tuple((run.run_id, _reason(run)) for run in runs if run.state is not RunState.DONE),
+    )
+
+
+def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[[Slice], str]) -> RunData:
+    return RunData(
+        run_id=run.run_id,
+        workload=run.workload,
+        device_kind=run.device_kind,
+        level=run.level,
+        condition=run.condition,
+        repeat=run.repeat,
+        files=tuple(path(piece) for piece in slices),
+        flags=tuple((flag.name, flag.detail, flag.invalidates) for flag in run.flags),
+        synthetic=campaign.synthetic,
+        launches=sum(piece.launches for piece in slices),
+        content_hash="+".join(piece.content_hash for piece in slices),
+    )
+
+
+def _reason(run: Run) -> str:
+    if run.failure is None:
+        return str(run.state)
+    return f"{run.failure.failure_class}: {run.failure.subject}: {run.failure.cause}"
+
+
+def _failure_of(error: BaseException, campaign_id: str) -> FailureRecord:
+    """Why an analysis could not be made."""
+    subject = f"analysis of {campaign_id}"
+    if isinstance(error, BrokenExecutor):
+        return FailureRecord(
+            str(FailureClass.INTERNAL),
+            subject,
+            "its process died, most likely killed by the system for want of memory",
+            "lower analysis.memory_limit_bytes in the campaign file, or give the server more memory",
+        )
+    if isinstance(error, AssayError):
+        return FailureRecord(_class_of(error), error.subject, error.cause, error.remedy)
+    _log.error("%s failed", subject, exc_info=error)
+    cause = f"{type(error).__name__}: {error}"
+    return failure_record(failure(FailureClass.INTERNAL, subject, cause))
+
+
+def _class_of(error: AssayError) -> str:
+    if isinstance(error, InputError | LaunchTableError | CounterUnavailableError):
+        return str(FailureClass.INPUT_UNREADABLE)
+    if isinstance(error, StorageError):
+        return str(FailureClass.DISK_FULL)
+    return str(FailureClass.SERVER_REFUSED)

@@ -1,0 +1,54 @@
+"""Scheduler transactions with what must follow their commit: who hears of it, what is cleaned away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from assay_sampling.errors import StorageError
+from assay_server.campaigns.schedule import Schedule
+from assay_server.campaigns.transitions import Effects, SchedulePolicy
+from assay_server.clock import Clock
+from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
+
+_log = logging.getLogger(__name__)
+
+Listener = Callable[[Effects], None]
+
+
+class Coordinator:
+    """The store and the scheduler as everything else uses them. Safe to use from several threads."""
+
+    def __init__(
+        self, metadata: MetadataStore, records: RecordStore, policy: SchedulePolicy, clock: Clock
+    ) -> None:
+        self.records = records
+        self.clock = clock
+        self.policy = policy
+        self._metadata = metadata
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` with the effects of every transaction that is durable, in its thread."""
+        self._listeners.append(listener)
+
+    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+        return self._metadata.snapshot()
+
+    @contextmanager
+    def schedule(self) -> Iterator[Schedule]:
+        """One scheduler transaction: durable when the block ends, undone when it raises."""
+        with self._metadata.transaction() as transaction:
+            schedule = Schedule(transaction, self.policy, self.clock.now_ms())
+            yield schedule
+        self._follow(schedule.effects)
+
+    def _follow(self, effects: Effects) -> None:
+        for key in dict.fromkeys(effects.dead):
+            try:
+                self.records.discard(key)
+            except StorageError as error:
+                _log.warning("left for the sweep at the next start: %s", error)
+        for listener in self._listeners:
+            listener(effects)

@@ -1,0 +1,285 @@
+"""Segments from agents: checked against everything known of their attempt, then made durable.
+
+What an attempt has sent so far (schema, names, how many segments) is kept in memory and read back from
+the staged segments after a restart. Segments of one attempt are checked one after another, those of
+different attempts side by side.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import pyarrow as pa
+
+from assay_sampling.errors import LaunchTableError, StorageError
+from assay_sampling.failures import FailureClass, failure
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.group_commit import GroupCommit, PreparedSegment
+from assay_server.campaigns.retry import failure_record
+from assay_server.campaigns.schedule import SegmentOutcome
+from assay_server.store.model import (
+    Attempt,
+    AttemptKey,
+    AttemptState,
+    FailureRecord,
+    Run,
+    Segment,
+)
+from assay_server.store.records import DamagedSegmentError
+from assay_server.store.segments import (
+    LARGEST_PART_BYTES,
+    LARGEST_SEGMENT_LAUNCHES,
+    SegmentContent,
+    check_named,
+    decode_names,
+    decode_segment,
+    part_hash,
+)
+
+_MOST_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A segment as it came: what its header says, and its two compressed parts."""
+
+    key: AttemptKey
+    index: int
+    launches: int
+    names_hash: bytes
+    launches_hash: bytes
+    names: bytes
+    data: bytes
+
+    def __str__(self) -> str:
+        return f"{self.key}, segment {self.index}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To one upload: durable (``duplicate``: since before), or refused for good."""
+
+    duplicate: bool = False
+    refusal: FailureRecord | None = None
+
+
+@dataclass
+class _Progress:
+    """What an attempt has sent so far, durable or about to be."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    loaded: bool = False
+    next_index: int = 0
+    schema: pa.Schema | None = None
+    names: set[int] = field(default_factory=set)
+    pending: dict[int, PreparedSegment] = field(default_factory=dict)
+
+
+class Ingest:
+    """Takes uploads; safe to use from several threads."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._lock = threading.Lock()
+        self._progress: OrderedDict[AttemptKey, _Progress] = OrderedDict()
+        self._commit = GroupCommit(coordinator, self.forget)
+
+    def close(self) -> None:
+        self._commit.close()
+
+    def forget(self, key: AttemptKey) -> None:
+        """Read what the attempt has sent from the store again: memory may be ahead of it."""
+        with self._lock:
+            self._progress.pop(key, None)
+
+    def take(self, upload: Upload) -> Future[Answer]:
+        """Check an upload and hand it to the disk. The future resolves when it is durable or refused.
+
+        The future raises StorageError where the disk refused it: send it again later.
+        """
+        progress = self._remembered(upload.key)
+        with progress.lock:
+            try:
+                prepared = self._prepare(upload, progress)
+            except _Refused as refused:
+                return _answered(Answer(refusal=refused.why))
+            if isinstance(prepared, Answer):
+                return _answered(prepared)
+        return self._answer_when_stored(upload, prepared)
+
+    def _remembered(self, key: AttemptKey) -> _Progress:
+        with self._lock:
+            progress = self._progress.setdefault(key, _Progress())
+            self._progress.move_to_end(key)
+            while len(self._progress) > _MOST_REMEMBERED:
+                self._progress.popitem(last=False)
+            return progress
+
+    def _prepare(self, upload: Upload, progress: _Progress) -> PreparedSegment | Answer:
+        """The segment on its way to the disk, or what to answer at once; raises _Refused."""
+        key = upload.key
+        pending = progress.pending.get(upload.index)
+        if pending is not None and not pending.outcome.done():
+            self._require_same(upload, pending.segment)
+            return pending
+        with self._coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice, key.attempt)
+            run = store.run(key.run_id)
+            known = store.segment(key, upload.index) if attempt is not None and attempt.key == key else None
+        if known is not None:
+            self._require_same(upload, known)
+            return Answer(duplicate=True)
+        if attempt is None or run is None or attempt.key != key or attempt.state not in _MAY_SEND:
+            raise _Refused(_not_wanted(upload))
+        try:
+            return self._hand_over(upload, progress, attempt, run)
+        except _ChangedOnTheWayError as error:
+            self._refuse_attempt(upload, _refusal(error.cause, upload, retryable=True))
+        except LaunchTableError as error:
+            self._refuse_attempt(upload, _refusal(error.cause, upload))
+        except DamagedSegmentError as error:
+            self._refuse_attempt(
+                upload, FailureRecord("internal", error.subject, error.cause, error.remedy, retryable=True)
+            )
+
+    def _hand_over(self, upload: Upload, progress: _Progress, attempt: Attempt, run: Run) -> PreparedSegment:
+        if not progress.loaded:
+            self._load(progress, attempt.key)
+        if upload.index != progress.next_index:
+            cause = f"it comes where segment {progress.next_index} is due"
+            self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))
+        content = _checked(upload, progress, run)
+        segment = Segment(
+            upload.key.run_id,
+            upload.key.slice,
+            upload.key.attempt,
+            upload.index,
+            upload.launches,
+            len(upload.names),
+            len(upload.data),
+            upload.names_hash,
+            upload.launches_hash,
+        )
+        prepared = PreparedSegment(upload.key, segment, upload.names, upload.data)
+        progress.schema = content.schema
+        progress.names.update(content.names)
+        progress.next_index += 1
+        progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
+        progress.pending[upload.index] = prepared
+        self._commit.submit(prepared)
+        return prepared
+
+    def _load(self, progress: _Progress, key: AttemptKey) -> None:
+        with self._coordinator.snapshot() as store:
+            segments = store.segments(key)
+        for segment in segments:
+            names, launches = self._coordinator.records.staged(segment)
+            if segment.index == 0:
+                progress.schema = decode_segment(names, launches, str(key)).schema
+            if names:
+                progress.names.update(decode_names(names))
+        progress.next_index = len(segments)
+        progress.loaded = True
+
+    def _require_same(self, upload: Upload, known: Segment) -> None:
+        if (upload.names_hash, upload.launches_hash) != (known.names_hash, known.launches_hash):
+            cause = "it has another hash than the segment of this number that is already stored"
+            self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))
+
+    def _refuse_attempt(self, upload: Upload, why: FailureRecord) -> NoReturn:
+        """What was sent cannot become the attempt's data, so the attempt has failed."""
+        with self._coordinator.schedule() as schedule:
+            schedule.fail(upload.key, why)
+        self.forget(upload.key)
+        raise _Refused(why)
+
+    def _answer_when_stored(self, upload: Upload, prepared: PreparedSegment) -> Future[Answer]:
+        answer: Future[Answer] = Future()
+
+        def stored(outcome: Future[SegmentOutcome]) -> None:
+            error = outcome.exception()
+            if error is not None:
+                answer.set_exception(error)
+            elif outcome.result() is SegmentOutcome.ADDED:
+                answer.set_result(Answer())
+            elif outcome.result() is SegmentOutcome.NOT_WANTED:
+                answer.set_result(Answer(refusal=_not_wanted(upload)))
+            else:
+                answer.set_exception(
+                    StorageError(str(upload), "a segment before it was not stored", "send both again")
+                )
+
+        prepared.outcome.add_done_callback(stored)
+        return answer
+
+
+_MAY_SEND = (AttemptState.LEASED, AttemptState.EXPIRED)
+
+
+class _Refused(Exception):
+    def __init__(self, why: FailureRecord) -> None:
+        self.why = why
+        super().__init__(why.cause)
+
+
+class _ChangedOnTheWayError(LaunchTableError):
+    """The bytes are not those that were sent: another attempt may well succeed."""
+
+
+def _checked(upload: Upload, progress: _Progress, run: Run) -> SegmentContent:
+    subject = str(upload)
+    largest = max(len(upload.names), len(upload.data))
+    if largest > LARGEST_PART_BYTES or not 0 < upload.launches <= LARGEST_SEGMENT_LAUNCHES:
+        raise LaunchTableError(
+            subject, f"{upload.launches:,} launches in {largest:,} bytes are no segment", "send smaller ones"
+        )
+    names_hash = part_hash(upload.names) if upload.names else b""
+    if part_hash(upload.data) != upload.launches_hash or names_hash != upload.names_hash:
+        raise _ChangedOnTheWayError(subject, "its bytes do not have the hash that its header names")
+    content = decode_segment(upload.names, upload.data, subject)
+    if content.launches != upload.launches:
+        raise LaunchTableError(
+            subject, f"it holds {content.launches:,} launches where its header says {upload.launches:,}"
+        )
+    _check_table(content, progress, run, subject)
+    check_named(content, progress.names, subject)
+    return content
+
+
+def _check_table(content: SegmentContent, progress: _Progress, run: Run, subject: str) -> None:
+    if progress.schema is not None and not content.schema.equals(progress.schema, check_metadata=True):
+        raise LaunchTableError(subject, "its schema is not that of the attempt's first segment")
+    if content.metadata.synthetic != run.synthetic:
+        marks = {True: "synthetic", False: "measured"}
+        raise LaunchTableError(
+            subject,
+            f"its data are {marks[content.metadata.synthetic]} and the campaign's {marks[run.synthetic]}",
+            "the two never meet: say in the campaign file, with 'synthetic:', which they are",
+        )
+    if content.metadata.level != run.level:
+        raise LaunchTableError(
+            subject, f"it holds a {content.metadata.level} recording where a {run.level} one is due"
+        )
+
+
+def _refusal(cause: str, upload: Upload, *, retryable: bool = False) -> FailureRecord:
+    return failure_record(failure(FailureClass.SERVER_REFUSED, str(upload), cause, retryable=retryable))
+
+
+def _not_wanted(upload: Upload) -> FailureRecord:
+    return FailureRecord(
+        str(FailureClass.LEASE_EXPIRED),
+        str(upload),
+        "the attempt is not wanted any more: it was cancelled, or somebody else was given its slice",
+        "drop it",
+    )
+
+
+def _answered(answer: Answer) -> Future[Answer]:
+    future: Future[Answer] = Future()
+    future.set_result(answer)
+    return future

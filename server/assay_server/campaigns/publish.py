@@ -1,0 +1,84 @@
+"""From staged segments to the one file of a slice: repeatable until the metadata say that it is done."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from weakref import WeakValueDictionary
+
+from assay_sampling.errors import AssayError, LaunchTableError
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.schedule import FinishOutcome
+from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, FailureRecord, Flag
+from assay_server.store.protocols import PublishedFile
+from assay_server.store.records import DamagedSegmentError
+
+_log = logging.getLogger(__name__)
+
+
+class Publisher:
+    """Publishes finished attempts; safe to use from several threads, one at a time for each slice."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._lock = threading.Lock()
+        self._slices: WeakValueDictionary[tuple[str, int], _SliceLock] = WeakValueDictionary()
+
+    def finish(
+        self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
+    ) -> bool:
+        """Publish a complete attempt; True when it is the published one, False when it is to be dropped.
+
+        Raises StorageError where the disk refused: ask again later, the attempt stays finished.
+        """
+        with self._coordinator.schedule() as schedule:
+            outcome = schedule.begin_publish(key, segments, launches, flags, log)
+        if outcome is FinishOutcome.PUBLISH:
+            return self._publish(key)
+        return outcome is FinishOutcome.ALREADY_PUBLISHED
+
+    def resume(self) -> None:
+        """Publish what was finished before a restart or while the disk was full."""
+        with self._coordinator.snapshot() as store:
+            waiting = store.attempts_in((AttemptState.PUBLISHING,))
+        for attempt in waiting:
+            try:
+                self._publish(attempt.key)
+            except AssayError as error:
+                _log.warning("%s is finished but not published yet: %s", attempt.key, error)
+
+    def _publish(self, key: AttemptKey) -> bool:
+        with self._slice_lock(key).lock:
+            with self._coordinator.snapshot() as store:
+                attempt = store.attempt(key.run_id, key.slice, key.attempt)
+                segments = store.segments(key)
+            if attempt is None or attempt.state is not AttemptState.PUBLISHING:
+                return attempt is not None and attempt.state is AttemptState.PUBLISHED
+            try:
+                file = self._coordinator.records.publish(key, segments)
+            except (DamagedSegmentError, LaunchTableError) as error:
+                return self._give_up(key, error)
+            return self._commit(key, file)
+
+    def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
+        with self._coordinator.schedule() as schedule:
+            wanted = schedule.end_publish(key, file)
+        if not wanted:
+            self._coordinator.records.withdraw(key.run_id, key.slice)
+        return wanted
+
+    def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
+        """What was acknowledged is not there any more: the slice is run again (unless it was cancelled)."""
+        why = FailureRecord("internal", error.subject, error.cause, error.remedy, retryable=True)
+        with self._coordinator.schedule() as schedule:
+            schedule.fail(key, why)
+        return False
+
+    def _slice_lock(self, key: AttemptKey) -> _SliceLock:
+        with self._lock:
+            return self._slices.setdefault((key.run_id, key.slice), _SliceLock())
+
+
+class _SliceLock:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()

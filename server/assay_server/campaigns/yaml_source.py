@@ -1,0 +1,192 @@
+"""YAML read as plain values that remember their lines, within bounds that no file can talk us out of.
+
+The events of the parser are folded without recursion, so depth, size and number of values are capped
+while reading. Aliases are refused: a file that unfolds to more than it says is never built.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay_sampling.errors import CampaignError, MissingExtraError
+
+LARGEST_FILE_BYTES = 1 << 20
+MOST_VALUES = 50_000
+DEEPEST = 16
+
+Place = tuple[str | int, ...]
+
+
+@dataclass
+class Document:
+    """``values`` as plain Python, ``lines`` (1-based) by place: keys of mappings, positions in lists."""
+
+    values: Any = None
+    lines: dict[Place, int] = field(default_factory=dict)
+
+    def line(self, place: Place) -> int:
+        """The line of a place, or of the nearest thing around it that has one."""
+        for length in range(len(place), -1, -1):
+            if place[:length] in self.lines:
+                return self.lines[place[:length]]
+        return 1
+
+
+@dataclass
+class _Open:
+    """A mapping or list whose end has not come yet, and where it stands."""
+
+    place: Place
+    values: dict[str, Any] | list[Any]
+    key: str | None = None
+
+
+def parse_yaml(text: str, file_name: str) -> Document:
+    """Read one YAML document; raises CampaignError naming the line of what is wrong."""
+    if len(text.encode(errors="surrogatepass")) > LARGEST_FILE_BYTES:
+        raise CampaignError(
+            file_name,
+            f"it is larger than {LARGEST_FILE_BYTES:,} bytes",
+            "split it into several campaigns",
+        )
+    with _syntax_errors(file_name, text):
+        return _Folder(file_name).fold(_events(text, file_name))
+
+
+def _events(text: str, file_name: str) -> Iterator[Any]:
+    try:
+        import yaml  # noqa: PLC0415 - belongs to the extra "server"
+    except ImportError as error:
+        raise MissingExtraError(file_name, "yaml", "server") from error
+    yield from yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+class _Folder:
+    def __init__(self, file_name: str) -> None:
+        import yaml  # noqa: PLC0415 - belongs to the extra "server"
+
+        self._yaml = yaml
+        self._scalars: Any = yaml.SafeLoader("")
+        self._file_name = file_name
+        self._open: list[_Open] = []
+        self._document = Document()
+        self._values = 0
+        self._documents = 0
+
+    def fold(self, events: Iterator[Any]) -> Document:
+        yaml = self._yaml
+        for event in events:
+            if isinstance(event, yaml.AliasEvent):
+                raise self._error(event, "aliases (*name) are not read here", "write the value out")
+            if isinstance(event, yaml.DocumentStartEvent):
+                self._documents += 1
+                if self._documents > 1:
+                    raise self._error(event, "a second document begins", "one file is one campaign")
+            elif isinstance(event, yaml.ScalarEvent):
+                self._take_scalar(event)
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                self._begin(event, {} if isinstance(event, yaml.MappingStartEvent) else [])
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._open.pop()
+        return self._document
+
+    def _begin(self, event: Any, values: dict[str, Any] | list[Any]) -> None:
+        if self._open and isinstance(self._open[-1].values, dict) and self._open[-1].key is None:
+            raise self._error(event, "a key must be a word, not a list or mapping")
+        if len(self._open) >= DEEPEST:
+            raise self._error(event, f"it is nested more than {DEEPEST} deep")
+        place = self._place()
+        self._put(values, event)
+        self._open.append(_Open(place, values))
+
+    def _take_scalar(self, event: Any) -> None:
+        around = self._open[-1] if self._open else None
+        if around is not None and isinstance(around.values, dict) and around.key is None:
+            self._take_key(around, around.values, event)
+            return
+        self._put(self._scalar(event), event)
+
+    def _take_key(self, around: _Open, values: dict[str, Any], event: Any) -> None:
+        if event.value in values:
+            first = self._document.lines[(*around.place, event.value)]
+            raise self._error(event, f"the key {event.value!r} stands twice, first on line {first}")
+        around.key = event.value
+        self._document.lines[(*around.place, event.value)] = event.start_mark.line + 1
+
+    def _put(self, value: Any, event: Any) -> None:
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise self._error(event, f"it has more than {MOST_VALUES:,} values")
+        place = self._place()
+        self._document.lines.setdefault(place, event.start_mark.line + 1)
+        if not self._open:
+            self._document.values = value
+            return
+        around = self._open[-1]
+        if isinstance(around.values, list):
+            around.values.append(value)
+        elif around.key is not None:
+            around.values[around.key] = value
+            around.key = None
+
+    def _place(self) -> Place:
+        if not self._open:
+            return ()
+        around = self._open[-1]
+        return (*around.place, len(around.values) if isinstance(around.values, list) else around.key or "")
+
+    def _scalar(self, event: Any) -> Any:
+        """Numbers, true, false and null as YAML reads them; all else, dates too, is text."""
+        tag = event.tag
+        if tag is None or tag == "!":
+            tag = self._scalars.resolve(self._yaml.ScalarNode, event.value, event.implicit)
+        kind = tag.rpartition(":")[2]
+        if kind in ("timestamp", "merge", "value", "str"):
+            return event.value
+        if kind not in ("int", "float", "bool", "null"):
+            raise self._error(event, f"the tag {tag!r} is not read here", "write the plain value")
+        node = self._yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+        try:
+            value = self._scalars.construct_object(node)
+        except (ValueError, OverflowError, KeyError):
+            value = math.nan
+        if isinstance(value, float) and not math.isfinite(value):
+            shown = event.value if len(event.value) <= 40 else f"{event.value[:40]}..."
+            raise self._error(event, f"{shown!r} cannot be read as {kind}")
+        return value
+
+    def _error(self, event: Any, cause: str, remedy: str = "") -> CampaignError:
+        return CampaignError(f"{self._file_name}:{event.start_mark.line + 1}", cause, remedy)
+
+
+@contextmanager
+def _syntax_errors(file_name: str, text: str) -> Iterator[None]:
+    import yaml  # noqa: PLC0415 - belongs to the extra "server"
+
+    try:
+        yield
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line if mark else 0
+        raise _syntax_error(file_name, text, line, str(error.problem or error.context)) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) if isinstance(error.position, int) else 0
+        cause = f"the character #x{ord(chr(error.character)):04x} does not belong in a text file"
+        raise CampaignError(f"{file_name}:{line + 1}", cause, "save the file as UTF-8 text") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise CampaignError(file_name, f"it cannot be read as YAML ({error})") from None
+
+
+def _syntax_error(file_name: str, text: str, line: int, problem: str) -> CampaignError:
+    lines = text.splitlines() or [""]
+    line = min(line, len(lines) - 1)
+    shown = lines[line]
+    if "\t" in shown[: len(shown) - len(shown.lstrip())]:
+        return CampaignError(
+            f"{file_name}:{line + 1}", "it is indented with a tab", "indent with spaces: YAML allows no tabs"
+        )
+    return CampaignError(f"{file_name}:{line + 1}", f"it is not YAML here: {problem}", "")

@@ -1,0 +1,22 @@
+"""The server's clock: Unix milliseconds that never go back while the process lives."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Says what time it is; leases are measured with it."""
+
+    def now_ms(self) -> int: ...
+
+
+class SteadyClock:
+    """Wall time at start plus monotonic time since: a box whose clock is set does not lose its leases."""
+
+    def __init__(self) -> None:
+        self._offset_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+
+    def now_ms(self) -> int:
+        return self._offset_ms + time.monotonic_ns() // 1_000_000
