@@ -1,0 +1,290 @@
+"""``run`` in one process and ``demo`` over processes, end to end, and campaigns that are not valid."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hand_made
+import pytest
+
+from assay_client.local import run_campaign
+from assay_client.processes import running_service
+from assay_sampling.errors import AssayError
+
+pytestmark = pytest.mark.processes
+
+Assay = Callable[..., Any]
+PROGRAM = Path(sys.executable).with_name("assay")
+CAMPAIGN = """\
+campaign: by-hand
+seed: 1
+workloads:
+  - name: loop
+    recordings:
+      - {device: V100, light: light.json, detailed: window.csv}
+      - {device: A100, light: faster.json}
+analysis:
+  methods:
+    - pks
+    - systematic: {launches: 10}
+"""
+
+
+def write_campaign(directory: Path) -> Path:
+    """Two levels on one GPU, the light level on a second that is twice as fast."""
+    hand_made.write_raw_page(directory / "window.csv", 60)
+    hand_made.write_kineto(directory / "light.json", 100)
+    hand_made.write_kineto(directory / "faster.json", 100, slower=0.5)
+    path = directory / "campaign.yaml"
+    path.write_text(CAMPAIGN)
+    return path
+
+
+def test_run_goes_the_whole_way_in_one_process(assay_process: Assay, tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path)
+    state, out = tmp_path / "state", tmp_path / "out"
+    ended = assay_process("run", campaign, "--state", state, "-o", out, "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    document = json.loads(ended.stdout)
+    assert document["campaign"]["state"] == "done"
+    assert [run["launches"] for run in document["campaign"]["runs"]] == [60, 100, 100]
+    assert document["files"] == {"json": str(out / "report.json"), "html": str(out / "report.html")}
+    assert json.loads((out / "report.json").read_bytes()) == document["report"]
+    assert "<html" in (out / "report.html").read_text()
+    check_rows(document["report"])
+
+
+def check_rows(report: dict[str, Any]) -> None:
+    rows = {(row["device"], row["method"]): row for row in report["rows"]}
+    assert set(rows) == {(device, method) for device in ("V100", "A100") for method in ("pks", "systematic")}
+    total_ns = sum(hand_made.NANOSECONDS[kind] for kind in hand_made.kinds(100))
+    for (device, _), row in rows.items():
+        assert row["status"] == "ok"
+        assert row["launches"] == 100
+        assert row["cost"]["unit"] == "ns"
+        assert row["cost"]["total"] == pytest.approx(total_ns * (0.5 if device == "A100" else 1.0))
+        assert row["selected_on"]["device"] == "V100"
+
+
+def test_run_for_people_shows_the_table_and_where_the_page_is(assay_process: Assay, tmp_path: Path) -> None:
+    ended = assay_process("run", write_campaign(tmp_path), "--state", tmp_path / "state")
+    assert ended.code == 0
+    page = tmp_path / "state" / "reports" / "by-hand-1" / "report.html"
+    assert f"report: {page}" in ended.stdout
+    assert page.is_file()
+    for text in ("Workload x device", "loop", "V100", "A100", "pks", "systematic"):
+        assert text in ended.stdout, text
+    assert ended.stderr.splitlines()[-1].startswith("by-hand-1 done: 3 of 3 runs done")
+
+
+def test_a_second_run_gets_an_id_of_its_own(assay_process: Assay, tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path)
+    ids = [
+        json.loads(assay_process("run", campaign, "--state", tmp_path / "state", "--json").stdout)[
+            "campaign"
+        ]["campaign_id"]
+        for _ in range(2)
+    ]
+    assert ids == ["by-hand-1", "by-hand-2"]
+
+
+def test_a_run_that_failed_ends_with_6_and_the_others_are_reported(
+    assay_process: Assay, tmp_path: Path
+) -> None:
+    campaign = write_campaign(tmp_path)
+    whole = (tmp_path / "faster.json").read_bytes()
+    (tmp_path / "faster.json").write_bytes(whole[: len(whole) // 2])
+    ended = assay_process("run", campaign, "--state", tmp_path / "state", "--json")
+    assert ended.code == 6
+    error = json.loads(ended.stderr)["error"]
+    assert error["type"] == "RunFailedError"
+    assert "by-hand-1.0002" in error["subject"]
+    assert "input_unreadable" in error["cause"]
+    assert error["remedy"]
+    rows = json.loads(ended.stdout)["report"]["rows"]
+    assert {(row["device"], row["status"]) for row in rows} == {("V100", "ok")}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (CAMPAIGN.replace("seed: 1", "sede: 1"), ":2"),
+        (CAMPAIGN.replace("device: V100", "devise: V100"), ":6"),
+        (CAMPAIGN.replace("campaign: by-hand", "campaign: no spaces please"), ":1"),
+        (CAMPAIGN.replace("seed: 1", "seed: [1"), "campaign.yaml"),
+        ("", "campaign.yaml"),
+    ],
+    ids=["unknown key", "unknown key within", "bad name", "no YAML", "empty"],
+)
+def test_a_campaign_that_is_not_valid_is_one_paragraph_with_line_and_field(
+    assay_process: Assay, tmp_path: Path, text: str, expected: str
+) -> None:
+    campaign = write_campaign(tmp_path)
+    campaign.write_text(text)
+    ended = assay_process("run", campaign, "--state", tmp_path / "state")
+    assert (ended.code, ended.stdout) == (4, "")
+    assert ended.stderr.startswith("error: ")
+    assert ended.stderr.count("\n") == 1
+    assert expected in ended.stderr
+
+
+def test_a_campaign_that_is_not_there(assay_process: Assay, tmp_path: Path) -> None:
+    ended = assay_process("run", tmp_path / "nope.yaml", "--state", tmp_path / "state")
+    assert (ended.code, ended.stdout) == (4, "")
+    assert "nope.yaml" in ended.stderr
+
+
+def test_a_state_folder_that_cannot_be_made_is_a_storage_error(assay_process: Assay, tmp_path: Path) -> None:
+    campaign = write_campaign(tmp_path)
+    (tmp_path / "file").write_text("")
+    ended = assay_process("run", campaign, "--state", tmp_path / "file" / "state")
+    assert (ended.code, ended.stdout) == (8, "")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    campaign = write_campaign(tmp_path)
+    # In recorded time the launches take about 10 ms each: long enough to be interrupted.
+    hand_made.write_kineto(tmp_path / "light.json", 100, slower=1e6)
+    campaign.write_text(CAMPAIGN + "playback: recorded_time\n")
+    state = tmp_path / "state"
+    process = subprocess.Popen(
+        [PROGRAM, "run", campaign, "--state", state],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert first.startswith("by-hand-1 ")
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert stdout == ""
+    assert "Traceback" not in stderr
+    with running_service(state, tmp_path / "logs") as service:
+        ended = subprocess.run(
+            [PROGRAM, "status", "by-hand-1", "--json", "--server", service.address],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert json.loads(ended.stdout)["state"] == "cancelled"
+
+
+def test_an_agent_that_breaks_ends_the_run_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from assay_agent.daemon import Agent  # noqa: PLC0415
+
+    def broken(_: Agent) -> None:
+        time.sleep(0.2)
+        raise AssayError("agent", "it broke", "mend it")
+
+    monkeypatch.setattr(Agent, "run", broken)
+    began = time.monotonic()
+    with pytest.raises(AssayError, match="it broke"):
+        run_campaign(write_campaign(tmp_path), tmp_path / "state")
+    assert time.monotonic() - began < 60
+
+
+def test_a_program_that_does_not_come_up_is_told_with_its_log(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "server").write_text("in the way")
+    with (
+        pytest.raises(AssayError, match="assay-server: it ended at once"),
+        running_service(tmp_path / "state", tmp_path / "logs"),
+    ):
+        pass
+
+
+@pytest.fixture(scope="module")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, float]:
+    """One demo, as ``make demo`` runs it, as JSON; and the seconds it took."""
+    out = tmp_path_factory.mktemp("demo")
+    began = time.monotonic()
+    ended = subprocess.run(
+        [PROGRAM, "demo", "--out", out, "--json"], capture_output=True, text=True, timeout=240, check=False
+    )
+    return out, ended, time.monotonic() - began
+
+
+def test_the_demo_ends_with_a_table_a_page_and_honest_labels(
+    demonstration: tuple[Path, Any, float], assay: Assay
+) -> None:
+    out, ended, _ = demonstration
+    assert (ended.returncode, ended.stderr) == (0, "")
+    document = json.loads(ended.stdout)
+    assert document["synthetic"] is True
+    assert document["report"]["campaign"]["synthetic"] is True
+    summary = document["report"]["summary"]
+    assert len({entry["workload"] for entry in summary}) >= 3
+    assert len({entry["device"] for entry in summary}) >= 2
+    for entry in summary:
+        for key in ("error_percent", "speedup", "match_percent", "chronological_accuracy_percent"):
+            assert entry[key] is not None, (entry["workload"], entry["device"], key)
+    page = Path(document["files"]["html"])
+    assert page.parent == out
+    assert "synthetic" in page.read_text().lower()
+
+
+def test_the_demo_leaves_no_process_behind(demonstration: tuple[Path, Any, float]) -> None:
+    out, _, _ = demonstration
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = process.read_bytes()
+        except OSError:
+            continue
+        assert os.fsencode(out) not in command, command
+
+
+def test_the_demo_for_people_names_the_data_and_the_page(
+    demonstration: tuple[Path, Any, float], assay_process: Assay
+) -> None:
+    out, _, _ = demonstration
+    ended = assay_process("demo", "--out", out)
+    assert ended.code == 0
+    assert ended.stderr.startswith("synthetic recordings from a seeded generator (seed 0)")
+    assert "synthetic: no silicon produced these data" in ended.stdout
+    assert f"report: {(out / 'report.html').resolve()}" in ended.stdout
+
+
+def test_an_interrupted_demo_stops_its_processes(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [PROGRAM, "demo", "--out", tmp_path],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    timer = threading.Timer(120, process.kill)
+    timer.start()
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("demo-"):
+            break
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    timer.cancel()
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    for other in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = other.read_bytes()
+        except OSError:
+            continue
+        assert os.fsencode(tmp_path) not in command, command

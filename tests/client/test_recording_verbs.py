@@ -1,0 +1,373 @@
+"""``inspect``, ``select`` and ``evaluate``: exact documents from recordings made by hand, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hand_made
+import pytest
+
+from assay_client import api
+from assay_sampling import errors
+
+Assay = Callable[..., Any]
+LAUNCHES = 40
+TOTAL_CYCLES = sum(hand_made.CYCLES[kind] for kind in hand_made.kinds(LAUNCHES))
+TOTAL_NS = sum(hand_made.NANOSECONDS[kind] for kind in hand_made.kinds(LAUNCHES))
+
+
+@pytest.fixture
+def raw_page(tmp_path: Path) -> Path:
+    return hand_made.write_raw_page(tmp_path / "detailed.txt", LAUNCHES)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return hand_made.write_kineto(tmp_path / "light.txt", LAUNCHES)
+
+
+def document_of(ended: Any) -> Any:
+    assert ended.stderr == ""
+    assert ended.code == 0
+    return json.loads(ended.stdout)
+
+
+def test_inspect_counts_what_the_files_hold(assay: Assay, raw_page: Path, trace: Path) -> None:
+    detailed, light = document_of(assay("inspect", raw_page, trace, "--json"))["files"]
+    assert detailed["path"] == str(raw_page)
+    assert detailed["format"] == "ncu-raw-csv"
+    assert (detailed["launches"], detailed["kernels"], detailed["levels"]) == (40, 3, ["detailed"])
+    assert {"instructions", "cycles_gpc_avg"} <= set(detailed["counters"])
+    assert light["format"] == "kineto-json"
+    assert (light["launches"], light["kernels"], light["levels"]) == (40, 3, ["light"])
+    assert light["devices"] == ["Tesla V100-SXM2-16GB"]
+    assert light["counters"] == []
+
+
+def test_inspect_for_people_has_a_block_a_file(assay: Assay, raw_page: Path, trace: Path) -> None:
+    shown = assay("inspect", raw_page, trace).stdout
+    for text in ("ncu-raw-csv", "kineto-json", "Tesla V100-SXM2-16GB", "instructions"):
+        assert text in shown
+
+
+def test_inspect_names_the_file_that_cannot_be_read(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
+    ended = assay("inspect", raw_page, tmp_path / "nope.csv", "--json")
+    assert (ended.code, ended.stdout) == (3, "")
+    assert str(tmp_path / "nope.csv") in json.loads(ended.stderr)["error"]["subject"]
+
+
+def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_page: Path) -> None:
+    document = document_of(assay("select", "pks", raw_page, "--param", "k=3", "--json"))
+    assert {
+        "method", "parameters", "seed", "profile", "groups", "cost", "error_percent",
+        "signed_error_percent", "group_error_percent", "speedup", "sweep", "pca_components",
+    } <= set(document)  # fmt: skip
+    assert document["method"] == "pks"
+    assert document["parameters"]["k"] == 3
+    assert document["profile"]["launches"] == 40
+    assert document["profile"]["kernels"] == 3
+    assert document["profile"]["sources"] == [str(raw_page)]
+    assert document["profile"]["synthetic"] is False
+    counts = [hand_made.kinds(LAUNCHES).count(kind) for kind in range(3)]
+    assert sorted(group["launches"] for group in document["groups"]) == sorted(counts)
+    firsts = sorted(g["representatives"][0]["launch"] for g in document["groups"])
+    assert firsts == [0, 1, 4]
+    for group in document["groups"]:
+        (chosen,) = group["representatives"]
+        kind = hand_made.kinds(LAUNCHES)[chosen["launch"]]
+        assert chosen == {
+            "process": 0,
+            "launch": chosen["launch"],
+            "sim_id": chosen["launch"] + 1,
+            "kernel": hand_made.KERNELS[kind],
+            "grid": [hand_made.GRIDS[kind], 1, 1],
+            "block": [128, 1, 1],
+            "weight": float(counts[kind]),
+        }
+    assert document["cost"]["quantity"] == "cycles_gpc_avg"
+    assert document["cost"]["unit"] == "cycle"
+    assert document["cost"]["total"] == pytest.approx(TOTAL_CYCLES)
+    assert document["error_percent"] == pytest.approx(0.0, abs=1e-9)
+    assert document["speedup"] == pytest.approx(TOTAL_CYCLES / sum(hand_made.CYCLES))
+    shares = [group["instruction_share"] for group in document["groups"]]
+    assert sum(shares) == pytest.approx(1.0)
+
+
+def test_select_for_people_has_scores_groups_and_sweep(assay: Assay, raw_page: Path) -> None:
+    ended = assay("select", "pks", raw_page)
+    assert (ended.code, ended.stderr) == (0, "")
+    for text in ("error", "speedup", "gemm<float>", "Sweep over the number of groups", "cycles_gpc_avg"):
+        assert text in ended.stdout, text
+    assert "\x1b" not in ended.stdout
+
+
+def test_a_light_file_alone_is_a_light_profile(assay: Assay, trace: Path) -> None:
+    document = document_of(assay("select", "systematic", trace, "--param", "launches=10", "--json"))
+    assert document["cost"]["quantity"] == "duration_ns"
+    assert document["cost"]["total"] == TOTAL_NS
+
+
+def test_pks_without_counters_is_refused_in_the_words_of_the_report(assay: Assay, trace: Path) -> None:
+    ended = assay("select", "pks", trace)
+    assert (ended.code, ended.stdout) == (7, "")
+    assert "PKS not applicable: no counters" in ended.stderr
+
+
+@pytest.mark.parametrize("how", ["option", "argument"])
+def test_two_levels_are_told_apart_by_what_the_files_hold(
+    assay: Assay, tmp_path: Path, trace: Path, how: str
+) -> None:
+    window = hand_made.write_raw_page(tmp_path / "window.csv", 25)
+    files = [trace, window] if how == "argument" else [window, "--light", trace]
+    document = document_of(assay("select", "pks", *files, "--json"))
+    assert document["profile"]["launches"] == 40
+    assert document["cost"]["quantity"] == "duration_ns"
+    assert document["cost"]["total"] == TOTAL_NS
+    assert document["two_level"]
+    shown = assay("select", "pks", *files)
+    assert shown.code == 0
+    assert "Two levels" in shown.stdout
+
+
+def test_a_detailed_recording_is_not_taken_for_a_light_one(assay: Assay, raw_page: Path) -> None:
+    ended = assay("select", "pks", raw_page, "--light", raw_page)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "--light" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["no-such-method"], "pks"),
+        (["pks", "--param", "no_such_parameter=1"], "k_max"),
+        (["pks", "--param", "k=0"], "k"),
+        (["pks", "--param", "k=three"], "k"),
+        (["pks", "--param", "features=nope"], "table2"),
+        (["pks", "--memory-limit", "much"], "memory-limit"),
+        (["pks", "-o", "selection.yaml"], ".json"),
+    ],
+)
+def test_wrong_parameters_end_with_2_and_say_what_exists(
+    assay: Assay, raw_page: Path, arguments: list[str], text: str
+) -> None:
+    ended = assay("select", arguments[0], raw_page, *arguments[1:])
+    assert (ended.code, ended.stdout) == (2, "")
+    assert ended.stderr.count("\n") == 1
+    assert text in ended.stderr
+
+
+def test_the_same_seed_gives_the_same_bytes(assay: Assay, raw_page: Path) -> None:
+    arguments = ("select", "random", raw_page, "--param", "launches=7", "--json")
+    first = assay(*arguments, "--seed", 5).stdout
+    assert first == assay(*arguments, "--seed", 5).stdout
+    assert json.loads(first)["seed"] == 5
+    assert first != assay(*arguments, "--seed", 6).stdout
+
+
+def test_output_as_json_is_what_standard_output_would_have(
+    assay: Assay, raw_page: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "new" / "selection.json"
+    ended = assay("select", "pks", raw_page, "-o", path, "--json")
+    assert path.read_text() == ended.stdout
+
+
+def test_output_as_csv_has_a_line_a_representative(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
+    path = tmp_path / "selection.csv"
+    ended = assay("select", "pks", raw_page, "--param", "k=3", "-o", path)
+    assert f"written to {path}" in ended.stdout
+    rows = list(csv.DictReader(io.StringIO(path.read_text())))
+    assert len(rows) == 3
+    assert sorted(int(row["sim_id"]) for row in rows) == [1, 2, 5]
+
+
+def test_synthetic_is_said_everywhere(assay: Assay, raw_page: Path) -> None:
+    document = document_of(assay("select", "pks", raw_page, "--synthetic", "--json"))
+    assert document["profile"]["synthetic"] is True
+    assert "synthetic" in assay("select", "pks", raw_page, "--synthetic").stdout
+    assert "synthetic" in assay("inspect", raw_page, "--synthetic").stdout
+
+
+def test_a_memory_limit_refuses_before_it_is_crossed(assay: Assay, raw_page: Path) -> None:
+    ended = assay("select", "pks", raw_page, "--memory-limit", "1000")
+    assert (ended.code, ended.stdout) == (7, "")
+    assert "memory" in ended.stderr
+
+
+def test_evaluate_on_the_same_recording_gives_the_same_scores(
+    assay: Assay, raw_page: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    selected = document_of(assay("select", "pks", raw_page, "--param", "k=2", "-o", path, "--json"))
+    evaluated = document_of(assay("evaluate", path, raw_page, "--json"))
+    for key in ("method", "parameters", "seed", "cost", "error_percent", "signed_error_percent", "speedup"):
+        assert evaluated[key] == selected[key], key
+    assert evaluated["selected_on"] == selected["profile"]
+    assert evaluated["evaluated_on"]["launches"] == 40
+    assert evaluated["match"]["exact"] == 100.0
+
+
+def test_evaluate_on_a_slower_device_scores_the_weights_as_they_are(
+    assay: Assay, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    selected = document_of(
+        assay("select", "systematic", trace, "--param", "launches=10", "-o", path, "--json")
+    )
+    slower = hand_made.write_kineto(tmp_path / "slower.json", LAUNCHES, slower=3.0)
+    evaluated = document_of(assay("evaluate", path, slower, "--json"))
+    assert evaluated["cost"]["total"] == 3 * TOTAL_NS
+    assert evaluated["error_percent"] == pytest.approx(selected["error_percent"])
+    assert evaluated["speedup"] == pytest.approx(selected["speedup"])
+    shown = assay("evaluate", path, slower).stdout
+    assert "systematic" in shown
+    assert "speedup" in shown
+
+
+def test_evaluate_refuses_other_launches_with_the_first_differences(
+    assay: Assay, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    assert assay("select", "systematic", trace, "-o", path).code == 0
+    other = hand_made.write_kineto(tmp_path / "other.json", order=[0] * LAUNCHES)
+    ended = assay("evaluate", path, other)
+    assert (ended.code, ended.stdout) == (7, "")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"groups": []}', '{"groups": [{"representatives": [{}]}]}']
+)
+def test_evaluate_of_what_is_no_selection_is_an_input_error(
+    assay: Assay, trace: Path, tmp_path: Path, content: str
+) -> None:
+    path = tmp_path / "selection.json"
+    path.write_text(content)
+    ended = assay("evaluate", path, trace)
+    assert (ended.code, ended.stdout) == (3, "")
+    assert str(path) in ended.stderr
+
+
+def cut_sqlite(directory: Path) -> Path:
+    """The first half of a database that was whole."""
+    whole = directory / "whole.sqlite"
+    with sqlite3.connect(whole) as database:
+        database.execute("CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL)")
+        database.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)", [(i, f"void kernel_{i}(float*)" * 20) for i in range(2000)]
+        )
+    database.close()
+    path = directory / "cut.sqlite"
+    path.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    return path
+
+
+def cut_kineto(directory: Path) -> Path:
+    """A compressed trace whose end is missing."""
+    whole = gzip.compress(hand_made.write_kineto(directory / "whole.json", 2000).read_bytes())
+    path = directory / "cut.json.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    return path
+
+
+BAD_INPUTS: dict[str, Callable[[Path], Path]] = {
+    "truncated SQLite": cut_sqlite,
+    "cut-off JSON.gz": cut_kineto,
+    "n/a in a used counter": lambda directory: hand_made.write_raw_page(
+        directory / "na.csv", replace=(12, "smsp__inst_executed.sum", "n/a")
+    ),
+    "NaN in a used counter": lambda directory: hand_made.write_raw_page(
+        directory / "nan.csv", replace=(12, "smsp__inst_executed.sum", "nan")
+    ),
+    "text in a used counter": lambda directory: hand_made.write_raw_page(
+        directory / "text.csv", replace=(12, "smsp__inst_executed.sum", "many")
+    ),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", BAD_INPUTS)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_bad_input_is_one_paragraph_with_cause_and_remedy(
+    assay_process: Assay, tmp_path: Path, name: str, as_json: bool
+) -> None:
+    path = BAD_INPUTS[name](tmp_path)
+    ended = assay_process("select", "pks", path, *(["--json"] if as_json else []))
+    assert (ended.code, ended.stdout) == (3, "")
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert path.name in ended.stderr
+    if as_json:
+        error = json.loads(ended.stderr)["error"]
+        assert error["cause"]
+        assert error["remedy"]
+        assert error["exit_code"] == 3
+    else:
+        assert ended.stderr.startswith("error: ")
+        assert "; " in ended.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["truncated SQLite", "cut-off JSON.gz"])
+def test_bad_input_ends_inspect_too(assay_process: Assay, tmp_path: Path, name: str) -> None:
+    path = BAD_INPUTS[name](tmp_path)
+    ended = assay_process("inspect", path)
+    assert (ended.code, ended.stdout) == (3, "")
+    assert path.name in ended.stderr
+
+
+def test_a_counter_that_was_not_measured_is_told_with_its_launch(assay: Assay, tmp_path: Path) -> None:
+    path = BAD_INPUTS["n/a in a used counter"](tmp_path)
+    inspected = document_of(assay("inspect", path, "--json"))["files"][0]
+    assert inspected["null_counters"] == {"instructions": 1}
+    ended = assay("select", "pks", path)
+    assert "instructions" in ended.stderr
+    assert "first for launch 12" in ended.stderr
+
+
+def test_the_real_truncated_export(assay: Assay, shared_data: Path, tmp_path: Path) -> None:
+    whole = (shared_data / "nsys" / "a100_nerf_1106_kernels.sqlite").read_bytes()
+    path = tmp_path / "cut.sqlite"
+    for share in (0.1, 0.5, 0.9):
+        path.write_bytes(whole[: int(len(whole) * share)])
+        ended = assay("inspect", path)
+        assert (ended.code, ended.stdout) == (3, ""), share
+
+
+REAL = {
+    "nsys/a100_nerf_1106_kernels.sqlite": (1106, 116),
+    "kineto/a100_alexnet_79_kernels.json.gz": (79, None),
+    "ncu/edge_launch_skip.csv": (40, None),
+    "ncu/edge_trailing_text.csv": (50, None),
+    "ncu/edge_no_units_row.csv": (50, None),
+    "ncu/edge_no_units_row_trailing_text.csv": (50, None),
+    "ncu/synthetic_v100_1000_modern_layout.csv.gz": (1000, None),
+}
+
+
+def test_inspect_of_real_files_counts_exactly(assay: Assay, shared_data: Path) -> None:
+    files = document_of(assay("inspect", *[shared_data / name for name in REAL], "--json"))["files"]
+    for found, (name, (launches, kernels)) in zip(files, REAL.items(), strict=True):
+        assert found["launches"] == launches, name
+        assert kernels is None or found["kernels"] == kernels, name
+
+
+def test_the_python_api_speaks_the_same_words(raw_page: Path, trace: Path, tmp_path: Path) -> None:
+    assert api.inspect(raw_page)["launches"] == 40
+    selection = api.select("pks", raw_page, parameters={"k": 3})
+    assert selection.evaluation.error_percent == pytest.approx(0.0, abs=1e-9)
+    evaluated = api.evaluate(selection, raw_page)
+    assert evaluated["speedup"] == pytest.approx(selection.evaluation.speedup)
+    assert api.evaluate(selection.to_dict(), raw_page) == evaluated
+    window = hand_made.write_raw_page(tmp_path / "window.csv", 25)
+    two_level = api.select("pks", window, light=trace)
+    assert len(two_level.representatives.row) >= 3
+    with pytest.raises(errors.ParameterError):
+        api.select("pks", raw_page, parameters={"nope": 1})
