@@ -12,6 +12,7 @@ Memory: at most 100 bytes a launch of either side.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -162,6 +163,23 @@ def shape_totals(launches: Launches, what: Shape) -> np.ndarray:
             # An axis that is not known is 1: x then holds the total.
             product *= np.maximum(launches.column(f"{what}_{axis}"), 1)
     return product
+
+
+def sequence_totals_hash(launches: Launches, kind: MatchKind) -> str:
+    """A hash of what was launched in which order, by the totals of the shapes that ``kind`` compares.
+
+    Equal for recordings of the same launches even where one knows only totals; hexadecimal BLAKE2b-128.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    shapes = [shape_totals(launches, what) for what in _SHAPES_COMPARED[kind]]
+    for values in (launches.column("process"), launches.column("kernel_id"), *shapes):
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return digest.hexdigest()
+
+
+def match_flags(kind: MatchKind) -> list[str]:
+    """The flags under which a result is shown whose launches were matched by ``kind``."""
+    return [] if kind == "exact" else [f"matched_by_{kind}"]
 
 
 def _compared(left: Launches, right: Launches, kind: MatchKind) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from assay_sampling.alignment import sequence_totals_hash, totals_only
 from assay_sampling.errors import AssayError, InputError
 from assay_sampling.evaluation import Evaluation
 from assay_sampling.launches import (
@@ -26,7 +27,11 @@ from assay_sampling.launches import (
 
 @dataclass(frozen=True)
 class ProfileSummary:
-    """Which profile a selection was made on. The sequence hashes tell whether another one is the same."""
+    """Which profile a selection was made on. The sequence hashes tell whether another one is the same.
+
+    Those of totals compare with recordings that know only how many blocks and threads there are;
+    ``totals_only`` says that this one is such a recording.
+    """
 
     launches: int
     kernels: int
@@ -35,6 +40,9 @@ class ProfileSummary:
     synthetic: bool
     sequence_exact: str = ""
     sequence_name_block: str = ""
+    sequence_exact_totals: str = ""
+    sequence_name_block_totals: str = ""
+    totals_only: bool = False
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -47,6 +55,9 @@ class ProfileSummary:
             synthetic=launches.metadata.synthetic,
             sequence_exact=sequence_hash(launches, EXACT_IDENTITY),
             sequence_name_block=sequence_hash(launches, NAME_BLOCK_IDENTITY),
+            sequence_exact_totals=sequence_totals_hash(launches, "exact"),
+            sequence_name_block_totals=sequence_totals_hash(launches, "name_block"),
+            totals_only=totals_only(launches, "grid") or totals_only(launches, "block"),
             notes=launches.notes,
         )
 
@@ -57,7 +68,13 @@ class ProfileSummary:
             "devices": list(self.devices),
             "sources": list(self.sources),
             "synthetic": self.synthetic,
-            "sequence": {"exact": self.sequence_exact, "name_block": self.sequence_name_block},
+            "sequence": {
+                "exact": self.sequence_exact,
+                "name_block": self.sequence_name_block,
+                "exact_totals": self.sequence_exact_totals,
+                "name_block_totals": self.sequence_name_block_totals,
+                "totals_only": self.totals_only,
+            },
             "notes": list(self.notes),
         }
 
@@ -207,10 +224,14 @@ class SavedSelection:
             weight = np.array([float(e["weight"]) for _, e in entries])
             if not np.all(np.isfinite(weight)) or bool((weight < 0).any()):
                 raise ValueError("a weight is negative or not a number")
+            process = [int(e["process"]) for _, e in entries]
+            launch = [int(e["launch"]) for _, e in entries]
+            if not all(0 <= p < 1 << 31 and 0 <= i < 1 << 40 for p, i in zip(process, launch, strict=True)):
+                raise ValueError("a process or launch is negative or too large")
             return cls(
                 document=document,
-                process=np.array([int(e["process"]) for _, e in entries]),
-                launch=np.array([int(e["launch"]) for _, e in entries]),
+                process=np.array(process),
+                launch=np.array(launch),
                 weight=weight,
                 group=np.array([index for index, _ in entries]),
                 kernel=tuple(str(e["kernel"]) for _, e in entries),

@@ -1,0 +1,274 @@
+"""Selections scored where they were not made: weights as they are, on the same launches elsewhere.
+
+A recording holds the same launches if there are as many and they are the same kernels with the same
+blocks in the same order; on the same GPU also with the same grids. Cycles and nanoseconds are never
+mixed: one quantity is scored, and the evaluation names it.
+
+Source: design, "Numbers that must mean one thing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.alignment import (
+    MATCH_KINDS,
+    Alignment,
+    MatchKind,
+    Shape,
+    align,
+    require_match,
+    shape_totals,
+    totals_only,
+)
+from assay_sampling.counters import default_cost_counter
+from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
+from assay_sampling.evaluation import COST_UNITS, Cost, Evaluation, cost_of, evaluate
+from assay_sampling.launches import Launches
+from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
+
+_DIFFERENCES_SHOWN = 5
+_REMEDY = "score it on a recording of the same command, input and seeds"
+
+
+def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None = None) -> Evaluation:
+    """Score a saved selection on a recording of the same launches.
+
+    Args:
+        saved: the selection.
+        launches: the recording.
+        quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
+            the recording has it, else the recording's own (cycles, else ``duration_ns``).
+
+    The group error is None: which launch is in which group is not saved. Raises MisalignedError naming
+    what differs, RefusedError where synthetic and measured data would meet, ParameterError for an
+    unknown quantity, CounterUnavailableError for one that was not measured.
+    """
+    profile = _saved_profile(saved)
+    _refuse_mixed_marks(bool(profile["synthetic"]), launches)
+    subject = f"selection on {_source(launches)}"
+    if not len(launches):
+        raise RefusedError(_source(launches), "it holds no launches")
+    if profile["launches"] != len(launches):
+        raise MisalignedError(
+            subject,
+            f"the selection was made on {profile['launches']:,} launches, "
+            f"and this recording has {len(launches):,}",
+            _REMEDY,
+        )
+    kind = _kind_needed(profile, launches)
+    rows, differences = _rows_of_representatives(saved, launches, kind)
+    if differences:
+        raise MisalignedError(
+            subject,
+            f"{len(differences)} of the {len(rows)} representatives are other launches here",
+            _REMEDY,
+            tuple(differences[:_DIFFERENCES_SHOWN]),
+        )
+    if not _same_sequence(profile["sequence"], launches, kind):
+        raise MisalignedError(
+            subject,
+            f"the representatives agree, but other launches stand between them ({kind} comparison)",
+            _REMEDY,
+        )
+    return evaluate(_cost(launches, quantity, _saved_quantity(saved)), rows, saved.weight)
+
+
+def score_on(
+    selection: Selection,
+    other: Launches,
+    kind: MatchKind = "name_block",
+    *,
+    reference: Launches,
+    quantity: str | None = None,
+) -> tuple[Evaluation, dict[MatchKind, float]]:
+    """Score a selection on another GPU's recording of the same workload.
+
+    Args:
+        selection: made on ``reference``.
+        other: the recording to score it on.
+        kind: how launches are matched; with "position" whoever shows the result must flag it
+            (:func:`assay_sampling.alignment.match_flags`).
+        reference: the launches the selection was made on.
+        quantity: as in :func:`score_saved`.
+
+    Returns the evaluation and the match in percent of every kind. Launches of ``other`` without a
+    counterpart belong to no group: their whole cost counts in the group error. Raises MisalignedError
+    where the numbers of launches differ, less than 99 % match, or a representative has no counterpart,
+    and RefusedError where synthetic and measured data would meet.
+    """
+    _refuse_mixed_marks(selection.profile.synthetic, other)
+    if len(reference) != selection.profile.launches:
+        raise RefusedError(
+            _source(reference),
+            f"it has {len(reference):,} launches, and the selection was made on "
+            f"{selection.profile.launches:,}",
+        )
+    subject = f"{_source(reference)} and {_source(other)}"
+    _refuse_other_counts(subject, reference, other)
+    found = {each: align(reference, other, each) for each in MATCH_KINDS}
+    require_match(found[kind], subject=subject)
+    rows = _counterparts(found[kind], selection, subject)
+    labels = None
+    if selection.labels is not None:
+        labels = np.full(len(other), len(selection.group_launches), np.int64)
+        labels[found[kind].right_rows] = selection.labels[found[kind].left_rows]
+    evaluation = evaluate(
+        _cost(other, quantity, selection.evaluation.quantity),
+        rows,
+        selection.representatives.weight,
+        labels=labels,
+        representative_groups=selection.representatives.group,
+    )
+    return evaluation, {each: alignment.match_percent for each, alignment in found.items()}
+
+
+def _source(launches: Launches) -> str:
+    return ", ".join(launches.sources) or "the recording"
+
+
+def _refuse_mixed_marks(synthetic: bool, launches: Launches) -> None:
+    if synthetic != launches.metadata.synthetic:
+        raise RefusedError(
+            _source(launches),
+            f"the selection is of {'synthetic' if synthetic else 'measured'} data and this recording is "
+            f"{'synthetic' if not synthetic else 'measured'}",
+            "never score one on the other; mark a file that is synthetic with --synthetic",
+        )
+
+
+def _cost(launches: Launches, asked: str | None, of_selection: str | None) -> Cost:
+    """The cost to score: the one asked for, else the selection's, else the recording's own."""
+    if asked is not None:
+        if asked not in COST_UNITS:
+            raise ParameterError(
+                "quantity", f"there is no cost {asked!r}", f"use one of {', '.join(COST_UNITS)}"
+            )
+        return cost_of(launches, asked)
+    for candidate in (of_selection, default_cost_counter(launches.table)):
+        known = candidate in COST_UNITS and candidate in launches.table.schema.names
+        if candidate is not None and known and not launches.table[candidate].null_count:
+            return cost_of(launches, candidate)
+    return cost_of(launches, "duration_ns")
+
+
+def _saved_quantity(saved: SavedSelection) -> str | None:
+    cost = saved.document.get("cost")
+    return cost.get("quantity") if isinstance(cost, Mapping) else None
+
+
+def _saved_profile(saved: SavedSelection) -> Mapping[str, Any]:
+    """The profile part of a saved selection; raises InputError where it cannot prove identity."""
+    profile = saved.document.get("profile")
+    needed = {"launches": int, "synthetic": bool, "devices": list, "sequence": Mapping}
+    for key, kind in needed.items():
+        if not isinstance(profile, Mapping) or not isinstance(profile.get(key), kind):
+            raise InputError(
+                "selection",
+                "it does not say which launches it was made on",
+                "write it again with: assay select METHOD FILE -o selection.json",
+                field=f"profile.{key}",
+            )
+    assert isinstance(profile, Mapping)
+    return profile
+
+
+def _kind_needed(profile: Mapping[str, Any], launches: Launches) -> MatchKind:
+    """Libraries choose other grids on other GPUs; on the same one, another grid is another launch."""
+    return "exact" if set(profile["devices"]) & set(launches.device_labels()) else "name_block"
+
+
+def _same_sequence(saved: Mapping[str, Any], launches: Launches, kind: MatchKind) -> bool:
+    here = ProfileSummary.of(launches).to_dict()["sequence"]
+    if saved.get(kind) == here[kind]:
+        return True
+    # Where one of the two knows only totals of grid and block, both are compared by totals.
+    by_totals = bool(saved.get("totals_only") or here["totals_only"])
+    return by_totals and saved.get(f"{kind}_totals") == here[f"{kind}_totals"]
+
+
+def _rows_of_representatives(
+    saved: SavedSelection, launches: Launches, kind: MatchKind
+) -> tuple[np.ndarray, list[str]]:
+    """Rows of the representatives in a recording, shape (r,), and what differs there, a line each."""
+    keys = _row_keys(launches.column("process"), launches.column("launch"))
+    wanted = _row_keys(saved.process, saved.launch)
+    rows = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    there = launches.take(rows)
+    differences = []
+    present = keys[rows] == wanted
+    shapes: tuple[Shape, ...] = ("grid", "block") if kind == "exact" else ("block",)
+    for index in range(len(wanted)):
+        where = f"process {saved.process[index]} launch {saved.launch[index]}"
+        if not present[index]:
+            differences.append(f"{where} is not there")
+            continue
+        texts = list(_differences(saved, there.slice(index, 1), index, shapes))
+        if texts:
+            differences.append(f"{where}: {', '.join(texts)}")
+    return rows, differences
+
+
+def _row_keys(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    return (process.astype(np.int64) << 40) + launch.astype(np.int64)
+
+
+def _differences(
+    saved: SavedSelection, one: Launches, index: int, shapes: tuple[Shape, ...]
+) -> Iterator[str]:
+    """What one launch has other than the saved representative ``index``."""
+    kernel = one.names[int(one.column("kernel_id")[0])]
+    if kernel != saved.kernel[index]:
+        yield f"kernel {kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
+    for what in shapes:
+        wanted = (saved.grid if what == "grid" else saved.block)[index]
+        found = [int(one.column(f"{what}_{axis}")[0]) for axis in "xyz"]
+        # A selection made on totals has them in x; its product is the total either way.
+        if totals_only(one, what) or (wanted[1:] == 1).all():
+            same = int(shape_totals(one, what)[0]) == int(np.prod(wanted))
+        else:
+            same = found == wanted.tolist()
+        if not same:
+            yield f"{what} {[v for v in found if v > 0]} and not {wanted.tolist()}"
+
+
+def _refuse_other_counts(subject: str, reference: Launches, other: Launches) -> None:
+    ours, theirs = (
+        dict(zip(*(v.tolist() for v in np.unique(side.column("process"), return_counts=True)), strict=True))
+        for side in (reference, other)
+    )
+    if ours == theirs:
+        return
+    differences = tuple(
+        f"process {process}: {ours.get(process, 0):,} and {theirs.get(process, 0):,} launches"
+        for process in sorted(ours.keys() | theirs.keys())
+        if ours.get(process) != theirs.get(process)
+    )
+    raise MisalignedError(
+        subject,
+        f"they hold different numbers of launches ({len(reference):,} and {len(other):,})",
+        "record both with the same command, input and seeds",
+        differences[:_DIFFERENCES_SHOWN],
+    )
+
+
+def _counterparts(alignment: Alignment, selection: Selection, subject: str) -> np.ndarray:
+    """Rows of the representatives in the other recording, shape (r,)."""
+    wanted = selection.representatives.row
+    position = np.minimum(np.searchsorted(alignment.left_rows, wanted), len(alignment.left_rows) - 1)
+    missing = alignment.left_rows[position] != wanted
+    if missing.any():
+        index = int(np.argmax(missing))
+        representatives = selection.representatives
+        raise MisalignedError(
+            subject,
+            f"the representative at process {representatives.process[index]} launch "
+            f"{representatives.launch[index]} ({representatives.kernel[index][:80]}) has no counterpart "
+            f"({alignment.kind}, {int(missing.sum())} of {len(wanted)} representatives)",
+            "choose representatives otherwise or another seed, or match by position",
+            alignment.differences,
+        )
+    return np.asarray(alignment.right_rows[position])
