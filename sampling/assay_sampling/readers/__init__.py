@@ -1,0 +1,14 @@
+"""Readers of profile files: a file of any known kind becomes a stream of launch batches."""
+
+from assay_sampling.readers.base import ProfileReader, ReadOptions, Recording
+from assay_sampling.readers.inspection import inspect_recording
+from assay_sampling.readers.opening import open_recording, read_launches
+
+__all__ = [
+    "ProfileReader",
+    "ReadOptions",
+    "Recording",
+    "inspect_recording",
+    "open_recording",
+    "read_launches",
+]

@@ -1,0 +1,133 @@
+"""Reader of our own Parquet files (:mod:`assay_sampling.parquet`).
+
+Streams batch by batch; in memory are the names and at most one row group. Everything is checked on the
+way: schema, every batch, page checksums, and that every id has its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay_sampling.errors import InputError, LaunchTableError
+from assay_sampling.launch_table import (
+    METADATA_KEY,
+    LaunchBatch,
+    check_batch,
+    check_schema,
+    referenced_ids,
+    with_metadata,
+)
+from assay_sampling.parquet import NAMES_KEY, unpack_names
+from assay_sampling.readers.base import (
+    DEFAULT_MAX_LAUNCHES,
+    LaunchNumbers,
+    OpenRecording,
+    ReadOptions,
+    check_offset,
+)
+from assay_sampling.readers.files import PlainFile
+
+FORMAT = "assay-parquet"
+_MAGIC = b"PAR1"
+_FOOTER_LIMIT_BYTES = 1 << 30
+_DAMAGED = "copy the file again from where it was written, or write it again from its source"
+
+
+class AssayParquetReader:
+    """Recognises Parquet by its first bytes; whether it is ours is told on opening."""
+
+    format = FORMAT
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return head.startswith(_MAGIC)
+
+    def open(self, path: Path, options: ReadOptions) -> AssayParquetRecording:
+        check_offset(path, options)
+        return AssayParquetRecording(path, options)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except LaunchTableError as error:
+        raise InputError(path, error.cause, error.remedy or _DAMAGED) from error
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        cause = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise InputError(path, f"the Parquet file is cut off or damaged ({cause})", _DAMAGED) from error
+
+
+class AssayParquetRecording(OpenRecording):
+    """A launch table that was written before; may hold no launch at all."""
+
+    def __init__(self, path: Path, options: ReadOptions) -> None:
+        self._options = options
+        self._plain = PlainFile(path)
+        try:
+            with _damage(path):
+                self._file = pq.ParquetFile(
+                    self._plain.path,
+                    page_checksum_verification=True,
+                    thrift_string_size_limit=_FOOTER_LIMIT_BYTES,
+                    thrift_container_size_limit=100_000_000,
+                )
+            super().__init__(path, FORMAT, self._launch_schema(path))
+        except BaseException:
+            self._plain.close()
+            raise
+
+    def _launch_schema(self, path: Path) -> pa.Schema:
+        with _damage(path):
+            stored = self._file.schema_arrow
+            footer = self._file.metadata.metadata or {}
+            if METADATA_KEY not in (stored.metadata or {}) or NAMES_KEY not in footer:
+                raise InputError(
+                    path,
+                    "it is a Parquet file, but not one that Assay wrote",
+                    "give the profiler's own file, or one written by Assay",
+                )
+            schema = stored.with_metadata({METADATA_KEY: stored.metadata[METADATA_KEY]})
+            metadata = check_schema(schema)
+            if metadata.synthetic and self._options.synthetic is False:
+                raise InputError(path, "it is marked synthetic, which cannot be taken back")
+            self._names = unpack_names(footer[NAMES_KEY], path)
+            return with_metadata(
+                schema,
+                replace(
+                    metadata,
+                    synthetic=metadata.synthetic or bool(self._options.synthetic),
+                    condition=self._options.condition or metadata.condition,
+                ),
+            )
+
+    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
+        offset = self._options.launch_offset
+        numbers = LaunchNumbers(offset or 0)
+        given = np.zeros(0, np.uint64)
+        stream = self._file.iter_batches(batch_size=max_launches, use_threads=False)
+        while True:
+            with _damage(self.path):
+                batch = next(stream, None)
+                if batch is None:
+                    return
+                records = pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+                check_batch(records)
+                if offset is not None:
+                    position = self.schema.get_field_index("launch")
+                    launch = numbers.number(records.column("process").to_numpy())
+                    records = records.set_column(position, self.schema.field("launch"), pa.array(launch))
+                new = np.setdiff1d(referenced_ids(records), given)
+                given = np.union1d(given, new)
+                names = {identifier: self._names[identifier] for identifier in new.tolist()}
+            yield LaunchBatch(records, names)
+
+    def close(self) -> None:
+        self._file.close()
+        self._plain.close()

@@ -1,0 +1,195 @@
+"""What every reader of profile files shares: the seams, the options, and small helpers.
+
+A reader turns one file into a stream of launch batches. It never holds the whole file as text; what
+state it needs (a join, a sort) stands in its module's docstring in bytes for each launch.
+
+Source: design, "Seams".
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+import pyarrow as pa
+
+from assay_sampling.errors import InputError
+from assay_sampling.launch_table import (
+    Condition,
+    Device,
+    LaunchBatch,
+    Level,
+    Names,
+    TableMetadata,
+)
+
+DEFAULT_MAX_LAUNCHES = 65536
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a person knows about a file that the file itself does not say.
+
+    ``synthetic`` marks data that no silicon produced. ``launch_offset`` is the number of launches that
+    the profiler skipped: launches are then numbered from it in row order within each process.
+    ``condition`` is the condition the run was made under.
+    """
+
+    synthetic: bool | None = None
+    launch_offset: int | None = None
+    condition: Condition | None = None
+
+
+DEFAULT_OPTIONS = ReadOptions()
+
+
+class Recording(Protocol):
+    """One opened file. A context manager; :meth:`batches` may be called again and starts afresh.
+
+    ``notes`` says what people must know about the file; it is complete once the batches are exhausted.
+    """
+
+    path: Path
+    format: str
+    schema: pa.Schema
+    notes: list[str]
+
+    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
+        """The launches, at most ``max_launches`` in a batch; raises InputError where the file is damaged."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class ProfileReader(Protocol):
+    """A kind of file: recognised by what is in it, never by its name."""
+
+    format: str
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` (decompressed) is of this kind."""
+        ...
+
+    def open(self, path: Path, options: ReadOptions) -> Recording:
+        """Open it; raises InputError."""
+        ...
+
+
+class OpenRecording:
+    """What the recordings of all readers have in common."""
+
+    def __init__(self, path: Path, format_: str, schema: pa.Schema) -> None:
+        self.path = path
+        self.format = format_
+        self.schema = schema
+        self.notes: list[str] = []
+
+    @abstractmethod
+    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
+        """See :class:`Recording`."""
+
+    def close(self) -> None:
+        """Release what is held open."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def foreign_metadata(
+    options: ReadOptions,
+    *,
+    level: Level,
+    format_: str,
+    tool: str,
+    devices: tuple[Device, ...] = (),
+    tool_version: str = "",
+    units_assumed: bool = False,
+) -> TableMetadata:
+    """Table metadata of a file that another tool wrote."""
+    return TableMetadata(
+        level=level,
+        synthetic=bool(options.synthetic),
+        condition=options.condition or Condition(),
+        devices=devices,
+        format=format_,
+        tool=tool,
+        tool_version=tool_version,
+        units_assumed=units_assumed,
+    )
+
+
+class NameTracker:
+    """Interns texts and remembers which ones the batch under construction is the first to use."""
+
+    def __init__(self) -> None:
+        self._names = Names()
+        self._new: dict[int, str] = {}
+
+    def intern(self, text: str) -> int:
+        known = len(self._names)
+        identifier = self._names.intern(text)
+        if len(self._names) > known:
+            self._new[identifier] = text
+        return identifier
+
+    def intern_dictionary(self, encoded: pa.DictionaryArray) -> pa.Array:
+        """Ids of a dictionary-encoded string array, shape (n,), uint64; null where it is null."""
+        identifiers = pa.array([self.intern(text) for text in encoded.dictionary.to_pylist()], pa.uint64())
+        return identifiers.take(encoded.indices)
+
+    def intern_indices(self, texts: list[str], indices: np.ndarray) -> pa.Array:
+        """Ids of ``texts[indices]``, shape (n,), uint64; null where the index is negative.
+
+        Only texts that are used count as used.
+        """
+        used = np.unique(indices)
+        used = used[used >= 0]
+        identifiers = np.zeros(len(texts) + 1, np.uint64)
+        for index in used.tolist():
+            identifiers[index] = self.intern(texts[index])
+        return pa.array(identifiers[indices], pa.uint64(), mask=indices < 0)
+
+    def take_new(self) -> dict[int, str]:
+        """The texts that came up since the last call, by id."""
+        new, self._new = self._new, {}
+        return new
+
+
+class LaunchNumbers:
+    """Numbers launches within each process, over many batches: ``offset``, ``offset`` + 1, ..."""
+
+    def __init__(self, offset: int = 0) -> None:
+        self._offset = offset
+        self._next: dict[int, int] = {}
+
+    def number(self, process: np.ndarray) -> np.ndarray:
+        """Launch ordinals for rows of the given process ordinals, both shape (n,)."""
+        numbers = np.empty(len(process), np.int64)
+        for ordinal in np.unique(process).tolist():
+            rows = np.flatnonzero(process == ordinal)
+            first = self._next.get(ordinal, self._offset)
+            numbers[rows] = np.arange(first, first + len(rows))
+            self._next[ordinal] = first + len(rows)
+        return numbers
+
+
+def check_offset(path: Path, options: ReadOptions) -> None:
+    """Raises InputError for a launch offset that cannot be."""
+    if options.launch_offset is not None and options.launch_offset < 0:
+        raise InputError(path, f"the launch offset {options.launch_offset} is negative", "give 0 or more")

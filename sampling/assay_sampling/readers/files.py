@@ -1,0 +1,127 @@
+"""Files as readers see them: plain or gzip-compressed by content, every failure an InputError."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from assay_sampling.errors import InputError, StorageError
+
+HEAD_BYTES = 1 << 16
+_GZIP_MAGIC = b"\x1f\x8b"
+_READ_AGAIN = "copy it again from where it was recorded, or record it again"
+
+
+def require_file(path: Path) -> None:
+    """Raises InputError unless ``path`` is a regular file with something in it."""
+    try:
+        if not path.exists():
+            raise InputError(path, "there is no such file", "check the path")
+        if path.is_dir():
+            raise InputError(path, "it is a directory", "name the files in it that hold the recording")
+        if not path.is_file():
+            raise InputError(path, "it is not a regular file", "copy what it gives into a file first")
+        if path.stat().st_size == 0:
+            raise InputError(
+                path, "it is empty", "the profiler wrote nothing; look at its log and run it again"
+            )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            path, f"it cannot be looked at ({error})", "check the path and its permissions"
+        ) from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into an InputError that names it."""
+    try:
+        yield
+    except EOFError as error:
+        raise InputError(path, "the compressed file is cut off before its end", _READ_AGAIN) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(path, f"the compressed file is damaged ({error})", _READ_AGAIN) from error
+    except OSError as error:
+        raise InputError(
+            path, f"it cannot be read ({error.strerror or error})", "check that you may read it"
+        ) from error
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the file is gzip-compressed, by its first bytes."""
+    with reading(path), path.open("rb") as file:
+        return file.read(2) == _GZIP_MAGIC
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed where need be. Use under :func:`reading`."""
+    if is_compressed(path):
+        with gzip.open(path, "rb") as file:
+            yield cast(IO[bytes], file)
+    else:
+        with path.open("rb", buffering=0) as raw:
+            yield raw
+
+
+def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """The first ``size`` bytes (fewer in a small file), decompressed."""
+    with reading(path), open_binary(path) as file:
+        parts, missing = [], size
+        while missing and (part := file.read(missing)):
+            parts.append(part)
+            missing -= len(part)
+        return b"".join(parts)
+
+
+def read_blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
+    """The file, decompressed, in blocks of at most ``block_bytes``."""
+    with reading(path), open_binary(path) as file:
+        while block := file.read(block_bytes):
+            yield block
+
+
+class PlainFile:
+    """A file for code that seeks: ``path`` itself, or a decompressed temporary copy of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        if is_compressed(path):
+            self._directory = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
+            self.path = Path(self._directory.name) / "plain"
+            try:
+                self._decompress(path)
+            except BaseException:
+                self.close()
+                raise
+
+    def _decompress(self, source: Path) -> None:
+        with reading(source), open_binary(source) as file:
+            try:
+                target = self.path.open("wb")
+            except OSError as error:
+                raise _no_room(source, error) from error
+            with target:
+                while block := file.read(1 << 20):
+                    try:
+                        target.write(block)
+                    except OSError as error:
+                        raise _no_room(source, error) from error
+
+    def close(self) -> None:
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+
+def _no_room(source: Path, error: OSError) -> StorageError:
+    return StorageError(
+        str(source),
+        f"it must be decompressed to be read, and {tempfile.gettempdir()} has no room ({error.strerror})",
+        "free space there, point TMPDIR elsewhere, or decompress the file yourself",
+    )

@@ -1,0 +1,223 @@
+"""What a Kineto trace says of launches, as compact columns.
+
+Of every event only a few numbers are kept: 92 bytes for a kernel, 21 for a runtime call, 36 for an
+operator, 24 for an annotation, nothing for all others; each distinct text once. Columns grow in steps, so
+the peak is a little more.
+
+``ts`` and ``dur`` are microseconds, whole or with fractions; they are converted to ns exactly, from their
+decimal digits. ``displayTimeUnit`` is a hint for viewers and means nothing here.
+
+Source: spec of Nsight Systems, section 3 (Kineto).
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.errors import InputError
+from assay_sampling.launch_table import Device
+from assay_sampling.readers.json_events import JsonEvents
+
+_MOST_MICROSECONDS = 4 * 10**15
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_MEND = "the trace is damaged; record it again"
+
+
+class Texts:
+    """Distinct texts in order of first use."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+
+    def index(self, text: str) -> int:
+        return self._index.setdefault(text, len(self._index))
+
+    def to_list(self) -> list[str]:
+        return list(self._index)
+
+
+class Columns:
+    """Growing columns of whole numbers: ``spec`` gives a type code of :mod:`array` by name."""
+
+    def __init__(self, **spec: str) -> None:
+        self._columns = {name: array(code) for name, code in spec.items()}
+        self._appends = tuple(column.append for column in self._columns.values())
+
+    def append(self, *values: int) -> None:
+        """One value for each column, in their order."""
+        for append, value in zip(self._appends, values, strict=True):
+            append(value)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        column = self._columns[name]
+        return np.frombuffer(column, dtype=column.typecode) if len(column) else np.zeros(0, column.typecode)
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+
+class KinetoTrace:
+    """A trace read to its end. Raises InputError naming the event that cannot be used.
+
+    ``kernels``: ts, dur (ns), name, device, stream, correlation, external, gx..bz, registers, shared,
+    node; -1 where unknown. ``calls``: ts, correlation, thread, graph (1 for a graph launch).
+    ``operators``: ts, end, external, thread, name, shapes. ``annotations``: ts, end, thread, name.
+    ``thread`` is an index into ``thread_keys`` (pid, tid).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kernels = Columns(
+            ts="q", dur="q", name="i", device="i", stream="q", correlation="q", external="q",
+            gx="i", gy="i", gz="i", bx="i", by="i", bz="i", registers="i", shared="q", node="q",
+        )  # fmt: skip
+        self.calls = Columns(ts="q", correlation="q", thread="i", graph="b")
+        self.operators = Columns(ts="q", end="q", external="q", thread="i", name="i", shapes="i")
+        self.annotations = Columns(ts="q", end="q", thread="i", name="i")
+        self.texts, self.shapes = Texts(), Texts()
+        self.thread_keys: dict[tuple[Any, Any], int] = {}
+        self._events = JsonEvents(path)
+        self._number = 0
+        self._read()
+        self.devices = _devices(self._events.members.get("deviceProperties"))
+        self.base_ns = self._base_time(self._events.members.get("baseTimeNanoseconds", 0))
+
+    def _read(self) -> None:
+        handlers: dict[Any, Callable[[dict[str, Any]], None]] = {
+            "kernel": self._kernel, "Kernel": self._kernel,
+            "cuda_runtime": self._call, "cuda_driver": self._call, "Runtime": self._call,
+            "hip_runtime": self._call,
+            "cpu_op": self._operator, "Operator": self._operator,
+            "user_annotation": self._annotation,
+        }  # fmt: skip
+        for number, event in enumerate(self._events):
+            self._number = number
+            if type(event) is not dict:
+                raise self._wrong("it is not an object")
+            if event.get("ph") != "X":
+                continue
+            category = event.get("cat")
+            handler = handlers.get(category) if type(category) is str else None
+            if handler is not None:
+                handler(event)
+
+    def _kernel(self, event: dict[str, Any]) -> None:
+        args = _args(event)
+        grid, block = self._triple(args, "grid"), self._triple(args, "block")
+        duration = self._ns(event, "dur")
+        if duration < 0:
+            raise self._wrong(f"{event['dur']} is negative", "dur")
+        device = _whole(args.get("device"), -1)
+        stream = args.get("stream", event.get("tid"))
+        self.kernels.append(
+            self._ns(event, "ts"), duration, self._name(event),
+            device if -1 <= device <= _INT32 else -1,
+            _whole(stream, -1),
+            _whole(args.get("correlation"), -1),
+            _whole(args.get("External id", args.get("external id")), -1),
+            *grid, *block,
+            min(_whole(args.get("registers per thread"), -1), _INT32),
+            _whole(args.get("shared memory"), -1),
+            _whole(args.get("graph node id"), 0),
+        )  # fmt: skip
+
+    def _call(self, event: dict[str, Any]) -> None:
+        correlation = _whole(_args(event).get("correlation"), -1)
+        if correlation < 0:
+            return
+        graph = 1 if "GraphLaunch" in str(event.get("name")) else 0
+        self.calls.append(self._ns(event, "ts"), correlation, self._thread(event), graph)
+
+    def _operator(self, event: dict[str, Any]) -> None:
+        args = _args(event)
+        start = self._ns(event, "ts")
+        dims = args.get("Input Dims", args.get("Input dims"))
+        shapes = (
+            -1 if dims is None else self.shapes.index(json.dumps(dims, separators=(",", ":"), default=str))
+        )
+        external = _whole(args.get("External id", args.get("external id")), -1)
+        end = start + self._ns(event, "dur")
+        self.operators.append(start, end, external, self._thread(event), self._name(event), shapes)
+
+    def _annotation(self, event: dict[str, Any]) -> None:
+        start = self._ns(event, "ts")
+        end = start + self._ns(event, "dur")
+        self.annotations.append(start, end, self._thread(event), self._name(event))
+
+    def _name(self, event: dict[str, Any]) -> int:
+        name = event.get("name")
+        if type(name) is not str or not name:
+            raise self._wrong("it has no name", "name")
+        return self.texts.index(name)
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        key = (str(event.get("pid")), str(event.get("tid")))
+        return self.thread_keys.setdefault(key, len(self.thread_keys))
+
+    def _ns(self, event: dict[str, Any], field: str) -> int:
+        value = event.get(field)
+        if type(value) is int:
+            if -_MOST_MICROSECONDS <= value <= _MOST_MICROSECONDS:
+                return value * 1000
+        elif type(value) is Decimal and abs(value) <= _MOST_MICROSECONDS:
+            return int((value * 1000).to_integral_value())
+        raise self._wrong(f"{_short(value)} is not a time in microseconds", field)
+
+    def _triple(self, args: dict[str, Any], field: str) -> tuple[int, int, int]:
+        value = args.get(field)
+        if type(value) is list and len(value) == 3:
+            x, y, z = value
+            if (
+                type(x) is int and type(y) is int and type(z) is int
+                and 1 <= x <= _INT32 and 1 <= y <= _INT32 and 1 <= z <= _INT32
+            ):  # fmt: skip
+                return x, y, z
+        raise self._wrong(f"{_short(value)} is not three sizes such as [128, 1, 1]", field)
+
+    def _base_time(self, value: Any) -> int:
+        if type(value) is int and 0 <= value < _INT64 // 2:
+            return value
+        raise InputError(
+            self.path, f"{_short(value)} is not a time in ns", _MEND, field="baseTimeNanoseconds"
+        )
+
+    def _wrong(self, cause: str, field: str | None = None) -> InputError:
+        where = f"event {self._number} of traceEvents (counted from 0): "
+        return InputError(self.path, where + cause, _MEND, field=field)
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
+    return args if type(args) is dict else {}
+
+
+def _whole(value: Any, default: int) -> int:
+    return value if type(value) is int and -_INT64 <= value <= _INT64 else default
+
+
+def _short(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:80]
+
+
+def _devices(properties: Any) -> tuple[Device, ...]:
+    devices = {}
+    for entry in properties if type(properties) is list else []:
+        index = entry.get("id") if type(entry) is dict else None
+        if type(index) is not int or not 0 <= index <= _INT32:
+            continue
+        major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+        sm_count = entry.get("numSms")
+        devices[index] = Device(
+            index=index,
+            name=str(entry.get("name") or ""),
+            compute_capability=f"{major}.{minor}" if type(major) is int and type(minor) is int else "",
+            sm_count=sm_count if type(sm_count) is int and sm_count > 0 else None,
+        )
+    return tuple(devices[index] for index in sorted(devices))

@@ -1,0 +1,134 @@
+"""Numbers as profilers print them: thousands separators, values that were not measured, unit prefixes.
+
+A number is never guessed: what is not plainly a number, or not plainly "not measured", is an error. A
+comma is a thousands separator only where every group after it has three digits, so ``1,5`` and
+``268.892,48`` (a locale with decimal commas) are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NUMBER_PATTERN = r"^[+-]?(\d+(\.\d*)?|\.\d+|\d{1,3}(,\d{3})+(\.\d+)?)([eE][+-]?\d+)?$"
+# What tools print where there is no value; compared in lower case without surrounding blanks.
+NOT_MEASURED = ("", "n/a", "na", "nan", "-nan", "+nan", "nan(ind)", "-nan(ind)", "-nan(snan)",
+                "inf", "-inf", "+inf", "infinity", "-infinity", "(null)", "no data")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Numbers of a text column: ``values`` float64, null where not measured, shape (n,).
+
+    ``bad_row`` is the first row that holds no number and not "not measured" either; None: all well.
+    """
+
+    values: pa.Array
+    bad_row: int | None = None
+
+
+def parse_numbers(texts: pa.Array) -> Parsed:
+    """Parse a string array; thousands separators only where they are well grouped."""
+    try:
+        values = pc.cast(texts, pa.float64())
+    except pa.ArrowInvalid:
+        return _parse_distinct(texts)
+    if not len(values) or pc.all(pc.is_finite(values)).as_py():
+        return Parsed(values)
+    return _parse_distinct(texts)
+
+
+def _parse_distinct(texts: pa.Array) -> Parsed:
+    # Values repeat (the same kernels over and over), so each distinct text is looked at once.
+    encoded = texts.dictionary_encode()
+    trimmed = pc.utf8_trim_whitespace(encoded.dictionary)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(NOT_MEASURED))
+    valid = pc.match_substring_regex(trimmed, NUMBER_PATTERN)
+    bad = pc.invert(pc.or_(missing, valid))
+    if pc.any(bad).as_py():
+        return Parsed(pa.nulls(len(texts), pa.float64()), pc.index(bad.take(encoded.indices), True).as_py())
+    digits = pc.replace_substring(trimmed, ",", "")
+    digits = pc.replace_substring_regex(digits, r"^\+", "")
+    values = pc.cast(pc.if_else(missing, pa.scalar(None, pa.string()), digits), pa.float64())
+    infinite = pc.fill_null(pc.is_inf(values), False)
+    if pc.any(infinite).as_py():
+        return Parsed(
+            pa.nulls(len(texts), pa.float64()), pc.index(infinite.take(encoded.indices), True).as_py()
+        )
+    return Parsed(values.take(encoded.indices))
+
+
+@dataclass(frozen=True)
+class ParsedIntegers:
+    """Whole numbers of a text column, shape (n,), int64; ``bad_row`` is the first that is none in range."""
+
+    values: np.ndarray
+    bad_row: int | None = None
+
+
+def parse_integers(texts: pa.Array, least: int, greatest: int, factor: float = 1.0) -> ParsedIntegers:
+    """Parse a string array of whole numbers within [least, greatest]; nothing may be missing.
+
+    ``factor`` multiplies before rounding: scaled units print whole numbers with decimals.
+    """
+    try:
+        values = pc.cast(texts, pa.int64()).to_numpy(zero_copy_only=False)
+        if factor != 1.0:
+            values = np.rint(values * factor).astype(np.int64)
+    except pa.ArrowInvalid:
+        parsed = parse_numbers(texts)
+        if parsed.bad_row is not None:
+            return ParsedIntegers(np.zeros(len(texts), np.int64), parsed.bad_row)
+        floats = parsed.values.to_numpy(zero_copy_only=False) * factor
+        whole = np.rint(floats)
+        wrong = np.isnan(floats) | (np.abs(floats) >= 2.0**53)
+        if factor == 1.0:
+            wrong |= whole != floats
+        if wrong.any():
+            return ParsedIntegers(np.zeros(len(texts), np.int64), int(np.argmax(wrong)))
+        values = whole.astype(np.int64)
+    wrong = (values < least) | (values > greatest)
+    return ParsedIntegers(values, int(np.argmax(wrong)) if wrong.any() else None)
+
+
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+# Spellings of each base unit of the registry; all take a prefix, decimal as the tools print it.
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    "cycle": ("cycle", "cycles"),
+    "inst": ("inst", "instruction", "instructions"),
+    "sector": ("sector", "sectors"),
+    "request": ("request", "requests"),
+    "byte": ("byte", "bytes", "B"),
+    "hz": ("hz", "Hz", "HZ", "cycle/second", "cycle/s"),
+    "%": ("%", "percent", "pct"),
+    "1": ("", "1", "block", "blocks", "wave", "waves", "pass", "passes", "thread", "threads", "ratio",
+          "thread/inst", "inst/inst", "thread_inst/inst", "thread/instruction", "warp"),
+    "byte/block": ("byte/block", "bytes/block", "B/block"),
+    "register/thread": ("register/thread", "registers/thread", "register", "registers"),
+}  # fmt: skip
+_FIXED: dict[str, dict[str, float]] = {
+    "ns": {"ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6,
+           "s": 1e9, "second": 1e9, "sec": 1e9},
+    "hz": {"cycle/nsecond": 1e9, "cycle/ns": 1e9, "cycle/usecond": 1e6, "cycle/us": 1e6,
+           "cycle/msecond": 1e3, "cycle/ms": 1e3},
+}  # fmt: skip
+_PREFIXED = re.compile(r"([kKMGT]?)(.*)", re.DOTALL)
+
+
+def unit_factor(unit: str, base: str) -> float | None:
+    """What to multiply a value in ``unit`` by to have it in the registry's base unit; None: unknown."""
+    text = unit.strip()
+    fixed = _FIXED.get(base, {}).get(text)
+    if fixed is not None:
+        return fixed
+    spellings = _SPELLINGS.get(base, ())
+    if text in spellings:
+        return 1.0
+    match = _PREFIXED.fullmatch(text)
+    if match and match[1] and match[2] in spellings and match[2]:
+        return _PREFIXES[match[1]]
+    return None

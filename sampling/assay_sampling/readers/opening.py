@@ -1,0 +1,93 @@
+"""Opening a file by what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from assay_sampling.errors import InputError
+from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
+from assay_sampling.readers.assay_parquet import AssayParquetReader
+from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
+from assay_sampling.readers.files import read_head, require_file
+from assay_sampling.readers.kineto import KinetoReader
+from assay_sampling.readers.ncu_csv import NcuCsvReader
+from assay_sampling.readers.nsys_sqlite import NsysSqliteReader
+
+# The order matters: text is tried last, because its header may stand far down in the file.
+READERS: tuple[ProfileReader, ...] = (
+    AssayParquetReader(),
+    NsysSqliteReader(),
+    KinetoReader(),
+    NcuCsvReader(),
+)
+
+# First bytes of files that people have at hand but that are not read, with what to do about them.
+_REFUSED: tuple[tuple[bytes, str, str], ...] = (
+    (
+        b"NVR\0",
+        "it is a binary report of Nsight Compute (.ncu-rep), which is not supported",
+        "export it: ncu --import REPORT --csv --page raw --print-units base",
+    ),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "it is compressed with zstd",
+        "decompress it; a .ncu-repz report is exported by: ncu --import REPORT --csv --page raw",
+    ),
+    (
+        b"version https://git-lfs",
+        "it is a Git LFS pointer, not the file itself",
+        "fetch it with: git lfs pull",
+    ),
+    (b"\xff\xfe", "it is UTF-16 text", "convert it to UTF-8, or redirect it with a shell that keeps bytes"),
+    (b"\xfe\xff", "it is UTF-16 text", "convert it to UTF-8, or redirect it with a shell that keeps bytes"),
+    (b"PK\x03\x04", "it is a zip archive", "unpack it and name the recording in it"),
+)
+_KNOWN = (
+    "Assay reads raw page CSV of Nsight Compute, SQLite exports of Nsight Systems, Kineto traces of the "
+    "PyTorch profiler (JSON, also gzip-compressed), and its own Parquet files"
+)
+
+
+def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> Recording:
+    """Open a profile file of any known kind; the kind is found by content.
+
+    Raises InputError where the file is missing, empty, unreadable, damaged, or of no known kind.
+    """
+    path = Path(path)
+    require_file(path)
+    head = read_head(path)
+    if not head:
+        raise InputError(path, "it is empty once decompressed", "record it again")
+    for magic, cause, remedy in _REFUSED:
+        if head.startswith(magic):
+            raise InputError(path, cause, remedy)
+    for reader in READERS:
+        if reader.recognises(path, head):
+            return reader.open(path, options)
+    if path.suffix in (".nsys-rep", ".qdrep", ".qdstrm"):
+        raise InputError(
+            path,
+            "it is a binary report of Nsight Systems, which is not supported",
+            "export it: nsys export -t sqlite REPORT",
+        )
+    raise InputError(path, "it is no profile file of a known kind", _KNOWN)
+
+
+def read_launches(
+    path: str | Path,
+    options: ReadOptions = DEFAULT_OPTIONS,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Launches:
+    """All launches of a file in memory, in the order of (process, launch).
+
+    Raises InputError as :func:`open_recording`, RefusedError over the memory limit.
+    """
+    with open_recording(path, options) as recording:
+        launches = gather(
+            recording.batches(),
+            recording.schema,
+            sources=[str(path)],
+            memory_limit_bytes=memory_limit_bytes,
+        )
+        return replace(launches, notes=tuple(recording.notes))
