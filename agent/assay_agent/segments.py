@@ -29,6 +29,8 @@ _STREAM_BYTES_PER_COLUMN = 256
 _STREAM_BYTES = 4096
 
 _HEADER = struct.Struct("<8sHqqqq32s32s")
+_CHECK_BYTES = 8
+_HEADER_BYTES = _HEADER.size + _CHECK_BYTES
 _MAGIC = b"ASSAYSEG"
 _VERSION = 1
 
@@ -46,7 +48,7 @@ class SegmentHeader:
 
     @property
     def file_bytes(self) -> int:
-        return _HEADER.size + self.names_bytes + self.launches_bytes
+        return _HEADER_BYTES + self.names_bytes + self.launches_bytes
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class EncodedSegment:
             h.names_hash,
             h.launches_hash,
         )
-        return [packed, self.names, self.launches]
+        return [packed + _check(packed), self.names, self.launches]
 
 
 @dataclass
@@ -212,7 +214,7 @@ def read_segment_header(path: Path) -> SegmentHeader:
     """The header of a segment file whose size fits it; raises StorageError for any other file."""
     try:
         with path.open("rb") as file:
-            head = file.read(_HEADER.size)
+            head = file.read(_HEADER_BYTES)
         size = path.stat().st_size
     except OSError as error:
         raise _damaged(path, f"it cannot be read ({error.strerror})") from error
@@ -228,19 +230,24 @@ def read_segment(path: Path) -> EncodedSegment:
         data = memoryview(path.read_bytes())
     except OSError as error:
         raise _damaged(path, f"it cannot be read ({error.strerror})") from error
-    header = _parse(path, bytes(data[: _HEADER.size]))
-    names = data[_HEADER.size : _HEADER.size + header.names_bytes]
-    launches = data[_HEADER.size + header.names_bytes :]
+    header = _parse(path, bytes(data[:_HEADER_BYTES]))
+    names = data[_HEADER_BYTES : _HEADER_BYTES + header.names_bytes]
+    launches = data[_HEADER_BYTES + header.names_bytes :]
     if (_hash(names) if names else b"") != header.names_hash or _hash(launches) != header.launches_hash:
         raise _damaged(path, "its content does not have the hash that was stored with it")
     return EncodedSegment(header, names, launches)
 
 
+def _check(packed: bytes) -> bytes:
+    return hashlib.blake2b(packed, digest_size=_CHECK_BYTES).digest()
+
+
 def _parse(path: Path, head: bytes) -> SegmentHeader:
-    if len(head) < _HEADER.size:
-        raise _damaged(path, "it is cut off in its header")
+    packed, check = head[: _HEADER.size], head[_HEADER.size :]
+    if len(head) < _HEADER_BYTES or check != _check(packed):
+        raise _damaged(path, "its header is cut off or damaged")
     magic, version, segment, launches, names_bytes, launches_bytes, names_hash, launches_hash = (
-        _HEADER.unpack(head)
+        _HEADER.unpack(packed)
     )
     if magic != _MAGIC or version != _VERSION:
         raise _damaged(path, "it is not a segment of this version of the spool")
