@@ -103,8 +103,27 @@ class RecordedSource(_message.Message):
     recorded_time: bool
     def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
 
+class CommandSource(_message.Message):
+    __slots__ = ("argv", "environment", "working_directory", "timeout_s")
+    class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    environment: _containers.ScalarMap[str, str]
+    working_directory: str
+    timeout_s: float
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ...) -> None: ...
+
 class RunSpec(_message.Message):
-    __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "level", "condition", "repeat", "synthetic", "profiler", "recorded")
+    __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "level", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +134,9 @@ class RunSpec(_message.Message):
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
     PROFILER_FIELD_NUMBER: _ClassVar[int]
     RECORDED_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    UNDER_MPS_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     run_id: str
     workload: str
@@ -125,7 +147,10 @@ class RunSpec(_message.Message):
     synthetic: bool
     profiler: str
     recorded: RecordedSource
-    def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ...) -> None: ...
+    command: CommandSource
+    counters: _containers.RepeatedScalarFieldContainer[str]
+    under_mps: bool
+    def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ..., command: _Optional[_Union[CommandSource, _Mapping]] = ..., counters: _Optional[_Iterable[str]] = ..., under_mps: _Optional[bool] = ...) -> None: ...
 
 class Work(_message.Message):
     __slots__ = ("key", "run", "launch_skip", "launch_count", "deadline_ms")
