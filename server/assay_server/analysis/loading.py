@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
+
+import pyarrow as pa
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
 from assay_sampling.launch_table import LaunchBatch
 from assay_sampling.launches import Launches, gather
-from assay_sampling.readers import Recording, open_recording
+from assay_sampling.readers import open_recording
 from assay_server.analysis.request import RunData
 
 
@@ -19,35 +20,34 @@ def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
     Raises InputError for a damaged file, LaunchTableError where slices do not fit together, RefusedError
     over the memory limit or where the records' own mark or level contradicts the run's.
     """
+    if not run.files:
+        raise RefusedError(f"run {run.run_id}", "the store holds no records of it", "run it again")
+    notes: dict[str, None] = {}
     try:
-        with ExitStack() as stack:
-            recordings = [stack.enter_context(open_recording(path)) for path in run.files]
-            launches = _gathered(run, recordings, memory_limit_bytes)
+        with open_recording(run.files[0]) as first:
+            schema = first.schema
+        launches = gather(
+            _batches(run, schema, notes), schema,
+            sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes,
+        )  # fmt: skip
     except AssayError as error:
         raise _without_paths(error, run) from error
     _check_against_plan(run, launches)
-    return launches
-
-
-def _gathered(run: RunData, recordings: list[Recording], memory_limit_bytes: int) -> Launches:
-    if not recordings:
-        raise RefusedError(f"run {run.run_id}", "the store holds no records of it", "run it again")
-    schema = recordings[0].schema
-    for recording in recordings[1:]:
-        if not recording.schema.equals(schema, check_metadata=True):
-            raise LaunchTableError(
-                f"run {run.run_id}",
-                "its slices differ in counters, level, condition or device",
-                "run it again on one GPU with one tool",
-            )
-
-    def batches() -> Iterator[LaunchBatch]:
-        for recording in recordings:
-            yield from recording.batches()
-
-    launches = gather(batches(), schema, sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes)
-    notes = dict.fromkeys(note for recording in recordings for note in recording.notes)
     return replace(launches, notes=tuple(notes))
+
+
+def _batches(run: RunData, schema: pa.Schema, notes: dict[str, None]) -> Iterator[LaunchBatch]:
+    """The batches of all slices, one file open at a time; fills ``notes``, each note once."""
+    for path in run.files:
+        with open_recording(path) as recording:
+            if not recording.schema.equals(schema, check_metadata=True):
+                raise LaunchTableError(
+                    f"run {run.run_id}",
+                    "its slices differ in counters, level, condition or device",
+                    "run it again on one GPU with one tool",
+                )
+            yield from recording.batches()
+            notes.update(dict.fromkeys(recording.notes))
 
 
 def _without_paths(error: AssayError, run: RunData) -> AssayError:

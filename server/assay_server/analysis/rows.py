@@ -12,9 +12,9 @@ import numpy as np
 from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.evaluation import Evaluation
 from assay_sampling.launches import Launches
+from assay_sampling.overlap import CONCURRENT_SHARE_PERCENT, overlap_of
 from assay_sampling.selection import Selection
 from assay_server.analysis.cells import Cell
-from assay_server.analysis.overlap import CONCURRENT_SHARE_PERCENT, overlap_of
 from assay_server.analysis.request import RunData
 
 Status = Literal["ok", "refused", "failed", "not applicable"]
@@ -40,7 +40,8 @@ def empty_row(cell: Cell, method: Method) -> Row:
         "device": cell.device_kind,
         "condition": cell.condition.to_dict(),
         "method": method.name,
-        "parameters": dict(method.parameters),
+        "asked_parameters": plain(method.parameters),
+        "parameters": plain(method.parameters),
         "seed": method.seed,
         "status": "ok",
         "reason": "",

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_sampling.alignment import MATCH_KINDS, MatchKind, align, align_window
-from assay_sampling.errors import AssayError, RefusedError
+from assay_sampling.alignment import MATCH_KINDS, MatchKind, align, align_window, match_flags
+from assay_sampling.errors import AssayError, MisalignedError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers import select
@@ -99,12 +99,13 @@ class _Work:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name)}
         rows.describe_launches(row, self.held.launches(cell.whole), cell.whole)
         if len(levels) == 2:
-            row["match"] = _match_of_levels(levels["detailed"], levels["light"])
+            row["match"] = _match_of_levels(levels["detailed"], levels["light"], method)
         profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation)
         row.update(two_level_facts(selection))
+        row["flags"] += _flags_of_match(row["match"], cell.whole)
         return selection
 
     def _key(self, cell: Cell, method: Method) -> str:
@@ -140,8 +141,13 @@ class _Work:
         self._refuse_invalid([run])
         other = self.held.launches(run)
         rows.describe_launches(row, other, run)
-        row["match"] = _match_of_devices(self.held.launches(made.whole), other)
-        evaluation, _ = score_on(made.selection, other, DEVICES_KIND)
+        reference = self.held.launches(made.whole)
+        try:
+            evaluation, percents = score_on(made.selection, other, DEVICES_KIND, reference=reference)
+        except MisalignedError:
+            row["match"] = _match_of_devices(reference, other)
+            raise
+        row["match"] = _match(percents, DEVICES_KIND, "GPUs")
         rows.score(row, evaluation)
         for what in ("model", "window", "unknown"):
             row[what] = made.row[what]
@@ -162,9 +168,18 @@ class _Work:
         self.held.keep_only({made.whole.run_id for made in self.made.values()})
 
 
-def _match_of_levels(detailed: Launches, light: Launches) -> dict[str, Any]:
+def _flags_of_match(match: Mapping[str, Any] | None, run: RunData) -> list[dict[str, Any]]:
+    """What a reader must know where levels were matched by less than kernel, grid and block."""
+    return [
+        {"run_id": run.run_id, "name": name, "detail": "asked for by match_kind", "invalidates": False}
+        for name in (match_flags(match["kind"]) if match else [])
+    ]
+
+
+def _match_of_levels(detailed: Launches, light: Launches, method: Method) -> dict[str, Any]:
     percents = {kind: align_window(detailed, light, kind).match_percent for kind in MATCH_KINDS}
-    return _match(percents, LEVELS_KIND, "levels")
+    asked = method.parameters.get("match_kind", LEVELS_KIND)
+    return _match(percents, asked if asked in percents else LEVELS_KIND, "levels")
 
 
 def _match_of_devices(left: Launches, right: Launches) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,13 @@ Row = Mapping[str, Any]
 
 CONDITION = "cache, clock, SMs"
 _GROUPS_SHOWN = 12
+_ACCURACIES = (
+    "#accuracy, chronological / %", "#balanced / %", "#accuracy, grouped / %", "#balanced / %",
+)  # fmt: skip
+_HOW_HELD_OUT = (
+    "Chronological: the first 80 % of the window predict the last 20 %; grouped: no signature on both "
+    "sides; balanced: mean over groups."
+)
 
 
 @dataclass(frozen=True)
@@ -69,18 +76,16 @@ def summary_table(report: Report) -> Table:
             _state(entry), count(entry["launches"]), percent(entry["error_percent"]),
             percent(entry["group_error_percent"]), quantity(entry["speedup"]),
             match_percent(entry["match_percent"]),
-            percent(entry["chronological_accuracy_percent"]), percent(entry["grouped_accuracy_percent"]),
-            percent(entry["agreement_percent"]), percent(entry["ambiguous_percent"]),
+            *_accuracies(entry), percent(entry["agreement_percent"]), percent(entry["ambiguous_percent"]),
             count(entry["unknown_launches"]),
         )
         for entry in report["summary"]
     )  # fmt: skip
     columns = _columns(
         "workload", "GPU", CONDITION, "method", "~status", "#launches", "#error / %", "#group error / %",
-        "#speedup", "#match / %", "#accuracy, chronological / %", "#accuracy, grouped / %",
-        "#agreement / %", "#ambiguous / %", "#unknown launches",
+        "#speedup", "#match / %", *_ACCURACIES, "#agreement / %", "#ambiguous / %", "#unknown launches",
     )  # fmt: skip
-    note = "Accuracies are balanced (mean over groups) and held out, of the model that labels the launches."
+    note = f"Accuracies are held out, of the model that labels the launches. {_HOW_HELD_OUT}"
     return Table("Workload x GPU", columns, rows, note)
 
 
@@ -146,8 +151,7 @@ def models_table(rows: Sequence[Row]) -> Table | None:
             (
                 row["device"], condition_text(row["condition"]), entry["name"],
                 "yes" if entry["name"] == model["chosen"] else "",
-                percent(entry["chronological_accuracy_percent"]), percent(entry["grouped_accuracy_percent"]),
-                percent(entry["error_percent"]), percent(entry["group_error_percent"]),
+                *_accuracies(entry), percent(entry["error_percent"]), percent(entry["group_error_percent"]),
                 quantity(entry["speedup"]),
             )
             for entry in model["models"]
@@ -155,14 +159,15 @@ def models_table(rows: Sequence[Row]) -> Table | None:
     if not body:
         return None
     columns = _columns(
-        "GPU", CONDITION, "model", "labels the launches", "#accuracy, chronological / %",
-        "#accuracy, grouped / %", "#error / %", "#group error / %", "#speedup",
+        "GPU", CONDITION, "model", "labels the launches", *_ACCURACIES, "#error / %", "#group error / %", "#speedup",
     )  # fmt: skip
-    note = (
-        "Chronological: the first 80 % of the window predict the last 20 %. "
-        "Grouped: no signature on both sides. Balanced accuracies."
-    )
-    return Table("Models that label the launches behind the window", columns, tuple(body), note)
+    return Table("Models that label the launches behind the window", columns, tuple(body), _HOW_HELD_OUT)
+
+
+def _accuracies(facts: Mapping[str, Any]) -> Iterator[str]:
+    for split in ("chronological", "grouped"):
+        for kind in ("accuracy", "balanced_accuracy"):
+            yield percent(facts[f"{split}_{kind}_percent"])
 
 
 def window_table(rows: Sequence[Row]) -> Table | None:
@@ -175,11 +180,11 @@ def window_table(rows: Sequence[Row]) -> Table | None:
         body.append(
             (
                 row["device"], condition_text(row["condition"]), count(window["launches"]),
-                count(window["k"]), text(window["quantity"]), percent(window["error_percent"]),
+                count(window["k"]), text(window["cost"]["quantity"]), percent(window["error_percent"]),
                 percent(window["group_error_percent"]), quantity(window["speedup"]),
                 percent((model or {}).get("agreement_percent")),
                 percent((model or {}).get("ambiguous_percent")),
-                count((unknown or {}).get("launches")), count((unknown or {}).get("signatures")),
+                count((unknown or {}).get("launches")), count((unknown or {}).get("groups")),
             )
         )  # fmt: skip
     if not body:
@@ -258,8 +263,11 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ("group error", "100 x the sum over groups of |projected - total| / total: errors cannot cancel"),
     ("speedup", "total / sum of the representatives' cost"),
     ("match", "launches matched in an order-preserving alignment / the larger number of launches"),
-    ("agreement", "launches that the three models give the same group"),
-    ("ambiguous", "signatures of the window that occur in more than one group"),
+    ("agreement", "launches behind the window that the three models give the same group"),
+    (
+        "ambiguous",
+        "launches of the window whose signature (kernel, grid, block, NVTX path, operator) has several groups",
+    ),
     ("unknown", "launches of kernels that the window never saw: each signature is a group of its own"),
     ("cost", "cycles under a profiler and free-running nanoseconds are two costs, never mixed or converted"),
 )

@@ -41,8 +41,11 @@ def summary_entry(source: dict[str, Any]) -> dict[str, Any]:
         "match_percent": (source["match"] or {}).get("percent"),
         "match_kind": "exact",
         "model": model.get("chosen"),
-        "chronological_accuracy_percent": model.get("chronological_accuracy_percent"),
-        "grouped_accuracy_percent": model.get("grouped_accuracy_percent"),
+        **{
+            f"{split}_{kind}_percent": model.get(f"{split}_{kind}_percent")
+            for split in ("chronological", "grouped")
+            for kind in ("accuracy", "balanced_accuracy")
+        },
         "agreement_percent": model.get("agreement_percent"),
         "ambiguous_percent": model.get("ambiguous_percent"),
         "unknown_launches": unknown.get("launches"),
@@ -53,16 +56,18 @@ def summary_entry(source: dict[str, Any]) -> dict[str, Any]:
 
 MODEL = {
     "chosen": "gaussian_nb", "chronological_accuracy_percent": 91.25, "grouped_accuracy_percent": 77.5,
+    "chronological_balanced_accuracy_percent": 83.375, "grouped_balanced_accuracy_percent": 61.125,
     "agreement_percent": 88.75, "ambiguous_percent": 6.5,
     "models": [
         {"name": name, "chronological_accuracy_percent": accuracy, "grouped_accuracy_percent": 77.5,
+         "chronological_balanced_accuracy_percent": 83.375, "grouped_balanced_accuracy_percent": 61.125,
          "error_percent": 3.25, "group_error_percent": 4.5, "speedup": 99.5}
         for name, accuracy in (("sgd", 81.5), ("gaussian_nb", 91.25), ("mlp", 90.25))
     ],
 }  # fmt: skip
-WINDOW = {"launches": 1500, "k": 4, "quantity": "cycles_gpc_avg", "error_percent": 2.75,
+WINDOW = {"launches": 1500, "k": 4, "cost": {"quantity": "cycles_gpc_avg"}, "error_percent": 2.75,
           "group_error_percent": 3.5, "speedup": 41.5}  # fmt: skip
-UNKNOWN = {"launches": 28, "signatures": 3, "percent": 0.2}
+UNKNOWN = {"launches": 28, "groups": 3, "percent": 0.2}
 
 
 @pytest.fixture

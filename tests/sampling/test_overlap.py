@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from assay_sampling.launch_table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 from assay_sampling.launches import Launches, gather
-from assay_server.analysis.overlap import overlap_of
+from assay_sampling.overlap import overlap_of
 
 
 def light(
