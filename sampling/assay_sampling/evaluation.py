@@ -40,8 +40,8 @@ class Cost:
 def cost_of(launches: Launches, quantity: str) -> Cost:
     """The cost of every launch in ``quantity`` (a key of COST_UNITS).
 
-    Raises CounterUnavailableError where a launch lacks the value, RefusedError where one is negative
-    or the total is not positive.
+    Raises CounterUnavailableError where a launch lacks the value, RefusedError where one is negative or
+    not finite, or the total is not positive.
     """
     source = ", ".join(launches.sources) or "launches"
     if quantity not in launches.table.schema.names:
@@ -54,6 +54,10 @@ def cost_of(launches: Launches, quantity: str) -> Cost:
             "profile those launches again, or choose another cost",
         )
     values = column.to_numpy().astype(np.float64)
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise RefusedError(source, f"launch row {row} has the cost {values[row]:g} in {quantity!r}")
     if values.size and float(values.min()) < 0:
         row = int(np.argmin(values))
         raise RefusedError(source, f"launch row {row} has the negative cost {values[row]:g}")

@@ -1,0 +1,107 @@
+"""Selection methods by name: those built in, and those that other packages add by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module, metadata
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.profile import Profile
+from assay_sampling.samplers.base import Parameters, Sampler
+from assay_sampling.selection import Selection
+
+ENTRY_POINT_GROUP = "assay.samplers"
+
+_BUILT_IN = {
+    "pks": ("assay_sampling.samplers.pks", "PksSampler"),
+    "random": ("assay_sampling.samplers.random_sampling", "RandomSampler"),
+    "systematic": ("assay_sampling.samplers.systematic", "SystematicSampler"),
+}
+
+__all__ = ["ENTRY_POINT_GROUP", "Parameters", "Sampler", "samplers", "select"]
+
+
+class _Samplers(Mapping[str, Sampler]):
+    """Samplers by name, loaded when they are asked for: a broken plug-in breaks nothing but itself."""
+
+    def __init__(self) -> None:
+        found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+        # A plug-in cannot take the name of a built-in method: results would not say which one it was.
+        self._plugins = {point.name: point for point in found if point.name not in _BUILT_IN}
+
+    def __iter__(self) -> Iterator[str]:
+        yield from _BUILT_IN
+        yield from sorted(self._plugins)
+
+    def __len__(self) -> int:
+        return len(_BUILT_IN) + len(self._plugins)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _BUILT_IN or name in self._plugins
+
+    def __getitem__(self, name: str) -> Sampler:
+        if name in _BUILT_IN:
+            module, attribute = _BUILT_IN[name]
+            sampler: Sampler = getattr(import_module(module), attribute)()
+            return sampler
+        return _load(self._plugins[name])
+
+
+def samplers() -> Mapping[str, Sampler]:
+    """All selection methods by name; getting one loads it.
+
+    Getting a plug-in that cannot be loaded, or is no sampler, raises ParameterError naming it.
+    """
+    return _Samplers()
+
+
+def _load(point: metadata.EntryPoint) -> Sampler:
+    package = point.dist.name if point.dist is not None else "an unknown package"
+    subject = f"method {point.name!r} of the package {package}"
+    remedy = f"reinstall or uninstall {package}"
+    try:
+        loaded = point.load()
+        sampler = loaded() if isinstance(loaded, type) else loaded
+    except Exception as error:  # a plug-in may fail in any way at import
+        raise ParameterError(
+            subject, f"{point.value} cannot be loaded: {type(error).__name__}: {error}", remedy
+        ) from error
+    parameters = getattr(sampler, "parameters", None)
+    if not (
+        isinstance(sampler, Sampler) and isinstance(parameters, type) and issubclass(parameters, BaseModel)
+    ):
+        raise ParameterError(
+            subject, f"{point.value} is no sampler: it needs name, parameters and select", remedy
+        )
+    return sampler
+
+
+def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: int = 0) -> Selection:
+    """Make a selection by the name of its method; texts are taken for the numbers they spell.
+
+    Raises ParameterError for an unknown method, parameter or value, RefusedError where the method does
+    not apply to the profile.
+    """
+    known = samplers()
+    if method not in known:
+        raise ParameterError("select", f"there is no method {method!r}", f"use one of {', '.join(known)}")
+    sampler = known[method]
+    return sampler.select(profile, _validated(method, sampler, parameters), seed=seed)
+
+
+def _validated(method: str, sampler: Sampler, parameters: Mapping[str, Any]) -> BaseModel:
+    try:
+        return sampler.parameters.model_validate(dict(parameters))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        allowed = ", ".join(sampler.parameters.model_fields) or "no parameters"
+        if first["type"] == "extra_forbidden":
+            raise ParameterError(method, f"there is no parameter {name!r}", f"it has {allowed}") from error
+        message = first["msg"][:1].lower() + first["msg"][1:]
+        given = f", not {str(first['input'])[:80]!r}" if name else ""
+        cause = f"parameter {name!r}: {message}{given}" if name else message
+        raise ParameterError(method, cause, f"it has {allowed}") from error
