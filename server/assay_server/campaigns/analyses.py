@@ -67,6 +67,7 @@ class Analyses:
         self._coordinator = coordinator
         self._make_executor = make_executor
         self._lock = threading.Lock()
+        self._ending = threading.RLock()  # held while a result is stored
         self._executor: Executor | None = None
         self._running: set[str] = set()
         self._broken: set[str] = set()
@@ -74,9 +75,11 @@ class Analyses:
         coordinator.listen(self._heard)
 
     def close(self) -> None:
-        """Start nothing more; analyses under way are taken up again by the next server."""
+        """Start and store nothing more; analyses under way are taken up again by the next server."""
         with self._lock:
             self._closed = True
+        with self._ending:
+            pass
 
     def resume(self) -> None:
         """Take up the analyses that an earlier server did not end."""
@@ -118,9 +121,13 @@ class Analyses:
                 return self._executor.submit(analyse_campaign, request)
 
     def _done(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
-        with self._lock:
-            if self._closed:
-                return
+        with self._ending:
+            with self._lock:
+                if self._closed:
+                    return
+            self._keep(campaign_id, future)
+
+    def _keep(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
         try:
             document, page = future.result()
             self._coordinator.records.write_report(campaign_id, "json", document)

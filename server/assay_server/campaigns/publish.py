@@ -42,6 +42,8 @@ class Publisher:
         with self._coordinator.snapshot() as store:
             waiting = store.attempts_in((AttemptState.PUBLISHING,))
         for attempt in waiting:
+            if self._slice_lock(attempt.key).lock.locked():
+                continue  # its agent waits for just this
             try:
                 self._publish(attempt.key)
             except AssayError as error:

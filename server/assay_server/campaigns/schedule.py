@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from assay_sampling.errors import CampaignError, ParameterError
+from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.failures import FailureClass, failure
+from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.state import failure_of_runs
 from assay_server.campaigns.transitions import UNENDED_ATTEMPTS, Transitions
@@ -76,6 +77,12 @@ def fits(run: Run, slot: Slot) -> bool:
 class Schedule(Transitions):
     """The scheduler's verbs over one transaction at one moment; ``effects`` are for after the commit."""
 
+    def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        """Take in a planned campaign: its slices wait from now on."""
+        self.store.add_campaign(campaign, runs, slices)
+        self.effects.campaigns.add(campaign.campaign_id)
+        self.effects.work = True
+
     def register(
         self, agent: Agent, sealed: Sequence[AttemptKey]
     ) -> tuple[list[AttemptKey], list[AttemptKey]]:
@@ -83,9 +90,9 @@ class Schedule(Transitions):
 
         Attempts of an earlier process that are not sealed are lost: their slices wait again at once.
         """
-        self._store.put_agent(replace(agent, seen_at_ms=self._now_ms))
+        self.store.put_agent(replace(agent, seen_at_ms=self._now_ms))
         claimed = set(sealed)
-        for attempt in self._store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
+        for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
             if attempt.session_id != agent.session_id and attempt.key not in claimed:
                 self._lose(attempt, FailureClass.AGENT_RESTARTED, AttemptState.FAILED)
         resume, drop = [], []
@@ -95,18 +102,18 @@ class Schedule(Transitions):
                 drop.append(key)
                 continue
             resume.append(key)
-            self._store.save_attempt(replace(wanted, session_id=agent.session_id))
+            self.store.save_attempt(replace(wanted, session_id=agent.session_id))
             self.extend(key)
         self.effects.work = True
         return resume, drop
 
     def is_registered(self, agent_id: str, session_id: str) -> bool:
         """Whether this is the present process of a known agent; notes that it was seen."""
-        agent = self._store.agent(agent_id)
+        agent = self.store.agent(agent_id)
         if agent is None or agent.session_id != session_id:
             return False
         if self._now_ms - agent.seen_at_ms > _SEEN_EVERY_MS:
-            self._store.put_agent(replace(agent, seen_at_ms=self._now_ms))
+            self.store.put_agent(replace(agent, seen_at_ms=self._now_ms))
         return True
 
     def lease(self, agent_id: str, slot_id: str) -> Lease | None:
@@ -115,16 +122,16 @@ class Schedule(Transitions):
         A slot whose attempt has given no sign of life yet is given the same again: the earlier answer was
         lost. Raises ParameterError for a slot that the agent did not register.
         """
-        agent = self._store.agent(agent_id)
+        agent = self.store.agent(agent_id)
         slot = next((s for s in agent.slots if s.slot_id == slot_id), None) if agent else None
         if agent is None or slot is None:
             raise ParameterError(
                 f"slot {slot_id!r}", f"agent {agent_id!r} did not register it", "register the agent again"
             )
-        held = self._store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
+        held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return self._lease_of(held[0]) if self._is_fresh(held[0]) else None
-        for run, piece in self._store.waiting_slices(slot.profilers, self._now_ms, _CANDIDATES):
+        for run, piece in self.store.waiting_slices(slot.profilers, self._now_ms, _CANDIDATES):
             if fits(run, slot):
                 return self._give(run, piece, agent, slot)
         return None
@@ -133,19 +140,19 @@ class Schedule(Transitions):
         return attempt.deadline_ms == attempt.leased_at_ms + self._policy.lease_ms
 
     def _lease_of(self, attempt: Attempt) -> Lease:
-        run = self._store.run(attempt.key.run_id)
-        piece = self._store.slice(attempt.key.run_id, attempt.key.slice)
+        run = self.store.run(attempt.key.run_id)
+        piece = self.store.slice(attempt.key.run_id, attempt.key.slice)
         if run is None or piece is None:  # foreign keys hold these
-            raise CampaignError(attempt.key.run_id, "the store lost the run of this attempt")
+            raise StorageError(attempt.key.run_id, "the store lost the run of this attempt")
         return Lease(attempt, run, piece)
 
     def _give(self, run: Run, piece: Slice, agent: Agent, slot: Slot) -> Lease:
-        earlier = self._store.attempts(run.run_id, piece.index)
+        earlier = self.store.attempts(run.run_id, piece.index)
         for expired in (a for a in earlier if a.state is AttemptState.EXPIRED):
             self._end(expired, AttemptState.SUPERSEDED, expired.failure)
         number = earlier[-1].key.attempt + 1 if earlier else 1
         attempt = Attempt(
-            key=AttemptKey(run.run_id, piece.index, number, self._store.next_token()),
+            key=AttemptKey(run.run_id, piece.index, number, self.store.next_token()),
             state=AttemptState.LEASED,
             agent_id=agent.agent_id,
             agent_name=agent.name,
@@ -154,7 +161,7 @@ class Schedule(Transitions):
             leased_at_ms=self._now_ms,
             deadline_ms=self._now_ms + self._policy.lease_ms,
         )
-        self._store.add_attempt(attempt)
+        self.store.add_attempt(attempt)
         self._set_slice(replace(piece, state=SliceState.LEASED))
         return Lease(attempt, run, piece)
 
@@ -166,7 +173,7 @@ class Schedule(Transitions):
         if attempt.state is AttemptState.LEASED:
             if launches_spooled > attempt.launches_spooled:
                 self._changed(key.run_id)
-            self._store.save_attempt(
+            self.store.save_attempt(
                 replace(
                     attempt,
                     deadline_ms=self._now_ms + self._policy.lease_ms,
@@ -177,12 +184,12 @@ class Schedule(Transitions):
 
     def extend_all(self) -> None:
         """Every lease starts anew: the server was away, which is not the agents' fault."""
-        for attempt in self._store.attempts_in((AttemptState.LEASED,)):
+        for attempt in self.store.attempts_in((AttemptState.LEASED,)):
             self.extend(attempt.key)
 
     def expire(self) -> None:
         """Give the slices of leases that ran out to somebody else."""
-        for attempt in self._store.attempts_in((AttemptState.LEASED,), deadline_before_ms=self._now_ms):
+        for attempt in self.store.attempts_in((AttemptState.LEASED,), deadline_before_ms=self._now_ms):
             self._lose(attempt, FailureClass.LEASE_EXPIRED, AttemptState.EXPIRED)
 
     def _lose(self, attempt: Attempt, failure_class: FailureClass, state: AttemptState) -> None:
@@ -199,8 +206,8 @@ class Schedule(Transitions):
             return SegmentOutcome.NOT_WANTED
         if attempt.segments != segment.index:
             return SegmentOutcome.OUT_OF_ORDER
-        self._store.add_segment(segment)
-        self._store.save_attempt(
+        self.store.add_segment(segment)
+        self.store.save_attempt(
             replace(
                 attempt,
                 segments=attempt.segments + 1,
@@ -221,7 +228,7 @@ class Schedule(Transitions):
         self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
     ) -> FinishOutcome:
         """An attempt says that it is complete, with so many segments and launches."""
-        before = self._store.attempt(key.run_id, key.slice, key.attempt)
+        before = self.store.attempt(key.run_id, key.slice, key.attempt)
         if before is not None and before.key == key and before.state is AttemptState.PUBLISHED:
             return FinishOutcome.ALREADY_PUBLISHED
         attempt = self.live_attempt(key)
@@ -234,22 +241,22 @@ class Schedule(Transitions):
         if wrong is not None:
             self._fail(attempt, wrong, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
-        self._store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
+        self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
         self.effects.work = True
         return FinishOutcome.PUBLISH
 
     def end_publish(self, key: AttemptKey, file: PublishedFile) -> bool:
         """The slice's file is in its place. False: it is not wanted any more."""
-        attempt = self._store.attempt(key.run_id, key.slice, key.attempt)
-        piece = self._store.slice(key.run_id, key.slice)
+        attempt = self.store.attempt(key.run_id, key.slice, key.attempt)
+        piece = self.store.slice(key.run_id, key.slice)
         if attempt is None or piece is None or attempt.key != key:
             return False
         if attempt.state is not AttemptState.PUBLISHING:
             return attempt.state is AttemptState.PUBLISHED
         self._end(attempt, AttemptState.PUBLISHED, None)
-        run = self._store.run(key.run_id)
+        run = self.store.run(key.run_id)
         if run is not None:
-            self._store.save_run(replace(run, flags=tuple(dict.fromkeys((*run.flags, *attempt.flags)))))
+            self.store.save_run(replace(run, flags=tuple(dict.fromkeys((*run.flags, *attempt.flags)))))
         self._set_slice(
             replace(
                 piece,
@@ -263,26 +270,26 @@ class Schedule(Transitions):
         return True
 
     def cancel(self, campaign_id: str) -> Campaign:
-        """Stop a campaign for good; one that has ended stays as it is. Raises CampaignError where unknown."""
-        campaign = known_campaign(self._store.campaign(campaign_id), campaign_id)
+        """Stop a campaign for good; one that has ended stays as it is. Raises UnknownThingError."""
+        campaign = known_campaign(self.store.campaign(campaign_id), campaign_id)
         if campaign.state in ENDED_CAMPAIGNS:
             return campaign
         cancelled = replace(campaign, state=CampaignState.CANCELLED, ended_at_ms=self._now_ms)
-        self._store.save_campaign(cancelled)
-        for run in self._store.runs(campaign_id):
+        self.store.save_campaign(cancelled)
+        for run in self.store.runs(campaign_id):
             if run.state not in ENDED_RUNS:
                 self._cancel_slices(run.run_id)
-                self._store.save_run(replace(run, state=RunState.CANCELLED))
+                self.store.save_run(replace(run, state=RunState.CANCELLED))
         self.effects.campaigns.add(campaign_id)
         return cancelled
 
     def end_analysis(self, campaign_id: str, why: FailureRecord | None) -> None:
         """The report is written (``why`` None) or could not be made."""
-        campaign = self._store.campaign(campaign_id)
+        campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.ANALYSING:
             return
-        found = why or failure_of_runs(self._store.runs(campaign_id))
-        self._store.save_campaign(
+        found = why or failure_of_runs(self.store.runs(campaign_id))
+        self.store.save_campaign(
             replace(
                 campaign,
                 state=CampaignState.DONE if found is None else CampaignState.FAILED,
@@ -292,15 +299,6 @@ class Schedule(Transitions):
             )
         )
         self.effects.campaigns.add(campaign_id)
-
-
-def known_campaign(campaign: Campaign | None, campaign_id: str) -> Campaign:
-    """The campaign; raises CampaignError where the server knows none of that name."""
-    if campaign is None:
-        raise CampaignError(
-            f"campaign {campaign_id!r}", "the server knows no such campaign", "see the list: assay status"
-        )
-    return campaign
 
 
 def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:

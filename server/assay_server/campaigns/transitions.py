@@ -44,14 +44,14 @@ class Transitions:
     """State changes over one transaction at one moment; ``effects`` are for after the commit."""
 
     def __init__(self, transaction: MetadataTransaction, policy: SchedulePolicy, now_ms: int) -> None:
-        self._store = transaction
+        self.store = transaction
         self._policy = policy
         self._now_ms = now_ms
         self.effects = Effects()
 
     def live_attempt(self, key: AttemptKey) -> Attempt | None:
         """The attempt of a key if it is still wanted (leased or publishing), revived where it had expired."""
-        attempt = self._store.attempt(key.run_id, key.slice, key.attempt)
+        attempt = self.store.attempt(key.run_id, key.slice, key.attempt)
         if attempt is None or attempt.key != key:
             return None
         if attempt.state is AttemptState.EXPIRED and self._may_come_back(attempt):
@@ -62,16 +62,16 @@ class Transitions:
                 ended_at_ms=0,
                 deadline_ms=self._now_ms + self._policy.lease_ms,
             )
-            self._store.save_attempt(attempt)
-            piece = self._store.slice(key.run_id, key.slice)
+            self.store.save_attempt(attempt)
+            piece = self.store.slice(key.run_id, key.slice)
             if piece is not None:
                 self._set_slice(replace(piece, state=SliceState.LEASED))
         return attempt if attempt.state in (AttemptState.LEASED, AttemptState.PUBLISHING) else None
 
     def _may_come_back(self, attempt: Attempt) -> bool:
         """Expired, its slice waits, and its slot runs nothing else. A newer lease makes it superseded."""
-        piece = self._store.slice(attempt.key.run_id, attempt.key.slice)
-        busy = self._store.attempts_in(
+        piece = self.store.slice(attempt.key.run_id, attempt.key.slice)
+        busy = self.store.attempts_in(
             (AttemptState.LEASED,), agent_id=attempt.agent_id, slot_id=attempt.slot_id
         )
         return piece is not None and piece.state is SliceState.WAITING and not busy
@@ -79,10 +79,10 @@ class Transitions:
     def _fail(self, attempt: Attempt, why: FailureRecord, state: AttemptState) -> None:
         key = attempt.key
         self._end(attempt, state, why)
-        piece = self._store.slice(key.run_id, key.slice)
+        piece = self.store.slice(key.run_id, key.slice)
         if piece is None or piece.state is not SliceState.LEASED:
             return
-        delay_ms = self._policy.retry.delay_after(self._store.attempts(key.run_id, key.slice), why)
+        delay_ms = self._policy.retry.delay_after(self.store.attempts(key.run_id, key.slice), why)
         if delay_ms is not None:
             self.effects.work = True
             self._set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=self._now_ms + delay_ms))
@@ -92,7 +92,7 @@ class Transitions:
         self._set_slice(replace(piece, state=SliceState.FAILED), why)
 
     def _end(self, attempt: Attempt, state: AttemptState, why: FailureRecord | None) -> None:
-        self._store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self._now_ms))
+        self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self._now_ms))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
         self.effects.work = True  # its slot is free
@@ -100,43 +100,43 @@ class Transitions:
 
     def _set_slice(self, piece: Slice, why: FailureRecord | None = None) -> None:
         """Save a slice and let its run and campaign follow."""
-        self._store.save_slice(piece)
-        run = self._store.run(piece.run_id)
+        self.store.save_slice(piece)
+        run = self.store.run(piece.run_id)
         if run is None or run.state in ENDED_RUNS:
             return
-        state = run_state([other.state for other in self._store.slices(piece.run_id)])
+        state = run_state([other.state for other in self.store.slices(piece.run_id)])
         if state is not run.state:
-            self._store.save_run(replace(run, state=state, failure=why))
+            self.store.save_run(replace(run, state=state, failure=why))
             self._changed(run.run_id)
         if state in ENDED_RUNS:
             self._cancel_slices(run.run_id)
             self._advance(run.campaign_id)
 
     def _cancel_slices(self, run_id: str) -> None:
-        for piece in self._store.slices(run_id):
+        for piece in self.store.slices(run_id):
             if piece.state in (SliceState.WAITING, SliceState.LEASED):
-                self._store.save_slice(replace(piece, state=SliceState.CANCELLED))
-        for attempt in self._store.attempts(run_id):
+                self.store.save_slice(replace(piece, state=SliceState.CANCELLED))
+        for attempt in self.store.attempts(run_id):
             if attempt.state in UNENDED_ATTEMPTS:
                 why = failure_record(failure(FailureClass.CANCELLED, f"run {run_id}"))
                 self._end(attempt, AttemptState.CANCELLED, why)
 
     def _advance(self, campaign_id: str) -> None:
-        campaign = self._store.campaign(campaign_id)
+        campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.RUNNING:
             return
-        runs = self._store.runs(campaign_id)
+        runs = self.store.runs(campaign_id)
         state = campaign_state([run.state for run in runs])
         if state is CampaignState.ANALYSING:
-            self._store.save_campaign(replace(campaign, state=state))
+            self.store.save_campaign(replace(campaign, state=state))
             self.effects.analyse.add(campaign_id)
         elif state is CampaignState.FAILED:
-            self._store.save_campaign(
+            self.store.save_campaign(
                 replace(campaign, state=state, failure=failure_of_runs(runs), ended_at_ms=self._now_ms)
             )
         self.effects.campaigns.add(campaign_id)
 
     def _changed(self, run_id: str) -> None:
-        run = self._store.run(run_id)
+        run = self.store.run(run_id)
         if run is not None:
             self.effects.campaigns.add(run.campaign_id)

@@ -1,0 +1,93 @@
+"""The program ``assay-server``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_sampling.errors import AssayError, MissingExtraError
+from assay_server.config import DEFAULT_LISTEN, ServerConfig, server_version
+
+program = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@program.command()
+def serve(
+    *,
+    state: Annotated[Path, typer.Option(help="Folder of metadata, records and reports; made if missing.")],
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"HOST:PORT on loopback (port 0: any free one) or unix:PATH; repeatable [{DEFAULT_LISTEN[0]}]."
+        ),
+    ] = None,
+    lease_ms: Annotated[int, typer.Option(help="A silent attempt goes to another slot after this.")] = 60_000,
+    heartbeat_ms: Annotated[int, typer.Option(help="How often agents give a sign of life.")] = 5_000,
+    analysis_workers: Annotated[int, typer.Option(help="Campaigns analysed at a time.")] = 1,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
+    verbose: Annotated[bool, typer.Option(help="Log more, to standard error.")] = False,
+) -> None:
+    """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse."""
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    try:
+        config = ServerConfig(
+            state_dir=state.absolute(),
+            listen=tuple(listen or DEFAULT_LISTEN),
+            lease_ms=lease_ms,
+            heartbeat_ms=heartbeat_ms,
+            analysis_workers=analysis_workers,
+        )
+        _serve(config, json_output)
+    except AssayError as error:
+        typer.echo(f"assay-server: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+
+
+def _serve(config: ServerConfig, json_output: bool) -> None:
+    asked_to_end = threading.Event()
+
+    def end(number: int, _frame: Any) -> None:
+        asked_to_end.set()
+        signal.signal(number, signal.SIG_DFL)  # the second one does not wait
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    with _server_class()(config) as server:
+        if json_output:
+            text = json.dumps(
+                {"addresses": server.addresses, "state": str(config.state_dir), "version": server_version()}
+            )
+        else:
+            text = f"listening on {' '.join(server.addresses)}"
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        asked_to_end.wait()
+
+
+def _server_class() -> Any:
+    try:
+        from assay_server.app import Server  # noqa: PLC0415 - without its extra, the program says so
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("assay_"):
+            raise
+        raise MissingExtraError("assay-server", error.name or "?", "server") from None
+    return Server
+
+
+def main() -> None:
+    """The console script."""
+    program()
+
+
+if __name__ == "__main__":
+    main()

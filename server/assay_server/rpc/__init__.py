@@ -1,0 +1,1 @@
+"""gRPC: servicers hand requests to plain handlers, which know neither sockets nor event loops."""

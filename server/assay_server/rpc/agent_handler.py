@@ -1,0 +1,70 @@
+"""The agent's requests, answered from the scheduler. Plain functions of a message; they may block."""
+
+from __future__ import annotations
+
+from assay_protos import agent_pb2
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.publish import Publisher
+from assay_server.config import server_version
+from assay_server.rpc import convert
+
+
+class AgentHandler:
+    """Register, heartbeat, lease, finish and fail."""
+
+    def __init__(self, coordinator: Coordinator, publisher: Publisher, heartbeat_ms: int) -> None:
+        self._coordinator = coordinator
+        self._publisher = publisher
+        self._heartbeat_ms = heartbeat_ms
+
+    def register(self, request: agent_pb2.RegisterRequest) -> agent_pb2.RegisterResponse:
+        """Take in an agent's process; raises ParameterError for a registration that cannot be."""
+        agent = convert.agent_of(request)
+        with self._coordinator.schedule() as schedule:
+            resume, drop = schedule.register(agent, [convert.key_of(key) for key in request.sealed])
+        return agent_pb2.RegisterResponse(
+            heartbeat_ms=self._heartbeat_ms,
+            lease_ms=self._coordinator.policy.lease_ms,
+            resume=[convert.key_message(key) for key in resume],
+            drop=[convert.key_message(key) for key in drop],
+            server_version=server_version(),
+        )
+
+    def heartbeat(self, request: agent_pb2.HeartbeatRequest) -> agent_pb2.HeartbeatResponse:
+        with self._coordinator.schedule() as schedule:
+            if not schedule.is_registered(request.agent_id, request.session_id):
+                return agent_pb2.HeartbeatResponse(register_again=True)
+            drop = [
+                progress.key
+                for progress in request.attempts
+                if not schedule.extend(convert.key_of(progress.key), progress.launches_spooled)
+            ]
+        return agent_pb2.HeartbeatResponse(drop=drop)
+
+    def lease(self, request: agent_pb2.LeaseRequest) -> agent_pb2.LeaseResponse:
+        """Work for a slot, now; an empty response where there is none."""
+        with self._coordinator.schedule() as schedule:
+            if not schedule.is_registered(request.agent_id, request.session_id):
+                return agent_pb2.LeaseResponse(register_again=True)
+            lease = schedule.lease(request.agent_id, request.slot_id)
+        if lease is None:
+            return agent_pb2.LeaseResponse()
+        return agent_pb2.LeaseResponse(work=convert.work_message(lease, self._coordinator.policy.lease_ms))
+
+    def finish(self, request: agent_pb2.FinishAttemptRequest) -> agent_pb2.FinishAttemptResponse:
+        """Publish; answers once the slice's file is durable. Raises StorageError: ask again."""
+        published = self._publisher.finish(
+            convert.key_of(request.key),
+            request.segments,
+            request.launches,
+            convert.flags_of(request.flags),
+            convert.log_of(request.log),
+        )
+        return agent_pb2.FinishAttemptResponse(published=published)
+
+    def fail(self, request: agent_pb2.FailAttemptRequest) -> agent_pb2.FailAttemptResponse:
+        with self._coordinator.schedule() as schedule:
+            schedule.fail(
+                convert.key_of(request.key), convert.failure_of(request.failure), convert.log_of(request.log)
+            )
+        return agent_pb2.FailAttemptResponse()

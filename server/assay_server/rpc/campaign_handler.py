@@ -1,0 +1,96 @@
+"""What people ask of campaigns, answered from the store. Plain functions of a message; they may block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay_protos import campaign_pb2
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
+from assay_server.campaigns.submit import submit
+from assay_server.rpc import convert
+from assay_server.store.files import storage_errors
+from assay_server.store.model import ENDED_CAMPAIGNS, Campaign
+
+_CHUNK_BYTES = 1 << 20
+
+
+class CampaignHandler:
+    """Submit, list, status, cancel, run and report."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+
+    def submit(self, request: campaign_pb2.SubmitRequest) -> campaign_pb2.SubmitResponse:
+        """Plan a campaign; raises CampaignError naming line and field."""
+        campaign_id, runs = submit(
+            self._coordinator, request.campaign_yaml, request.file_name, request.base_directory
+        )
+        return campaign_pb2.SubmitResponse(campaign_id=campaign_id, runs=runs)
+
+    def list_campaigns(
+        self, _request: campaign_pb2.ListCampaignsRequest
+    ) -> campaign_pb2.ListCampaignsResponse:
+        with self._coordinator.snapshot() as store:
+            return campaign_pb2.ListCampaignsResponse(
+                campaigns=[
+                    convert.status_message(campaign, store.runs(campaign.campaign_id))
+                    for campaign in store.campaigns()
+                ]
+            )
+
+    def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:
+        """The campaign with its runs; raises CampaignError where there is none of that name."""
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
+            overviews = store.run_overviews(campaign.campaign_id)
+        return convert.status_message(campaign, [o.run for o in overviews], overviews)
+
+    def cancel(self, request: campaign_pb2.CancelRequest) -> campaign_pb2.CampaignStatus:
+        with self._coordinator.schedule() as schedule:
+            schedule.cancel(request.campaign_id)
+        return self.status(campaign_pb2.GetStatusRequest(campaign_id=request.campaign_id))
+
+    def run(self, request: campaign_pb2.GetRunRequest) -> campaign_pb2.RunDetail:
+        """A run with its attempts and published files; raises CampaignError where there is none."""
+        with self._coordinator.snapshot() as store:
+            run = store.run(request.run_id)
+            if run is None:
+                raise UnknownThingError(
+                    f"run {request.run_id!r}",
+                    "the server knows no such run",
+                    "see the runs of a campaign: assay status CAMPAIGN",
+                )
+            [overview] = store.run_overviews(run.campaign_id, run.run_id)
+            attempts = store.attempts(run.run_id)
+            slices = store.slices(run.run_id)
+        return campaign_pb2.RunDetail(
+            run=convert.run_message(overview),
+            attempts=[convert.attempt_message(attempt) for attempt in attempts],
+            files=[f"records/{piece.file}" for piece in slices if piece.file],
+        )
+
+    def report(self, request: campaign_pb2.GetReportRequest) -> Iterator[campaign_pb2.ReportChunk]:
+        """The report in chunks; raises CampaignError where there is none (yet)."""
+        path = self._coordinator.records.report_path(request.campaign_id or "-", request.format)
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
+        if not campaign.has_report:
+            raise _no_report(campaign)
+        with storage_errors(path), path.open("rb") as file:
+            while data := file.read(_CHUNK_BYTES):
+                yield campaign_pb2.ReportChunk(data=data)
+
+
+def _no_report(campaign: Campaign) -> NotYetError:
+    subject = f"campaign {campaign.campaign_id}"
+    if campaign.state not in ENDED_CAMPAIGNS:
+        return NotYetError(
+            subject,
+            f"it is still {campaign.state}, so there is no report yet",
+            f"wait for it: assay watch {campaign.campaign_id}",
+        )
+    if campaign.failure is None:
+        return NotYetError(subject, f"it was {campaign.state}, so there is no report", "submit it again")
+    why = campaign.failure
+    return NotYetError(subject, f"it failed, so there is no report: {why.subject}: {why.cause}", why.remedy)

@@ -1,0 +1,235 @@
+"""Between the wire's messages and the store's values, one function a thing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from assay_protos import agent_pb2, campaign_pb2, common_pb2
+from assay_sampling.errors import ParameterError
+from assay_sampling.launch_table import Condition
+from assay_server.campaigns.schedule import Lease
+from assay_server.store.model import (
+    Agent,
+    Attempt,
+    AttemptKey,
+    AttemptLog,
+    AttemptState,
+    Campaign,
+    FailureRecord,
+    Flag,
+    Run,
+    RunOverview,
+    RunState,
+    Slot,
+)
+
+_LONGEST_LOG = 256 << 10
+_LONGEST_TEXT = 4096
+_MOST_SLOTS = 1024
+_MOST_ENTRIES = 1000
+
+
+def key_of(message: common_pb2.AttemptKey) -> AttemptKey:
+    """The key that a message names."""
+    return AttemptKey(message.run_id, message.slice, message.attempt, message.token)
+
+
+def key_message(key: AttemptKey) -> common_pb2.AttemptKey:
+    """A key as it travels."""
+    return common_pb2.AttemptKey(run_id=key.run_id, slice=key.slice, attempt=key.attempt, token=key.token)
+
+
+def failure_of(message: common_pb2.Failure) -> FailureRecord:
+    """A failure from an agent, its texts bounded."""
+    return FailureRecord(
+        message.failure_class[:100] or "internal",
+        message.subject[:_LONGEST_TEXT],
+        message.cause[:_LONGEST_TEXT],
+        message.remedy[:_LONGEST_TEXT],
+        message.retryable,
+    )
+
+
+def failure_message(failure: FailureRecord) -> common_pb2.Failure:
+    """A failure as it travels."""
+    return common_pb2.Failure(
+        failure_class=failure.failure_class,
+        subject=failure.subject,
+        cause=failure.cause,
+        remedy=failure.remedy,
+        retryable=failure.retryable,
+    )
+
+
+def flags_of(messages: Iterable[common_pb2.ValidityFlag]) -> tuple[Flag, ...]:
+    """Validity flags from an agent, their texts bounded."""
+    return tuple(
+        Flag(m.name[:100], m.detail[:_LONGEST_TEXT], m.invalidates) for m in list(messages)[:_MOST_ENTRIES]
+    )
+
+
+def flag_messages(flags: Iterable[Flag]) -> list[common_pb2.ValidityFlag]:
+    """Validity flags as they travel."""
+    return [
+        common_pb2.ValidityFlag(name=flag.name, detail=flag.detail, invalidates=flag.invalidates)
+        for flag in flags
+    ]
+
+
+def log_of(message: agent_pb2.AttemptLog) -> AttemptLog:
+    """An attempt's log; of a text that is too long, the end."""
+    environment = {
+        name[:_LONGEST_TEXT]: message.environment[name][:_LONGEST_TEXT]
+        for name in sorted(message.environment)[:_MOST_ENTRIES]
+    }
+    command = tuple(word[:_LONGEST_TEXT] for word in list(message.command)[:_MOST_ENTRIES])
+    text = message.log
+    if len(text) > _LONGEST_LOG:
+        text = f"[the first {len(text) - _LONGEST_LOG:,} characters are left out]\n{text[-_LONGEST_LOG:]}"
+    return AttemptLog(command, environment, text)
+
+
+def agent_of(request: agent_pb2.RegisterRequest) -> Agent:
+    """The agent that registers; raises ParameterError where what it says cannot be."""
+    slots = tuple(slot_of(slot) for slot in request.slots)
+    identifiers = {slot.slot_id for slot in slots}
+    if not request.agent_id or not request.session_id or len(identifiers) != len(slots) or "" in identifiers:
+        raise ParameterError(
+            f"agent {request.name!r}",
+            "its registration lacks an identifier, or names a slot twice",
+            "run the same release of Assay on agent and server",
+        )
+    if len(slots) > _MOST_SLOTS:
+        raise ParameterError(
+            f"agent {request.name!r}", f"it registers {len(slots):,} slots", "register fewer"
+        )
+    inventory = request.inventory
+    return Agent(
+        agent_id=request.agent_id,
+        session_id=request.session_id,
+        name=request.name or request.agent_id,
+        inventory={
+            "host": inventory.host,
+            "agent_version": inventory.agent_version,
+            "cpu_count": inventory.cpu_count,
+            "memory_bytes": inventory.memory_bytes,
+            "devices": [device_document(device) for device in inventory.devices],
+            "driver_version": inventory.driver_version,
+            "cuda_driver_version": inventory.cuda_driver_version,
+            "no_device_reason": inventory.no_device_reason,
+        },
+        slots=slots,
+        seen_at_ms=0,
+    )
+
+
+def slot_of(message: agent_pb2.Slot) -> Slot:
+    """A slot as an agent registers it."""
+    return Slot(
+        message.slot_id,
+        tuple(message.profilers),
+        message.synthetic,
+        device_document(message.device) if message.HasField("device") else {},
+    )
+
+
+def device_document(device: common_pb2.Device) -> dict[str, object]:
+    """A device as the store keeps it."""
+    return {
+        "index": device.index,
+        "name": device.name,
+        "uuid": device.uuid,
+        "compute_capability": device.compute_capability,
+        "sm_count": device.sm_count,
+        "memory_bytes": device.memory_bytes,
+    }
+
+
+def condition_message(condition: Condition) -> common_pb2.Condition:
+    """A condition as it travels: what is not recorded is empty or zero."""
+    return common_pb2.Condition(
+        cache=condition.cache or "", clock=condition.clock or "", sm_percent=condition.sm_percent or 0.0
+    )
+
+
+def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
+    """What a slot is to run, with the milliseconds until its lease runs out."""
+    run = lease.run
+    return agent_pb2.Work(
+        key=key_message(lease.attempt.key),
+        run=agent_pb2.RunSpec(
+            campaign_id=run.campaign_id,
+            run_id=run.run_id,
+            workload=run.workload,
+            device_kind=run.device_kind,
+            level=run.level,
+            condition=condition_message(run.condition),
+            repeat=run.repeat,
+            synthetic=run.synthetic,
+            profiler=run.profiler,
+            recorded=agent_pb2.RecordedSource(path=run.recorded_path, recorded_time=run.recorded_time),
+        ),
+        launch_skip=lease.slice.launch_skip,
+        launch_count=lease.slice.launch_count,
+        deadline_ms=lease_ms,
+    )
+
+
+def run_message(overview: RunOverview) -> campaign_pb2.RunStatus:
+    """The status of a run."""
+    run = overview.run
+    return campaign_pb2.RunStatus(
+        run_id=run.run_id,
+        workload=run.workload,
+        device_kind=run.device_kind,
+        level=run.level,
+        condition=condition_message(run.condition),
+        repeat=run.repeat,
+        state=run.state,
+        launches=overview.launches,
+        attempts=overview.attempts,
+        flags=flag_messages(run.flags),
+        failure=_optional_failure(run.failure),
+        agent=overview.agent,
+    )
+
+
+def status_message(
+    campaign: Campaign, runs: Iterable[Run], overviews: Iterable[RunOverview] = ()
+) -> campaign_pb2.CampaignStatus:
+    """The status of a campaign, with the runs that ``overviews`` has."""
+    states = [run.state for run in runs]
+    return campaign_pb2.CampaignStatus(
+        campaign_id=campaign.campaign_id,
+        name=campaign.name,
+        state=campaign.state,
+        synthetic=campaign.synthetic,
+        runs=[run_message(overview) for overview in overviews],
+        failure=_optional_failure(campaign.failure),
+        runs_total=len(states),
+        runs_done=states.count(RunState.DONE),
+        runs_failed=states.count(RunState.FAILED),
+    )
+
+
+def attempt_message(attempt: Attempt) -> campaign_pb2.AttemptDetail:
+    """An attempt, for people."""
+    # To people, an attempt that is being published is still under way.
+    state = AttemptState.LEASED if attempt.state is AttemptState.PUBLISHING else attempt.state
+    return campaign_pb2.AttemptDetail(
+        key=key_message(attempt.key),
+        state=state,
+        agent=attempt.agent_name,
+        slot=attempt.slot_id,
+        leased_at_ms=attempt.leased_at_ms,
+        ended_at_ms=attempt.ended_at_ms,
+        launches=attempt.launches,
+        failure=_optional_failure(attempt.failure),
+        command=attempt.log.command,
+        environment=attempt.log.environment,
+        log=attempt.log.text,
+    )
+
+
+def _optional_failure(failure: FailureRecord | None) -> common_pb2.Failure | None:
+    return None if failure is None else failure_message(failure)

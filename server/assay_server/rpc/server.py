@@ -1,0 +1,155 @@
+"""The gRPC server: an asyncio loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+
+import grpc
+
+from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
+from assay_sampling.errors import ParameterError
+from assay_server.campaigns.ingest import Ingest
+from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.changes import Changes
+from assay_server.rpc.ingest_servicer import IngestServicer
+from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
+
+_log = logging.getLogger(__name__)
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", 2 << 20),
+    ("grpc.max_send_message_length", 32 << 20),
+    # Two servers on one port would share the agents between them.
+    ("grpc.so_reuseport", 0),
+)
+_MOST_CALLS = 4096
+_GRACE_SECONDS = 2.0
+
+
+class RpcServer:
+    """Serves the three services on every address; ``start`` returns when it listens."""
+
+    def __init__(
+        self,
+        listen: tuple[str, ...],
+        agents: AgentHandler,
+        campaigns: CampaignHandler,
+        ingest: Ingest,
+        changes: Changes,
+    ) -> None:
+        self._listen = listen
+        self._agents = agents
+        self._campaigns = campaigns
+        self._ingest = ingest
+        self._changes = changes
+        self._listening: Future[tuple[str, ...]] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._end: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="assay-grpc", daemon=True)
+
+    def start(self) -> tuple[str, ...]:
+        """Listen; returns the addresses with their ports. Raises ParameterError where one is taken."""
+        for address in self._listen:
+            _clear_socket(address)
+        self._thread.start()
+        return self._listening.result()
+
+    def stop(self) -> None:
+        """Refuse new calls, let those under way end for a moment, then cut them off."""
+        if self._loop is not None and self._end is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits in start
+            if self._listening.done():
+                _log.exception("the gRPC server ended")
+            else:
+                self._listening.set_exception(error)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._changes.attach(self._loop)
+        threads = Threads()
+        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_CALLS)
+        try:
+            self._add_services(server, threads)
+            addresses = tuple(_bound(server, address) for address in self._listen)
+            await server.start()
+            self._listening.set_result(addresses)
+            await self._end.wait()
+        finally:
+            self._changes.stop()
+            await server.stop(_GRACE_SECONDS)
+            await asyncio.to_thread(threads.close)
+
+    def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            AgentServicer(self._agents, threads, self._changes), server
+        )
+        campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            CampaignServicer(self._campaigns, threads, self._changes), server
+        )
+        ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            IngestServicer(self._ingest, threads), server
+        )
+
+
+def _bound(server: grpc.aio.Server, address: str) -> str:
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise _taken(address) from error
+    if address.startswith("unix:"):
+        os.chmod(address.removeprefix("unix:"), stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101
+        return address
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+def _clear_socket(address: str) -> None:
+    """Remove the socket that a killed server left; raises ParameterError where one still answers."""
+    if not address.startswith("unix:"):
+        return
+    path = Path(address.removeprefix("unix:"))
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ParameterError(
+                f"listen address {address!r}", "a file that is no socket stands there", "give another path"
+            )
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1.0)
+            probe.connect(str(path))
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise ParameterError(
+                f"listen address {address!r}", f"there is no folder {path.parent}", "make it first"
+            ) from None
+    except ConnectionRefusedError:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise ParameterError(
+            f"listen address {address!r}",
+            f"it cannot be used ({error.strerror or error})",
+            "give another path",
+        ) from None
+    else:
+        raise _taken(address)
+
+
+def _taken(address: str) -> ParameterError:
+    return ParameterError(
+        f"listen address {address!r}",
+        "it cannot be listened on: another program does, or this user may not",
+        "stop that program or give another address; port 0 takes any free one",
+    )
