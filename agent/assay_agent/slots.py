@@ -11,10 +11,12 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 
 from assay_agent.attempts import AttemptRunner
 from assay_agent.connection import PAUSES, Connection, ServerRefusedError
+from assay_agent.records import AttemptLog
 from assay_agent.session import Session
-from assay_agent.work import Assignment, WireError
+from assay_agent.work import Assignment, AttemptKey, WireError
 from assay_protos import agent_pb2
 from assay_sampling.errors import ServerUnreachableError
+from assay_sampling.failures import FailureClass, failure_of
 
 _log = logging.getLogger(__name__)
 
@@ -93,9 +95,11 @@ class SlotWorker:
             return None
         return self._understood(response.work)
 
-    def _understood(self, work: agent_pb2.Work) -> Assignment:
+    def _understood(self, work: agent_pb2.Work) -> Assignment | None:
+        key = AttemptKey.from_proto(work.key)
         try:
             return Assignment.from_proto(work)
         except WireError as error:
             _log.error("work that the server gave is not understood: %s", error)
-            raise
+            self._runner.report(key, failure_of(error, FailureClass.SERVER_REFUSED), AttemptLog())
+            return None

@@ -65,7 +65,7 @@ def batches_of(launches: int, batch_size: int, *, seed: int = 0, counters: int =
                 "launch": np.arange(rows.start, rows.stop),
                 "kernel_id": kernel[rows],
                 "grid_x": random.integers(1, 500, n),
-                "grid_y": np.ones(n, np.int32),
+                **{name: np.ones(n, np.int32) for name in ("grid_y", "grid_z", "block_y", "block_z")},
                 "block_x": np.full(n, 256, np.int32),
                 "start_ns": start_ns[rows],
                 "duration_ns": random.integers(900, 90_000, n),

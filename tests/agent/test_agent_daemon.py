@@ -1,0 +1,427 @@
+"""The agent in one process with a fake server and a profiler of the test's own making."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from fake_server import FakeServer, batches_of, table_of, wait_for
+
+from assay_agent.config import AgentConfig
+from assay_agent.daemon import Agent
+from assay_agent.inventory import Inventory
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.records import AttemptLog
+from assay_agent.spool import Spool
+from assay_agent.state import StateDirectory
+from assay_agent.work import Assignment, AttemptKey, ValidityFlag
+from assay_protos import agent_pb2, common_pb2
+from assay_sampling.errors import InputError, ParameterError, StorageError
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import BASELINE, LaunchBatch
+
+LAUNCHES = 2_000
+
+
+class ScriptedProfiler:
+    """Gives ``LAUNCHES`` launches, seeded by the run's number; ``between`` is called after each batch."""
+
+    name = "recorded"
+
+    def __init__(self) -> None:
+        self.between: Callable[[Assignment, threading.Event], None] = lambda work, cancelled: None
+        self.running: list[str] = []
+        self.most_at_once = 0
+        self.lock = threading.Lock()
+        self.ended: list[str] = []
+
+    def plan(self, work: Assignment) -> list[str] | None:
+        return ["ncu", work.workload]
+
+    def run(self, work: Assignment, cancelled: threading.Event) -> ScriptedMeasurement:
+        return ScriptedMeasurement(self, work, cancelled)
+
+
+class ScriptedMeasurement:
+    def __init__(self, profiler: ScriptedProfiler, work: Assignment, cancelled: threading.Event) -> None:
+        self._profiler, self._work, self._cancelled = profiler, work, cancelled
+        self.flags = (ValidityFlag("counters_nan", "3 of 7"),)
+        self.log = AttemptLog(("ncu", work.workload), {"LC_ALL": "C"}, "==PROF== fine")
+
+    def batches(self) -> Iterator[LaunchBatch]:
+        for batch in batches_of(LAUNCHES, 100, seed=seed_of(self._work.key.run_id)):
+            yield batch
+            self._profiler.between(self._work, self._cancelled)
+            if self._cancelled.is_set():
+                return
+
+    def __enter__(self) -> Self:
+        with self._profiler.lock:
+            self._profiler.running.append(self._work.key.run_id)
+            self._profiler.most_at_once = max(self._profiler.most_at_once, len(self._profiler.running))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._profiler.lock:
+            self._profiler.running.remove(self._work.key.run_id)
+            self._profiler.ended.append(self._work.key.run_id)
+
+
+def seed_of(run_id: str) -> int:
+    return int(run_id.rpartition(".")[2])
+
+
+def expected(run_id: str) -> Any:
+    return table_of(batches_of(LAUNCHES, 100, seed=seed_of(run_id)))
+
+
+def config_for(server: FakeServer, state: Path, **options: Any) -> AgentConfig:
+    fields = {"minimum_free_bytes": 0, "flush_seconds": 0.0, "lease_wait_ms": 200, "name": "box", **options}
+    return AgentConfig(server.address, state, **fields)
+
+
+class RunningAgent:
+    def __init__(self, config: AgentConfig, profiler: ScriptedProfiler) -> None:
+        inventory = Inventory("host", "0", 2, 1 << 30, no_device_reason="none here")
+        self.agent = Agent(config, profilers={"recorded": profiler}, inventory=lambda: inventory)
+        self.problems: list[BaseException] = []
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.agent.run()
+        except BaseException as problem:  # noqa: BLE001 - looked at by the test
+            self.problems.append(problem)
+
+    def stop(self, drain_seconds: float | None = None) -> None:
+        self.agent.stop(drain_seconds)
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+@contextmanager
+def running(
+    server: FakeServer, state: Path, profiler: ScriptedProfiler, **options: Any
+) -> Iterator[RunningAgent]:
+    made = RunningAgent(config_for(server, state, **options), profiler)
+    try:
+        yield made
+    finally:
+        made.stop()
+        assert not made.problems
+        left = [t.name for t in threading.enumerate() if t.name.startswith("assay-")]
+        assert left == []
+
+
+@pytest.fixture
+def profiler() -> ScriptedProfiler:
+    return ScriptedProfiler()
+
+
+def test_runs_are_measured_sent_and_finished(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    for i in range(5):
+        server.add_run(f"c-1.000{i}", workload=f"w{i}")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: len(server.published) == 5)
+    for i in range(5):
+        assert server.table(f"c-1.000{i}").equals(expected(f"c-1.000{i}"))
+    finish = server.published["c-1.0003"][1]
+    assert [(f.name, f.detail, f.invalidates) for f in finish.flags] == [("counters_nan", "3 of 7", False)]
+    assert list(finish.log.command) == ["ncu", "w3"]
+    assert dict(finish.log.environment) == {"LC_ALL": "C"}
+    assert finish.log.log == "==PROF== fine"
+    assert list((tmp_path / "spool").iterdir()) == []
+    (registration,) = server.registrations
+    assert registration.name == "box"
+    assert registration.inventory.no_device_reason == "none here"
+    assert [(s.slot_id, list(s.profilers)) for s in registration.slots] == [("recorded-0", ["recorded"])]
+
+
+def test_a_slot_takes_one_run_at_a_time(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    profiler.between = lambda work, cancelled: time.sleep(0.002)
+    for i in range(9):
+        server.add_run(f"c-1.000{i}")
+    with running(server, tmp_path, profiler, recorded_slots=3):
+        wait_for(lambda: len(server.published) == 9)
+    assert profiler.most_at_once == 3
+    assert [s.slot_id for s in server.registrations[0].slots] == ["recorded-0", "recorded-1", "recorded-2"]
+
+
+def test_leases_are_kept_alive_with_progress(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    gate = threading.Event()
+    profiler.between = lambda work, cancelled: gate.wait(30) and None
+    server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: any(h.attempts for h in server.heartbeats))
+        gate.set()
+        wait_for(lambda: server.published)
+    (progress,) = next(h.attempts for h in server.heartbeats if h.attempts)
+    assert progress.key.run_id == "c-1.0000"
+    assert 0 < progress.launches_spooled <= LAUNCHES
+
+
+def test_an_attempt_that_is_not_wanted_any_more_is_dropped(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    profiler.between = lambda work, cancelled: work.key.run_id == "c-1.0000" and cancelled.wait(30)
+    work = server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: profiler.running == ["c-1.0000"])
+        server.drop_at_heartbeat.add(("c-1.0000", 0, 1, work.key.token))
+        wait_for(lambda: profiler.ended == ["c-1.0000"])
+        server.add_run("c-1.0001")
+        wait_for(lambda: "c-1.0001" in server.published)
+    assert server.failures == []
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_a_server_without_memory_is_registered_with_again(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    with running(server, tmp_path, profiler) as agent:
+        wait_for(lambda: agent.agent.registered)
+        for i in range(2):
+            with server.changed:
+                server.sessions.clear()
+            server.add_run(f"c-1.000{i}")
+            wait_for(lambda run_id=f"c-1.000{i}": run_id in server.published)
+    assert len(server.registrations) == 3
+    assert len({r.session_id for r in server.registrations}) == 1
+
+
+def test_a_server_that_goes_away_and_comes_back_loses_nothing(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    profiler.between = lambda work, cancelled: time.sleep(0.01)
+    server.stop()
+    with running(server, tmp_path, profiler) as agent:
+        time.sleep(0.2)
+        assert not agent.agent.registered
+        server.add_run("c-1.0000")
+        server.start()
+        wait_for(lambda: any(len(s) > 5 for s in server.segments.values()))
+        server.stop()
+        time.sleep(0.3)
+        server.add_run("c-1.0001")
+        server.start()
+        wait_for(lambda: len(server.published) == 2)
+    for run_id in ("c-1.0000", "c-1.0001"):
+        assert server.table(run_id).equals(expected(run_id))
+        assert server.published[run_id][0][2] == 1, "the first attempt went on"
+
+
+def test_a_finish_whose_answer_is_lost_is_asked_again(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    broken = []
+    server.break_stream = lambda where: where == "finish" and len(broken) < 2 and not broken.append(where)
+    server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.published)
+        wait_for(lambda: not list((tmp_path / "spool").iterdir()))
+    assert server.table("c-1.0000").equals(expected("c-1.0000"))
+    assert len(broken) == 1
+
+
+def test_a_failure_of_the_profiler_is_a_result(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    problems = {
+        "c-1.0000": ProfilerError(FailureClass.PERMISSION, "GPU-1"),
+        "c-1.0001": InputError("/data/x.csv", "a number cannot be read", line=7, field="ID"),
+        "c-1.0002": ZeroDivisionError("division by zero"),
+    }
+
+    def between(work: Assignment, cancelled: threading.Event) -> None:
+        raise problems[work.key.run_id]
+
+    profiler.between = between
+    for run_id in problems:
+        server.add_run(run_id)
+    server.add_run("c-1.0003", profiler="cupti")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: len(server.failures) == 4)
+    told = [(f.failure.failure_class, f.failure.subject, f.failure.cause) for f in server.failures]
+    assert told == [
+        ("permission", "GPU-1", FailureClass.PERMISSION.meaning),
+        ("internal", "/data/x.csv:7: field 'ID'", "a number cannot be read"),
+        ("internal", "run c-1.0002 slice 0 attempt 1", "ZeroDivisionError: division by zero"),
+        (
+            "server_refused",
+            "run c-1.0003 slice 0 attempt 1",
+            "this agent has no profiler 'cupti', only recorded",
+        ),
+    ]
+    assert all(f.failure.remedy and not f.failure.retryable for f in server.failures)
+    assert list(server.failures[0].log.command) == ["ncu", "w"]
+    assert server.failures[0].log.log == "==PROF== fine"
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+def test_work_of_another_release_fails_instead_of_being_leased_for_ever(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    server.add_run("c-1.0000", level="deep")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.failures)
+    (failed,) = server.failures
+    assert (failed.key.run_id, failed.failure.failure_class) == ("c-1.0000", "server_refused")
+    assert failed.failure.cause == "its level 'deep' is none of detailed, light"
+
+
+def test_a_full_spool_fails_the_attempt_and_the_next_one_may_succeed(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler, spool_limit_bytes=1_000):
+        wait_for(lambda: server.failures)
+    failed = server.failures[0].failure
+    assert (failed.failure_class, failed.retryable) == ("disk_full", True)
+    assert failed.subject == f"spool {tmp_path / 'spool'}"
+    assert "no space" in failed.cause and "--spool-limit" in failed.remedy
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.published)
+    assert server.table("c-1.0000").equals(expected("c-1.0000"))
+
+
+def test_an_agent_told_to_stop_finishes_what_it_can(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    profiler.between = lambda work, cancelled: time.sleep(0.01)
+    server.add_run("c-1.0000")
+    server.add_run("c-1.0001")
+    with running(server, tmp_path, profiler) as agent:
+        wait_for(lambda: profiler.running)
+        agent.stop(drain_seconds=20)
+    assert list(server.published) == ["c-1.0000"]
+    assert len(server.waiting) == 1
+
+
+def test_an_agent_told_to_stop_hands_back_what_it_cannot_finish(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    profiler.between = lambda work, cancelled: cancelled.wait(30) and None
+    server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler) as agent:
+        wait_for(lambda: profiler.running)
+        began = time.monotonic()
+        agent.stop(drain_seconds=0.1)
+        assert time.monotonic() - began < 3
+    (failed,) = server.failures
+    assert (failed.failure.failure_class, failed.failure.retryable) == ("agent_restarted", True)
+    assert failed.failure.cause == "the agent was told to stop"
+    assert server.waiting[0].key.attempt == 2
+
+
+def test_an_agent_told_to_stop_while_nothing_answers_stops(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    server.stop()
+    with running(server, tmp_path, profiler):
+        time.sleep(0.2)
+
+
+def test_a_complete_attempt_is_kept_over_a_stop_and_sent_by_the_next_process(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    server.hold_acks.clear()
+    server.add_run("c-1.0000")
+    with running(server, tmp_path, profiler) as agent:
+        wait_for(lambda: list((tmp_path / "spool").rglob("seal.json")))
+        agent.stop(drain_seconds=0.1)
+    assert server.failures == [] and not server.published
+    server.hold_acks.set()
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.published)
+        wait_for(lambda: not list((tmp_path / "spool").iterdir()))
+    assert server.table("c-1.0000").equals(expected("c-1.0000"))
+    assert profiler.ended == ["c-1.0000"], "it was measured once"
+    first, second = server.registrations
+    assert first.agent_id == second.agent_id and first.session_id != second.session_id
+    assert [key.run_id for key in second.sealed] == ["c-1.0000"]
+
+
+def test_what_an_earlier_process_left_is_resumed_dropped_or_made_again(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    with StateDirectory(tmp_path) as state:
+        spool = Spool(state.spool, minimum_free_bytes=0, flush_seconds=0.0)
+        for number, complete in enumerate((True, True, False)):
+            work = server.add_run(f"c-1.000{number}")
+            server.waiting.remove(work)
+            key = AttemptKey.from_proto(work.key)
+            attempt = spool.create(Assignment(key, "c-1", "w", "V100", "light", BASELINE, "recorded"))
+            for batch in batches_of(LAUNCHES, 100, seed=number):
+                attempt.append(batch)
+            if complete:
+                attempt.seal((), AttemptLog(text=f"log {number}"))
+            if number != 1:  # the server has forgotten the second one
+                server.leased[key.run_id, 0, 1, key.token] = ("an earlier session", work)
+        spool.close()
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: len(server.published) == 2)
+        wait_for(lambda: not list((tmp_path / "spool").iterdir()))
+    assert server.published["c-1.0000"][1].log.log == "log 0"
+    assert profiler.ended == ["c-1.0002"]
+    for run_id in ("c-1.0000", "c-1.0002"):
+        assert server.table(run_id).equals(expected(run_id))
+    (failed,) = server.failures
+    assert (failed.key.run_id, failed.failure.failure_class) == ("c-1.0002", "agent_restarted")
+
+
+def test_a_second_agent_on_one_state_directory_is_refused(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    with running(server, tmp_path, profiler) as first:
+        wait_for(lambda: first.agent.registered)
+        with pytest.raises(StorageError, match=r"another agent uses it \(process \d+\); stop that agent"):
+            Agent(config_for(server, tmp_path)).run()
+
+
+def test_a_damaged_identity_is_an_error_with_a_remedy(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "agent.json").write_text("{}")
+    with pytest.raises(StorageError, match="does not hold an agent's identity"):
+        Agent(config_for(server, tmp_path)).run()
+
+
+def test_a_state_directory_that_cannot_be_made_is_an_error(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"state directory .*: the disk refused"):
+        Agent(config_for(server, tmp_path / "file" / "state")).run()
+
+
+@pytest.mark.parametrize(
+    "options", [{"recorded_slots": -1}, {"drain_seconds": -1.0}, {"spool_limit_bytes": -1}]
+)
+def test_values_that_cannot_be_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError):
+        AgentConfig("unix:/x", tmp_path, **options)
+
+
+def test_work_that_is_not_understood_is_refused() -> None:
+    key = common_pb2.AttemptKey(run_id="r", attempt=1)
+    for run in (
+        agent_pb2.RunSpec(level="deep"),
+        agent_pb2.RunSpec(level="light", condition=common_pb2.Condition(cache="cold")),
+    ):
+        with pytest.raises(Exception, match="is none of"):
+            Assignment.from_proto(agent_pb2.Work(key=key, run=run))
+    work = Assignment.from_proto(
+        agent_pb2.Work(key=key, run=agent_pb2.RunSpec(level="light"), deadline_ms=1500)
+    )
+    assert (work.condition.cache, work.condition.sm_percent, work.deadline_seconds) == (None, None, 1.5)
