@@ -6,7 +6,7 @@ distinct signature of the rest once; answers are broadcast to the launches.
 Source: Principal Kernel Analysis, "Two-level profiling" (stochastic gradient descent, Gaussian naive
 Bayes, multi-layer perceptron; parameters, encoding and their combination are not in the paper).
 Memory: 4 bytes a launch and model for the answers, beside what finding the signatures takes; features are
-made for at most 16,384 signatures at a time.
+made for at most 8,192 signatures at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from assay_sampling.row_hash import hash_rows
 ModelName = Literal["sgd", "gaussian_nb", "mlp"]
 MODEL_NAMES: tuple[ModelName, ...] = ("sgd", "gaussian_nb", "mlp")
 
-_CHUNK_SIGNATURES = 1 << 14
+_CHUNK_SIGNATURES = 1 << 13
 _TRAINED_SHARE = 0.8
 _FOLDS = 5
 # Rows x epochs of the perceptron: what a window of 20,000 distinct signatures can afford.
@@ -142,7 +142,36 @@ def _train_sgd(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, see
 
 
 def _train_gaussian_nb(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
-    return _sklearn("naive_bayes").GaussianNB().fit(features, labels, sample_weight=weight)
+    fitted = _sklearn("naive_bayes").GaussianNB().fit(features, labels, sample_weight=weight)
+    return GaussianScores.of(fitted)
+
+
+@dataclass(frozen=True)
+class GaussianScores:
+    """The answers of a fitted GaussianNB by two matrix products, many times as fast as its own predict.
+
+    log P(group, x) = constant + x . linear - x^2 . quadratic, of shapes (g,), (w, g) and (w, g): the
+    squares of (x - mean) / deviation, multiplied out.
+    """
+
+    groups: np.ndarray
+    constant: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
+
+    @classmethod
+    def of(cls, fitted: Any) -> GaussianScores:
+        mean, variance = fitted.theta_, fitted.var_
+        constant = np.log(fitted.class_prior_) - 0.5 * (
+            np.log(2 * np.pi * variance) + mean**2 / variance
+        ).sum(axis=1)
+        return cls(fitted.classes_, constant, (mean / variance).T, (0.5 / variance).T)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        # The products cancel: in float32 too little would be left of the difference.
+        x = features.astype(np.float64)
+        scores = self.constant + x @ self.linear - np.square(x) @ self.quadratic
+        return np.asarray(self.groups[scores.argmax(axis=1)])
 
 
 def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:

@@ -13,6 +13,7 @@ from assay_sampling.classifiers import (
     NOTHING_HELD_OUT,
     Accuracy,
     Examples,
+    GaussianScores,
     Model,
     ModelName,
     chronological_accuracy,
@@ -97,6 +98,20 @@ def test_broadcasting_gives_what_classifying_every_launch_gives() -> None:
     expected = np.stack([model.classifier.predict(features) for model in models])
     assert np.array_equal(predict_launches(models, launches), expected)
     assert predict_signatures(models, distinct_signatures(launches)).dtype == np.int32
+
+
+def test_gaussian_scores_answer_as_the_model_they_come_from() -> None:
+    from sklearn.naive_bayes import GaussianNB  # noqa: PLC0415 - optional extra
+
+    generator = np.random.default_rng(1)
+    means = generator.normal(0, 3, (6, 40))
+    labels = generator.integers(0, 6, 500)
+    features = np.where(generator.random((500, 40)) < 0.5, means[labels], 0).astype(np.float32)
+    features[:, :10] += generator.normal(0, 1, (500, 10))
+    fitted = GaussianNB().fit(features, labels, sample_weight=generator.integers(1, 9, 500))
+    unseen = generator.normal(0, 4, (2_000, 40)).astype(np.float32)
+    for tried in (features, unseen):
+        assert np.array_equal(GaussianScores.of(fitted).predict(tried), fitted.predict(tried))
 
 
 def test_accuracy_is_weighted_and_balanced_over_the_groups_that_occur() -> None:
