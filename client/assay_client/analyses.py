@@ -8,14 +8,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from assay_sampling.profile import Profile
-from assay_sampling.scoring import score_saved
-
 from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import InputError, ParameterError
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, merge
+from assay_sampling.profile import Profile
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
+from assay_sampling.scoring import score_saved
 from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
 
 
@@ -105,14 +104,28 @@ def evaluate(
     profile = read_profile(file, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
     launches = profile.whole
     evaluation = score_saved(saved, launches, quantity)
+    here = ProfileSummary.of(launches).to_dict()
     return {
         "method": saved.document.get("method"),
         "parameters": saved.document.get("parameters"),
         "seed": saved.document.get("seed"),
         "selected_on": saved.document.get("profile"),
-        "evaluated_on": ProfileSummary.of(launches).to_dict(),
+        "evaluated_on": here,
+        "match": _match(saved.document["profile"]["sequence"], here["sequence"]),
         **evaluation.to_dict(),
     }
+
+
+def _match(saved: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, float | None]:
+    """Percent of launches that match, by kind; None where the saved hashes tell only that some differ."""
+    by_totals = bool(saved.get("totals_only") or here["totals_only"])
+    return {
+        kind: 100.0
+        if saved.get(kind) == here[kind]
+        or (by_totals and saved.get(f"{kind}_totals") == here[f"{kind}_totals"])
+        else None
+        for kind in ("exact", "name_block")
+    } | {"position": 100.0}
 
 
 def load_selection(selection: Selection | Mapping[str, Any] | AnyPath) -> SavedSelection:

@@ -7,19 +7,22 @@ it is used.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from assay_client.client import Client
 from assay_client.files import AnyPath
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
-from assay_sampling.errors import AssayError, MissingExtraError, StorageError
+from assay_sampling.errors import AssayError, MissingExtraError
+
+if TYPE_CHECKING:
+    from assay_agent.daemon import Agent
 
 _AGENT_STOP_SECONDS = 30.0
+_HEARTBEAT_MS = 500
 
 
 def run_campaign(
@@ -89,10 +92,16 @@ class LocalService:
 
     @contextlib.contextmanager
     def _running_agent(self) -> Iterator[None]:
-        daemon: Any = _imported("assay_agent.daemon")
-        agent = daemon.Agent(
-            daemon.AgentConfig(server=self.address, state_dir=self._state / "agent", name="local")
+        try:
+            from assay_agent.config import AgentConfig  # noqa: PLC0415
+            from assay_agent.daemon import Agent  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise _missing(error) from error
+        # What is under way when the campaign has ended is not wanted any more: nothing to drain.
+        config = AgentConfig(
+            server=self.address, state_dir=self._state / "agent", name="local", drain_seconds=0.0
         )
+        agent = Agent(config)
         thread = threading.Thread(target=self._run_agent, args=(agent,), name="assay-agent", daemon=True)
         thread.start()
         try:
@@ -101,7 +110,7 @@ class LocalService:
             agent.stop()
             thread.join(_AGENT_STOP_SECONDS)
 
-    def _run_agent(self, agent: Any) -> None:
+    def _run_agent(self, agent: Agent) -> None:
         try:
             agent.run()
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits, which raises it
@@ -113,24 +122,14 @@ class LocalService:
 
 @contextlib.contextmanager
 def _running_server(state: Path, address: str) -> Iterator[None]:
-    app: Any = _imported("assay_server.app")
-    directory = state / "server"
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            str(directory), f"it cannot be made ({error.strerror})", "name another folder with --state"
-        ) from error
-    server = app.Server(app.ServerConfig(state_dir=directory, listen=(address,)))
-    server.start()
-    try:
-        yield
-    finally:
-        server.stop()
-
-
-def _imported(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
+        from assay_server.app import Server, ServerConfig  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        raise MissingExtraError("assay run", error.name or module, "all") from error
+        raise _missing(error) from error
+    config = ServerConfig(state_dir=state / "server", listen=(address,), heartbeat_ms=_HEARTBEAT_MS)
+    with Server(config):
+        yield
+
+
+def _missing(error: ModuleNotFoundError) -> MissingExtraError:
+    return MissingExtraError("assay run", error.name or "", "all")

@@ -140,6 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _detach_output()
             return EXIT_BROKEN_PIPE
         except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):  # typer's own end, of a help page for example
+                _detach_output()
+                return EXIT_BROKEN_PIPE
             return error.code if isinstance(error.code, int) else EXIT_INTERNAL
         except AssayError as error:
             return _fail(Failure.of(error), as_json)
