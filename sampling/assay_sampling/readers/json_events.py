@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import json
 import math
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +21,7 @@ from assay_sampling.readers.files import read_blocks
 
 _BLOCK_BYTES = 1 << 20
 _LARGEST_VALUE_CHARACTERS = 256 << 20
+_SEPARATOR = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 _BLANKS = " \t\n\r"
 _READ_AGAIN = "copy it again from where it was recorded, or record it again"
 
@@ -83,6 +85,7 @@ class JsonEvents:
             self._position += 1
             return
         while True:
+            yield from self._elements_in_sight()
             event = self._value()
             self.count += 1
             yield event
@@ -93,6 +96,21 @@ class JsonEvents:
             if character != ",":
                 raise self._damaged("a comma is missing")
             self._next_character()
+
+    def _elements_in_sight(self) -> Iterator[Any]:
+        """Elements that stand in the window with a comma after them; what is wrong is left for others."""
+        text, decode, separator = self._text, self._decode, _SEPARATOR.match
+        try:
+            while True:
+                event, end = decode(text, self._position)
+                comma = separator(text, end)
+                if comma is None:
+                    return
+                self._position = comma.end()
+                self.count += 1
+                yield event
+        except (ValueError, RecursionError, ArithmeticError):
+            return
 
     def _value(self) -> Any:
         """The next value. A number is only taken once what follows it is in sight."""

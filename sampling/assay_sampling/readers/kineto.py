@@ -202,7 +202,7 @@ def _found(keys: np.ndarray, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray
 
 def _processes(trace: KinetoTrace, thread: np.ndarray, call: np.ndarray) -> np.ndarray:
     """Ordinals of the calling processes, shape (n,); a kernel without a call goes to the first process."""
-    pids: dict[str, int] = {}
+    pids: dict[int | str, int] = {}
     of_thread = np.array([pids.setdefault(pid, len(pids)) for pid, _ in trace.thread_keys] or [0], np.int64)
     joined = thread >= 0
     process = np.zeros(len(thread), np.int64)

@@ -24,10 +24,11 @@ import numpy as np
 from assay_sampling.errors import InputError
 from assay_sampling.readers.files import read_blocks
 
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 64 << 20
 # A value may hold line ends (names of NVTX ranges); a row that needs more lines than this is damaged.
 _MOST_LINES_OF_A_ROW = 256
+_LINE_FEED, _QUOTE = ord("\n"), ord('"')
 _CUT_REMEDY = "the row is cut or mixed with output of the application; profile again with --log-file"
 
 
@@ -229,13 +230,14 @@ class RowScanner:
         return self._damaged(int(rows.lines[min(index, len(rows.lines) - 1)]))
 
     def _all_rows(self, data: bytes) -> bool:
-        # Counting tells nearly for sure, and what it misses the parser finds out.
-        if not self._header.quoted or not data.endswith(self._row_end):
+        # Quotes at both ends of every line tell nearly for sure; what they miss the parser finds out.
+        if not self._header.quoted or not data.startswith(b'"') or not data.endswith(self._row_end):
             return False
-        lines = data.count(b"\n")
-        return (
-            data.startswith(b'"') and data.count(b'\n"') == lines - 1 and data.count(self._row_end) == lines
-        )
+        characters = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(characters == _LINE_FEED)
+        before = characters[ends - (len(self._row_end) - 1)]
+        after = characters[ends[:-1] + 1]
+        return bool((before == _QUOTE).all() and (after == _QUOTE).all())
 
     def _sorted_rows(self, block: LineBlock) -> RowBlock:
         kept: list[bytes] = []

@@ -33,33 +33,23 @@ class Parsed:
 
 def parse_numbers(texts: pa.Array) -> Parsed:
     """Parse a string array; thousands separators only where they are well grouped."""
-    try:
-        values = pc.cast(texts, pa.float64())
-    except pa.ArrowInvalid:
-        return _parse_distinct(texts)
-    if not len(values) or pc.all(pc.is_finite(values)).as_py():
-        return Parsed(values)
-    return _parse_distinct(texts)
-
-
-def _parse_distinct(texts: pa.Array) -> Parsed:
     # Values repeat (the same kernels over and over), so each distinct text is looked at once.
     encoded = texts.dictionary_encode()
     trimmed = pc.utf8_trim_whitespace(encoded.dictionary)
     missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(NOT_MEASURED))
     valid = pc.match_substring_regex(trimmed, NUMBER_PATTERN)
-    bad = pc.invert(pc.or_(missing, valid))
-    if pc.any(bad).as_py():
-        return Parsed(pa.nulls(len(texts), pa.float64()), pc.index(bad.take(encoded.indices), True).as_py())
-    digits = pc.replace_substring(trimmed, ",", "")
-    digits = pc.replace_substring_regex(digits, r"^\+", "")
+    if not pc.all(pc.or_(missing, valid)).as_py():
+        return _bad(texts, encoded, pc.invert(pc.or_(missing, valid)))
+    digits = pc.ascii_ltrim(pc.replace_substring(trimmed, ",", ""), "+")
     values = pc.cast(pc.if_else(missing, pa.scalar(None, pa.string()), digits), pa.float64())
-    infinite = pc.fill_null(pc.is_inf(values), False)
-    if pc.any(infinite).as_py():
-        return Parsed(
-            pa.nulls(len(texts), pa.float64()), pc.index(infinite.take(encoded.indices), True).as_py()
-        )
+    too_large = pc.fill_null(pc.is_inf(values), False)
+    if pc.any(too_large).as_py():
+        return _bad(texts, encoded, too_large)
     return Parsed(values.take(encoded.indices))
+
+
+def _bad(texts: pa.Array, encoded: pa.DictionaryArray, wrong: pa.Array) -> Parsed:
+    return Parsed(pa.nulls(len(texts), pa.float64()), pc.index(wrong.take(encoded.indices), True).as_py())
 
 
 @dataclass(frozen=True)
@@ -75,17 +65,14 @@ def parse_integers(texts: pa.Array, least: int, greatest: int, factor: float = 1
 
     ``factor`` multiplies before rounding: scaled units print whole numbers with decimals.
     """
-    try:
-        values = pc.cast(texts, pa.int64()).to_numpy(zero_copy_only=False)
-        if factor != 1.0:
-            values = np.rint(values * factor).astype(np.int64)
-    except pa.ArrowInvalid:
+    values = _plain_integers(texts) if factor == 1.0 else None
+    if values is None:
         parsed = parse_numbers(texts)
         if parsed.bad_row is not None:
             return ParsedIntegers(np.zeros(len(texts), np.int64), parsed.bad_row)
         floats = parsed.values.to_numpy(zero_copy_only=False) * factor
         whole = np.rint(floats)
-        wrong = np.isnan(floats) | (np.abs(floats) >= 2.0**53)
+        wrong = ~(np.abs(floats) < 2.0**53)
         if factor == 1.0:
             wrong |= whole != floats
         if wrong.any():
@@ -93,6 +80,16 @@ def parse_integers(texts: pa.Array, least: int, greatest: int, factor: float = 1
         values = whole.astype(np.int64)
     wrong = (values < least) | (values > greatest)
     return ParsedIntegers(values, int(np.argmax(wrong)) if wrong.any() else None)
+
+
+def _plain_integers(texts: pa.Array) -> np.ndarray | None:
+    """Values of a column of digits only, shape (n,); None where another kind of text is in it."""
+    encoded = texts.dictionary_encode()
+    if not pc.all(pc.match_substring_regex(encoded.dictionary, r"^\d{1,18}$")).as_py():
+        return None
+    values: np.ndarray = pc.cast(encoded.dictionary, pa.int64()).to_numpy(zero_copy_only=False)
+    taken: np.ndarray = values[encoded.indices.to_numpy(zero_copy_only=False)]
+    return taken
 
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
