@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+# A kernel's first launch finds caches and instruction memory cold.
+_COLD = 1.09
+
 
 @dataclass(frozen=True)
 class Gpu:
@@ -165,18 +168,24 @@ def _traversal(random: np.random.Generator) -> Sequence:
         frontier = float(random.integers(60, 600))
         growth = float(random.uniform(12.0, 20.0))
         for level in range(14):
-            blocks = max(1, round(frontier / 256))
+            blocks = _padded(frontier / 256)
             degree = float(random.lognormal(0.0, 0.2))
             if frontier > 600_000:
                 sequence.add(3, (4096, 1, 1), "search", source, degree * 1_000_000 / frontier)
             else:
                 sequence.add(0, (blocks, 1, 1), "search", source, degree)
-            sequence.add(1, (max(1, round(frontier / 512)), 1, 1), "search", source)
+            sequence.add(1, (_padded(frontier / 512), 1, 1), "search", source)
             sequence.add(2, (blocks, 1, 1), "search", source)
             frontier *= growth * float(random.uniform(0.8, 1.2)) * 0.55**level
             if frontier < 64:
                 break
     return sequence
+
+
+def _padded(blocks: float) -> int:
+    """Frontiers are padded, as allocators do: four sizes between powers of two."""
+    step = max(1, 2 ** (int(blocks).bit_length() - 3))
+    return max(1, round(blocks / step) * step)
 
 
 @dataclass(frozen=True)
@@ -231,13 +240,9 @@ def roofline_ns(sequence: Sequence, counters: dict[str, np.ndarray], gpu: Gpu) -
         counters["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"]
         + counters["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"]
     )
-    hit_share = sequence.of_kernels("hit_share")
-    _, first = np.unique(np.array(sequence.kernel), return_index=True)
-    hit_share[first] = 0.0  # a kernel's first launch finds the caches cold
-    memory_ns = 32 * sectors * (1 - hit_share) / gpu.bandwidth_bytes_per_ns
+    memory_ns = 32 * sectors * (1 - sequence.of_kernels("hit_share")) / gpu.bandwidth_bytes_per_ns
     compute_ns = cycles * tail / gpu.clock_ghz
-    cold_ns = np.zeros(len(sequence))
-    cold_ns[first] = 6000.0
-    return (
-        gpu.launch_ns + np.maximum(compute_ns, memory_ns) + 0.2 * np.minimum(compute_ns, memory_ns) + cold_ns
-    )
+    ideal_ns = gpu.launch_ns + np.maximum(compute_ns, memory_ns) + 0.2 * np.minimum(compute_ns, memory_ns)
+    _, first = np.unique(np.array(sequence.kernel), return_index=True)
+    ideal_ns[first] *= _COLD
+    return ideal_ns
