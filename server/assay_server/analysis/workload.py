@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_sampling.alignment import MATCH_KINDS, MatchKind, align, align_window, match_flags
+from assay_sampling.alignment import MATCH_KINDS, MatchKind, align, align_window
 from assay_sampling.errors import AssayError, MisalignedError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
@@ -99,13 +99,12 @@ class _Work:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name)}
         rows.describe_launches(row, self.held.launches(cell.whole), cell.whole)
         if len(levels) == 2:
-            row["match"] = _match_of_levels(levels["detailed"], levels["light"], method)
+            row["match"] = _match_of_levels(levels["detailed"], levels["light"])
         profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation)
         row.update(two_level_facts(selection))
-        row["flags"] += _flags_of_match(row["match"], cell.whole)
         return selection
 
     def _key(self, cell: Cell, method: Method) -> str:
@@ -168,18 +167,9 @@ class _Work:
         self.held.keep_only({made.whole.run_id for made in self.made.values()})
 
 
-def _flags_of_match(match: Mapping[str, Any] | None, run: RunData) -> list[dict[str, Any]]:
-    """What a reader must know where levels were matched by less than kernel, grid and block."""
-    return [
-        {"run_id": run.run_id, "name": name, "detail": "asked for by match_kind", "invalidates": False}
-        for name in (match_flags(match["kind"]) if match else [])
-    ]
-
-
-def _match_of_levels(detailed: Launches, light: Launches, method: Method) -> dict[str, Any]:
+def _match_of_levels(detailed: Launches, light: Launches) -> dict[str, Any]:
     percents = {kind: align_window(detailed, light, kind).match_percent for kind in MATCH_KINDS}
-    asked = method.parameters.get("match_kind", LEVELS_KIND)
-    return _match(percents, asked if asked in percents else LEVELS_KIND, "levels")
+    return _match(percents, LEVELS_KIND, "levels")
 
 
 def _match_of_devices(left: Launches, right: Launches) -> dict[str, Any]:
@@ -188,4 +178,9 @@ def _match_of_devices(left: Launches, right: Launches) -> dict[str, Any]:
 
 
 def _match(percents: Mapping[MatchKind, float], kind: MatchKind, between: str) -> dict[str, Any]:
-    return {"percent": percents[kind], "kind": kind, "between": between, **percents}
+    return {
+        "percent": percents[kind],
+        "kind": kind,
+        "between": between,
+        **{str(k): v for k, v in percents.items()},
+    }

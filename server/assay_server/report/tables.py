@@ -159,7 +159,8 @@ def models_table(rows: Sequence[Row]) -> Table | None:
     if not body:
         return None
     columns = _columns(
-        "GPU", CONDITION, "model", "labels the launches", *_ACCURACIES, "#error / %", "#group error / %", "#speedup",
+        "GPU", CONDITION, "model", "labels the launches", *_ACCURACIES, "#error / %", "#group error / %",
+        "#speedup",
     )  # fmt: skip
     return Table("Models that label the launches behind the window", columns, tuple(body), _HOW_HELD_OUT)
 
@@ -266,7 +267,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ("agreement", "launches behind the window that the three models give the same group"),
     (
         "ambiguous",
-        "launches of the window whose signature (kernel, grid, block, NVTX path, operator) has several groups",
+        "launches of the window whose signature (kernel, shapes, NVTX path, operator) has several groups",
     ),
     ("unknown", "launches of kernels that the window never saw: each signature is a group of its own"),
     ("cost", "cycles under a profiler and free-running nanoseconds are two costs, never mixed or converted"),
