@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -126,14 +129,43 @@ def test_launches_without_grid_shape_and_counters_without_value_are_flagged(tmp_
     )
 
 
-def test_a_note_of_dropped_launches_invalidates(recording: Path) -> None:
-    with RecordedProfiler().run(work(recording), threading.Event()) as measurement:
-        for _ in measurement.batches():
-            pass
-        measurement._recording.notes.append("Number of kernels dropped: 3")
-        measurement._recording.notes.append("another note")
-        assert ValidityFlag("launches_dropped", "Number of kernels dropped: 3", True) in measurement.flags
-        assert measurement.log.text.endswith("note: Number of kernels dropped: 3\nnote: another note")
+def nsys_with(shared_data: Path, tmp_path: Path, *statements: str) -> Path:
+    path = tmp_path / "changed.sqlite"
+    shutil.copy(shared_data / "nsys" / "a100_nerf_1106_kernels.sqlite", path)
+    path.chmod(0o600)
+    with closing(sqlite3.connect(path)) as database, database:
+        for statement in statements:
+            database.execute(statement)
+    return path
+
+
+def test_dropped_events_and_unopened_graphs_of_a_recording_invalidate(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    path = nsys_with(
+        shared_data,
+        tmp_path,
+        "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INTEGER, severity INTEGER, text TEXT)",
+        "INSERT INTO DIAGNOSTIC_EVENT VALUES (1, 2, 'Number of CUDA events dropped: 17')",
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER)",
+        "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (1)",
+    )
+    _, measurement = played(work(path))
+    flags = {flag.name: flag for flag in measurement.flags if flag.invalidates}
+    assert set(flags) == {"launches_dropped", "launches_missing"}
+    assert flags["launches_dropped"].detail == "the profiler says: Number of CUDA events dropped: 17"
+    assert "1 graph launches were traced as a whole" in flags["launches_missing"].detail
+    assert "note: the profiler says: Number of CUDA events dropped: 17" in measurement.log.text.splitlines()
+
+
+def test_a_recording_with_fewer_launches_than_announced_is_invalid(shared_data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.csv"
+    announced = "".join(f'==PROF== Profiling "k" - {i}: 0%....100% - 1 pass\n' for i in range(60))
+    path.write_text(announced + (shared_data / "ncu" / "edge_trailing_text.csv").read_text())
+    _, measurement = played(work(path, level="detailed"))
+    (flag,) = (flag for flag in measurement.flags if flag.invalidates)
+    assert flag.name == "launches_missing"
+    assert flag.detail.startswith("the profiler announced 60 launches, but the file holds 50")
 
 
 def refused(assignment: Assignment) -> ProfilerError:

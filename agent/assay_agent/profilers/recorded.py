@@ -33,7 +33,12 @@ from assay_sampling.launch_table import (
 if TYPE_CHECKING:
     from assay_sampling.readers.base import Recording
 
-_DROPPED = re.compile(r"\bdropped\b", re.IGNORECASE)
+# What readers say in words that results must not ignore: pattern of a note, name of the flag.
+_INVALIDATING_NOTES = (
+    (re.compile(r"\b(drop(s|ped|ping)?|lost)\b", re.IGNORECASE), "launches_dropped"),
+    (re.compile(r"^the profiler announced \d+ launches, but"), "launches_missing"),
+    (re.compile(r"graph launches were traced as a whole"), "launches_missing"),
+)
 
 
 class RecordedProfiler:
@@ -153,10 +158,7 @@ class RecordedMeasurement:
                     "the recording has no start times, so it was played back at full speed",
                 )
             )
-        dropped = [note for note in self._recording.notes if _DROPPED.search(note)]
-        if dropped:
-            flags.append(ValidityFlag("launches_dropped", "; ".join(dropped), invalidates=True))
-        return tuple(flags)
+        return (*flags, *_flags_of_notes(self._recording.notes))
 
     @property
     def log(self) -> AttemptLog:
@@ -174,6 +176,16 @@ class RecordedMeasurement:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._recording.close()
+
+
+def _flags_of_notes(notes: list[str]) -> Iterator[ValidityFlag]:
+    by_name: dict[str, list[str]] = {}
+    for note in notes:
+        name = next((name for pattern, name in _INVALIDATING_NOTES if pattern.search(note)), None)
+        if name is not None:
+            by_name.setdefault(name, []).append(note)
+    for name, found in by_name.items():
+        yield ValidityFlag(name, "; ".join(found), invalidates=True)
 
 
 class _Seen:

@@ -1,0 +1,189 @@
+"""The real ``assay-agent`` as a process of its own: killed, stopped, refused, and light to import."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from fake_server import FakeServer, batches_of, table_of, wait_for
+
+from assay_agent.inventory import agent_version
+from assay_sampling.parquet import LaunchWriter
+
+pytestmark = pytest.mark.processes
+
+AGENT = (sys.executable, "-m", "assay_agent.main")
+
+
+@contextmanager
+def agent_process(server: FakeServer, state: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    command = [
+        *AGENT,
+        "run",
+        "--server",
+        server.address,
+        "--state",
+        str(state),
+        "--minimum-free",
+        "0",
+        *options,
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def write_recording(path: Path, launches: int, seed: int) -> Path:
+    batches = batches_of(launches, 65_536, seed=seed)
+    with LaunchWriter(path, batches[0].records.schema) as writer:
+        for batch in batches:
+            writer.write(batch)
+    return path
+
+
+def test_an_agent_killed_at_ten_moments_delivers_every_launch_once(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    paths = {f"c-1.000{i}": write_recording(tmp_path / f"{i}.parquet", 400_000, i) for i in range(4)}
+    for run_id, path in paths.items():
+        server.add_run(run_id, recorded={"path": str(path)})
+    moments = random.Random(5)
+    killed = 0
+    while len(server.published) < len(paths):
+        with agent_process(server, tmp_path / "state") as process:
+            if killed >= 10:
+                wait_for(lambda: len(server.published) == len(paths), 60)
+                continue
+            killed += 1
+            registered = len(server.registrations)
+            wait_for(lambda before=registered: len(server.registrations) > before)
+            target = server.received + moments.choice([0, 1, 2, 3, 8, 13, 17])
+            wait_for(lambda least=target: server.received >= least or len(server.published) == len(paths))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    for i, run_id in enumerate(paths):
+        assert server.table(run_id).equals(table_of(batches_of(400_000, 65_536, seed=i)))
+    assert killed == 10
+    assert len({r.agent_id for r in server.registrations}) == 1
+    assert len({r.session_id for r in server.registrations}) == len(server.registrations)
+
+
+def test_an_agent_killed_between_its_seal_and_its_end_sends_without_measuring_again(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    path = write_recording(tmp_path / "r.parquet", 200_000, 1)
+    server.hold_acks.clear()
+    server.add_run("c-1.0001", recorded={"path": str(path)})
+    with agent_process(server, tmp_path / "state") as process:
+        wait_for(lambda: list((tmp_path / "state" / "spool").glob("*/seal.json")))
+        process.kill()
+        process.wait()
+    server.hold_acks.set()
+    path.unlink()
+    with agent_process(server, tmp_path / "state"):
+        wait_for(lambda: server.published)
+    assert server.table("c-1.0001").equals(table_of(batches_of(200_000, 65_536, seed=1)))
+    assert server.published["c-1.0001"][0][2] == 1
+
+
+def test_sigterm_ends_an_agent_in_order(server: FakeServer, tmp_path: Path) -> None:
+    with agent_process(server, tmp_path / "state") as process:
+        wait_for(lambda: server.registrations)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_sigterm_ends_an_agent_that_never_found_its_server(server: FakeServer, tmp_path: Path) -> None:
+    server.stop()
+    with agent_process(server, tmp_path / "state") as process:
+        wait_for((tmp_path / "state" / "spool").is_dir)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_a_second_agent_on_the_same_state_says_so_in_one_paragraph(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    with agent_process(server, tmp_path / "state") as first:
+        wait_for(lambda: server.registrations)
+        with agent_process(server, tmp_path / "state") as second:
+            _, said = second.communicate(timeout=30)
+        assert second.returncode == 8
+        assert said.strip().splitlines() == [
+            f"assay-agent: state directory {tmp_path / 'state'}: "
+            f"another agent uses it (process {first.pid}); stop that agent, or give this one another --state"
+        ]
+
+
+def test_a_full_disk_under_the_spool_fails_the_run_with_cause_and_remedy(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    path = write_recording(tmp_path / "r.parquet", 200_000, 1)
+    server.add_run("c-1.0001", recorded={"path": str(path)})
+    with agent_process(server, tmp_path / "state", "--spool-limit", "10000"):
+        wait_for(lambda: server.failures)
+    failed = server.failures[0].failure
+    assert failed.failure_class == "disk_full"
+    assert "no space" in failed.cause and "--spool-limit" in failed.remedy
+
+
+def run_agent(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*AGENT, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_inventory_is_one_json_document() -> None:
+    done = run_agent("inventory", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document["agent_version"] == agent_version()
+    assert document["cpu_count"] >= 1 and document["memory_bytes"] > 1 << 28
+    assert bool(document["devices"]) != bool(document["no_device_reason"])
+
+
+def test_errors_are_paragraphs_with_exit_codes(tmp_path: Path) -> None:
+    done = run_agent("run", "--server", "far.example:80", "--state", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay-agent: server address: 'far.example:80' is not on this machine")
+    assert run_agent("run", "--log-level", "loud").returncode == 2
+    assert run_agent("run", "--recorded-slots", "-1").returncode == 2
+
+
+BLOCKED = """
+import sys
+
+EXTRAS = "sklearn pandas sqlalchemy scipy psutil pynvml yaml jinja2".split()
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in EXTRAS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+import pkgutil
+import assay_agent
+for module in pkgutil.walk_packages(assay_agent.__path__, "assay_agent."):
+    __import__(module.name)
+import assay_sampling.readers
+from assay_agent.inventory import read_inventory
+print(read_inventory().no_device_reason)
+print(sorted(m for m in sys.modules if m.startswith("assay_server") or m.startswith("assay_client")))
+"""
+
+
+def test_the_agent_imports_without_any_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "the Python module 'pynvml' is not installed; install it with: pip install 'assay-gpu[agent]'",
+        "[]",
+    ]
