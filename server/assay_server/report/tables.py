@@ -23,7 +23,8 @@ Row = Mapping[str, Any]
 CONDITION = "cache, clock, SMs"
 _GROUPS_SHOWN = 12
 _ACCURACIES = (
-    "#accuracy, chronological / %", "#balanced / %", "#accuracy, grouped / %", "#balanced / %",
+    "#accuracy, chronological / %", "#chronological, balanced / %",
+    "#accuracy, grouped / %", "#grouped, balanced / %",
 )  # fmt: skip
 _HOW_HELD_OUT = (
     "Chronological: the first 80 % of the window predict the last 20 %; grouped: no signature on both "
@@ -200,9 +201,9 @@ def window_table(rows: Sequence[Row]) -> Table | None:
 
 
 def groups_table(key: str, selection: Mapping[str, Any]) -> Table | None:
-    """The largest groups of a selection, with their first representative."""
+    """The largest groups of a selection, with their first representative; None for a single group."""
     groups = selection.get("groups") or []
-    if not groups:
+    if len(groups) < 2:
         return None
     total = sum(group["launches"] for group in groups) or 1
     largest = sorted(groups, key=lambda group: (-group["launches"], group["id"]))[:_GROUPS_SHOWN]
@@ -218,6 +219,7 @@ def groups_table(key: str, selection: Mapping[str, Any]) -> Table | None:
         "#process", "#launch", "#weight", "~kernel", "grid", "block",
     )  # fmt: skip
     shown = f"The {len(largest)} largest of {len(groups):,} groups; launch is 0-based in API order."
+    columns, body = _without_empty(columns, body, "share of instructions / %")
     return Table(f"Groups of {key}", columns, body, shown)
 
 

@@ -92,8 +92,10 @@ def report() -> dict[str, Any]:
         "selections": {
             "training/pks": {
                 "method": "pks",
-                "groups": [{"id": 0, "launches": 12345, "instruction_share": 0.25,
-                            "representatives": [representative]}],
+                "groups": [{"id": 0, "launches": 45, "instruction_share": 0.25,
+                            "representatives": [representative]},
+                           {"id": 1, "launches": 12300, "instruction_share": 0.75,
+                            "representatives": [representative, representative]}],
             }
         },
     }  # fmt: skip
