@@ -1,0 +1,1 @@
+"""What ``make bench`` measures, each beside a named peer in the same run."""

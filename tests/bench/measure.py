@@ -1,0 +1,82 @@
+"""Runs a case in a fresh process, several times, and keeps the medians.
+
+A case is a module-level function ``case(scale) -> Measurement``; a fresh process gives each run cold caches of
+our own and its own peak of resident memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of a case: launches handled, the seconds that took, and extra figures by name."""
+
+    launches: int
+    seconds: float
+    extra: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Medians over the runs of a case. Peak memory is of the whole process, set-up included."""
+
+    name: str
+    runs: int
+    launches: int
+    seconds: float
+    peak_bytes: int
+    extra: dict[str, float]
+
+    @property
+    def launches_per_second(self) -> float:
+        return self.launches / self.seconds
+
+
+def run_case(module: str, name: str, scale: int, runs: int) -> Result:
+    """Run ``module.name(scale)`` in ``runs`` fresh processes; medians of every figure."""
+    documents = [_one_run(module, name, scale) for _ in range(runs)]
+    seconds = statistics.median(d["seconds"] for d in documents)
+    peak = statistics.median(d["peak_bytes"] for d in documents)
+    keys = documents[0]["extra"]
+    extra = {k: statistics.median(d["extra"][k] for d in documents) for k in keys}
+    return Result(name, runs, documents[0]["launches"], seconds, int(peak), extra)
+
+
+def _one_run(module: str, name: str, scale: int) -> dict:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.measure", module, name, str(scale)],
+        cwd=Path(__file__).resolve().parents[2],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def peak_bytes() -> int:
+    """Peak resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> None:
+    """Entry of the fresh process: run one case and print its measurement as JSON."""
+    import importlib
+
+    module, name, scale = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    measurement = getattr(importlib.import_module(module), name)(scale)
+    print(json.dumps({**asdict(measurement), "peak_bytes": peak_bytes()}))
+
+
+if __name__ == "__main__":
+    main()
