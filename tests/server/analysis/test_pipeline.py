@@ -1,0 +1,430 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.launch_table import Condition
+from assay_server.analysis import workload as workload_module
+from assay_server.analysis.pipeline import analyse
+from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.report.html import render_html
+from assay_server.report.markdown import render_markdown
+
+StoreRun = Callable[..., RunData]
+Counters = Callable[[Sequence[float]], dict[str, np.ndarray]]
+
+# Two kernels: six launches of "a", two of "b"; the last "a" and all of "b" differ in cost.
+KERNELS = ["a", "a", "b", "a", "a", "b", "a", "a"]
+# The whole workload behind a window of its first 40 launches, which does not know "new" yet.
+WHOLE = [*(["a", "a", "b", "a", "b"] * 20)[:98], "new", "new"]
+PKS = (("pks", {}),)
+SYSTEMATIC = (("systematic", {"launches": 4, "start": 0}),)
+
+
+def request(*runs: RunData, methods: Any = SYSTEMATIC, **changes: Any) -> AnalysisRequest:
+    return replace(AnalysisRequest("c-1", "c", methods=methods, runs=runs), **changes)
+
+
+def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(row["device"], row["method"]): row for row in report["rows"]}
+
+
+def test_one_light_run_scored_exactly(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", KERNELS, duration_ns=[10, 20, 30, 40, 50, 60, 70, 80])
+    report = analyse(request(run))
+    (row,) = report["rows"]
+    # Launches 0, 2, 4, 6 with weight 2: 2 x (10 + 30 + 50 + 70) = 320 of 360.
+    assert row["status"] == "ok"
+    assert row["cost"] == {
+        "quantity": "duration_ns", "unit": "ns",
+        "condition": {"cache": "none", "clock": "none", "sm_percent": 100.0},
+        "total": 360.0, "projected": 320.0,
+    }  # fmt: skip
+    assert row["error_percent"] == pytest.approx(100 * 40 / 360)
+    assert row["signed_error_percent"] == pytest.approx(-100 * 40 / 360)
+    assert row["group_error_percent"] == pytest.approx(100 * 40 / 360)
+    assert row["speedup"] == pytest.approx(360 / 160)
+    assert (row["launches"], row["kernels"], row["groups"], row["representatives"]) == (8, 2, 1, 4)
+    assert row["parameters"] == {"launches": 4, "start": 0.0}
+    assert row["asked_parameters"] == {"launches": 4, "start": 0}
+    assert row["runs"] == [run.run_id]
+    assert row["selected_on"]["device"] == "V100"
+    assert row["match"] is None
+    (entry,) = report["summary"]
+    assert (entry["workload"], entry["device"], entry["method"]) == ("training", "V100", "systematic")
+    assert entry["error_percent"] == row["error_percent"]
+    selection = report["selections"][row["selection"]]
+    assert row["selection"] == "training/systematic"
+    assert [r["launch"] for r in selection["groups"][0]["representatives"]] == [0, 2, 4, 6]
+    assert selection["profile"]["sources"] == [run.run_id]
+
+
+def test_the_same_selection_is_scored_on_other_gpus(store_run: StoreRun) -> None:
+    first = store_run("V100", "light", KERNELS, duration_ns=[10, 20, 30, 40, 50, 60, 70, 80])
+    # Another GPU: another time for each launch, and a grid that its library chose otherwise.
+    second = store_run(
+        "A100", "light", KERNELS, duration_ns=[8, 7, 6, 5, 4, 3, 2, 1], grid_x=[1, 1, 1, 2, 2, 2, 2, 2]
+    )
+    row = rows_of(analyse(request(first, second)))["A100", "systematic"]
+    # 2 x (8 + 6 + 4 + 2) = 40 of 36.
+    assert (row["cost"]["total"], row["cost"]["projected"]) == (36.0, 40.0)
+    assert row["signed_error_percent"] == pytest.approx(100 * 4 / 36)
+    assert row["speedup"] == pytest.approx(36 / 20)
+    assert row["selected_on"]["device"] == "V100"
+    assert row["runs"] == [first.run_id, second.run_id]
+    assert row["match"] == {
+        "percent": 100.0, "kind": "name_block", "between": "GPUs",
+        "exact": 37.5, "name_block": 100.0, "position": 100.0,
+    }  # fmt: skip
+
+
+def test_other_launches_on_another_gpu_are_refused_with_every_match(store_run: StoreRun) -> None:
+    first = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
+    second = store_run("A100", "light", ["a"] * 8, duration_ns=range(1, 9))
+    third = store_run("H100", "light", KERNELS[:7], duration_ns=range(1, 8))
+    rows = rows_of(analyse(request(first, second, third)))
+    row = rows["A100", "systematic"]
+    assert row["status"] == "refused"
+    assert "only 75 % of the launches match (name_block; 6 of 8)" in row["reason"]
+    assert "first differences:" in row["reason"]
+    assert row["error_percent"] is None
+    assert (row["match"]["exact"], row["match"]["name_block"], row["match"]["position"]) == (
+        75.0,
+        75.0,
+        100.0,
+    )
+    shorter = rows["H100", "systematic"]
+    assert shorter["status"] == "refused"
+    assert "different numbers of launches (8 and 7)" in shorter["reason"]
+    assert shorter["match"]["position"] == 87.5
+    assert rows["V100", "systematic"]["status"] == "ok"
+
+
+def test_pks_without_counters_is_not_applicable(store_run: StoreRun) -> None:
+    runs = [store_run(gpu, "light", KERNELS, duration_ns=range(1, 9)) for gpu in ("V100", "A100")]
+    report = analyse(request(*runs, methods=(*PKS, *SYSTEMATIC)))
+    rows = rows_of(report)
+    for gpu in ("V100", "A100"):
+        row = rows[gpu, "pks"]
+        assert (row["status"], row["reason"]) == ("not applicable", "PKS not applicable: no counters")
+        assert row["error_percent"] is None
+        assert rows[gpu, "systematic"]["status"] == "ok"
+    assert [entry["method"] for entry in report["summary"]] == ["systematic", "systematic"]
+
+
+def test_pks_on_a_detailed_run_alone(store_run: StoreRun, counters: Counters) -> None:
+    run = store_run(
+        "V100", "detailed", KERNELS, cycles_gpc_avg=[100, 100, 1000, 100, 100, 1000, 100, 100],
+        **counters([5, 5, 90, 5, 5, 90, 5, 5]),
+    )  # fmt: skip
+    report = analyse(request(run, methods=(("pks", {}), ("systematic", {"launches": 8}))))
+    rows = rows_of(report)
+    row = rows["V100", "pks"]
+    assert row["status"] == "ok"
+    assert (row["groups"], row["representatives"]) == (2, 2)
+    assert row["cost"]["quantity"] == "cycles_gpc_avg"
+    assert (row["cost"]["total"], row["cost"]["projected"]) == (2600.0, 2600.0)
+    assert row["error_percent"] == row["group_error_percent"] == 0.0
+    assert row["speedup"] == pytest.approx(2600 / 1100)
+    assert row["model"] is None and row["window"] is None and row["match"] is None
+    selection = report["selections"]["training/pks"]
+    assert [group["launches"] for group in selection["groups"]] == [6, 2]
+    assert [group["representatives"][0]["sim_id"] for group in selection["groups"]] == [1, 3]
+    # Without a light run the cost is cycles for every method.
+    assert rows["V100", "systematic"]["cost"]["quantity"] == "cycles_gpc_avg"
+
+
+def two_level(store_run: StoreRun, counters: Counters, device: str = "V100", **light: Any) -> list[RunData]:
+    """A window of 40 launches of "a" and "b", and 60 launches more, the last two of them of "new"."""
+    kernels = WHOLE
+    costs = {"a": 100, "b": 1000, "new": 7}
+    window = kernels[:40]
+    detailed = store_run(
+        device, "detailed", window, cycles_gpc_avg=[costs[k] * 1.5 for k in window],
+        **counters([{"a": 5, "b": 90}[k] for k in window]),
+    )  # fmt: skip
+    values: dict[str, Any] = {"duration_ns": [costs[k] for k in kernels], **light}
+    return [detailed, store_run(device, "light", values.pop("kernels", kernels), **values)]
+
+
+def test_two_levels(store_run: StoreRun, counters: Counters) -> None:
+    runs = two_level(store_run, counters)
+    report = analyse(request(*runs, methods=PKS))
+    (row,) = report["rows"]
+    assert row["status"] == "ok", row["reason"]
+    assert row["runs"] == [run.run_id for run in runs]
+    assert row["match"] == {
+        "percent": 100.0, "kind": "exact", "between": "levels",
+        "exact": 100.0, "name_block": 100.0, "position": 100.0,
+    }  # fmt: skip
+    # 59 "a", 39 "b" and two "new": every group's first launch costs what each of its launches costs.
+    assert row["launches"] == 100
+    assert (row["cost"]["quantity"], row["cost"]["total"]) == ("duration_ns", 59 * 100 + 39 * 1000 + 2 * 7)
+    assert row["error_percent"] == 0.0
+    assert row["groups"] == 3
+    assert row["speedup"] == pytest.approx(44914 / 1107)
+    assert row["unknown"] == {"launches": 2, "groups": 1, "percent": 2.0}
+    window = row["window"]
+    assert (window["launches"], window["k"], window["cost"]["quantity"]) == (40, 2, "cycles_gpc_avg")
+    assert window["cost"]["total"] == 24 * 150 + 16 * 1500
+    model = row["model"]
+    assert model["chosen"] == "sgd"
+    assert [entry["name"] for entry in model["models"]] == ["sgd", "gaussian_nb", "mlp"]
+    assert [entry["error_percent"] for entry in model["models"]] == [0.0, 0.0, 0.0]
+    assert model["chronological_accuracy_percent"] == 100.0
+    assert model["agreement_percent"] == 100.0
+    assert model["ambiguous_percent"] == 0.0
+    (entry,) = report["summary"]
+    assert entry["match_percent"] == 100.0
+    assert entry["unknown_launches"] == 2
+    assert entry["model"] == "sgd"
+    groups = report["selections"]["training/pks"]["groups"]
+    assert [group["launches"] for group in groups] == [59, 39, 2]
+    assert groups[2]["representatives"][0]["launch"] == 98
+
+
+def test_levels_that_do_not_match_are_refused(store_run: StoreRun, counters: Counters) -> None:
+    kernels = ["a", "x", "b", "a", "b"] * 20
+    runs = two_level(store_run, counters, kernels=kernels)
+    row = rows_of(analyse(request(*runs, methods=PKS)))["V100", "pks"]
+    assert row["status"] == "refused"
+    assert "only 80 % of the launches match (exact; 32 of 40)" in row["reason"]
+    assert "light run has at launch 1 x" in row["reason"]
+    assert (row["match"]["exact"], row["match"]["position"]) == (80.0, 100.0)
+    # What rests on the light run alone is not touched by that.
+    assert rows_of(analyse(request(*runs)))["V100", "systematic"]["status"] == "ok"
+
+
+def test_two_level_selection_goes_to_light_runs_of_other_gpus(
+    store_run: StoreRun, counters: Counters
+) -> None:
+    runs = two_level(store_run, counters)
+    other = store_run("A100", "light", WHOLE, duration_ns=[{"a": 50, "b": 400, "new": 3}[k] for k in WHOLE])
+    rows = rows_of(analyse(request(*runs, other, methods=PKS)))
+    row = rows["A100", "pks"]
+    assert row["status"] == "ok"
+    assert (row["cost"]["total"], row["error_percent"]) == (59 * 50 + 39 * 400 + 2 * 3, 0.0)
+    assert row["speedup"] == pytest.approx(18556 / 453)
+    assert row["runs"] == [runs[0].run_id, runs[1].run_id, other.run_id]
+    assert row["model"] == rows["V100", "pks"]["model"]
+
+
+def test_the_first_gpu_where_the_method_applies_is_the_reference(
+    store_run: StoreRun, counters: Counters
+) -> None:
+    light_only = store_run("V100", "light", WHOLE, duration_ns=[10] * 100)
+    runs = two_level(store_run, counters, device="A100")
+    rows = rows_of(analyse(request(light_only, *runs, methods=(*PKS, *SYSTEMATIC))))
+    assert rows["V100", "pks"]["selected_on"]["device"] == "A100"
+    assert (rows["V100", "pks"]["status"], rows["V100", "pks"]["error_percent"]) == ("ok", 0.0)
+    assert rows["A100", "systematic"]["selected_on"]["device"] == "V100"
+    named = rows_of(analyse(request(light_only, *runs, methods=SYSTEMATIC, reference="A100")))
+    assert {row["selected_on"]["device"] for row in named.values()} == {"A100"}
+    # In the report, cells stay in the order of the campaign.
+    assert [device for device, _ in named] == ["V100", "A100"]
+
+
+def test_levels_are_never_mixed_between_gpus(store_run: StoreRun, counters: Counters) -> None:
+    runs = two_level(store_run, counters)
+    detailed_only = two_level(store_run, counters, device="A100")[0]
+    row = rows_of(analyse(request(*runs, detailed_only, methods=PKS)))["A100", "pks"]
+    assert row["status"] == "refused"
+    assert "the selection was made on a light run, and this GPU has none" in row["reason"]
+
+
+def test_invalid_runs_are_refused_unless_told_otherwise(store_run: StoreRun, counters: Counters) -> None:
+    flags = (("throttled", "for 8 % of the time", True), ("units_assumed", "", False))
+    detailed, light = two_level(store_run, counters)
+    flagged = replace(detailed, flags=flags)
+    asked = request(flagged, light, methods=(*PKS, *SYSTEMATIC))
+    rows = rows_of(analyse(asked))
+    row = rows["V100", "pks"]
+    assert row["status"] == "refused"
+    assert "carries the flag 'throttled' (for 8 % of the time)" in row["reason"]
+    assert [flag["name"] for flag in row["flags"]] == ["throttled", "units_assumed"]
+    # Systematic selection rests on the light run alone.
+    assert rows["V100", "systematic"]["status"] == "ok"
+    assert rows["V100", "systematic"]["flags"] == []
+    accepted = rows_of(analyse(replace(asked, accept_invalid=True)))["V100", "pks"]
+    assert accepted["status"] == "ok"
+    assert accepted["flags"][0] == {
+        "run_id": detailed.run_id, "name": "throttled", "detail": "for 8 % of the time", "invalidates": True,
+    }  # fmt: skip
+
+
+def test_an_invalid_run_passes_the_reference_on_unless_it_was_named(store_run: StoreRun) -> None:
+    first = store_run(
+        "V100", "light", KERNELS, duration_ns=range(1, 9), run={"flags": (("throttled", "", True),)}
+    )
+    second = store_run("A100", "light", KERNELS, duration_ns=range(1, 9))
+    rows = rows_of(analyse(request(first, second)))
+    assert rows["V100", "systematic"]["status"] == "refused"
+    assert rows["A100", "systematic"]["selected_on"]["device"] == "A100"
+    named = rows_of(analyse(request(first, second, reference="V100")))
+    assert named["A100", "systematic"]["status"] == "refused"
+    assert "there is no selection to score: refused on V100" in named["A100", "systematic"]["reason"]
+
+
+def test_overlapping_launches_are_flagged(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", ["a"] * 4, duration_ns=[100] * 4, start_ns=[0, 50, 200, 300])
+    (row,) = analyse(request(run))["rows"]
+    assert row["overlap"] == {"sum_ns": 400, "span_ns": 350, "overlap_percent": 12.5}
+    assert [(flag["name"], flag["invalidates"]) for flag in row["flags"]] == [("concurrent_launches", False)]
+
+
+def test_slices_are_one_run(store_run: StoreRun) -> None:
+    costs = [10, 20, 30, 40, 50, 60, 70, 80]
+    whole = store_run("V100", "light", KERNELS, duration_ns=costs)
+    sliced = store_run("A100", "light", KERNELS, duration_ns=costs, slices=3)
+    rows = rows_of(analyse(request(whole, sliced)))
+    assert rows["V100", "systematic"]["cost"] == rows["A100", "systematic"]["cost"]
+
+
+def test_conditions_are_cells_of_their_own(store_run: StoreRun) -> None:
+    half = Condition("none", "none", 50.0)
+    runs = [
+        store_run("V100", "light", KERNELS, duration_ns=[1] * 8),
+        store_run("V100", "light", KERNELS, duration_ns=[2] * 8, run={"condition": half},
+                  metadata={"condition": half}),
+    ]  # fmt: skip
+    report = analyse(request(*runs))
+    assert [row["condition"]["sm_percent"] for row in report["rows"]] == [100.0, 50.0]
+    assert [row["cost"]["total"] for row in report["rows"]] == [8.0, 16.0]
+    assert [row["selected_on"]["condition"]["sm_percent"] for row in report["rows"]] == [100.0, 100.0]
+    assert report["rows"][1]["cost"]["condition"]["sm_percent"] == 50.0
+
+
+def test_synthetic_and_measured_runs_never_meet(store_run: StoreRun) -> None:
+    measured = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
+    with pytest.raises(RefusedError, match=r"it is measured, but its run c-1\.0000 is synthetic"):
+        analyse(request(replace(measured, synthetic=True)))
+    # The records' own mark decides where it contradicts the run's.
+    (row,) = analyse(request(replace(measured, synthetic=True), synthetic=True))["rows"]
+    assert row["status"] == "refused"
+    assert "its records are marked synthetic=False, the run synthetic=True" in row["reason"]
+
+
+def test_damaged_records_fail_their_rows_only_and_name_no_path(store_run: StoreRun, tmp_path: Path) -> None:
+    damaged = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
+    path = Path(damaged.files[0])
+    path.write_bytes(path.read_bytes()[:-40])
+    whole = store_run("A100", "light", KERNELS, duration_ns=range(1, 9))
+    report = analyse(request(damaged, whole))
+    rows = rows_of(report)
+    assert rows["V100", "systematic"]["status"] == "failed"
+    assert rows["V100", "systematic"]["reason"].startswith(f"run {damaged.run_id}: ")
+    assert rows["A100", "systematic"]["status"] == "ok"
+    assert str(tmp_path) not in json.dumps(report)
+
+
+def test_runs_over_the_memory_limit_are_refused(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
+    (row,) = analyse(request(run, memory_limit_bytes=1000))["rows"]
+    assert row["status"] == "refused"
+    assert f"{run.run_id}: holding them takes more than the memory limit of 1,000 bytes" in row["reason"]
+
+
+def test_a_wrong_parameter_is_the_status_of_its_rows(store_run: StoreRun) -> None:
+    runs = [store_run(gpu, "light", KERNELS, duration_ns=range(1, 9)) for gpu in ("V100", "A100")]
+    report = analyse(request(*runs, methods=(("random", {"launchs": 3}), *SYSTEMATIC)))
+    rows = rows_of(report)
+    for gpu in ("V100", "A100"):
+        assert rows[gpu, "random"]["status"] == "failed"
+        assert "there is no parameter 'launchs'" in rows[gpu, "random"]["reason"]
+        assert rows[gpu, "systematic"]["status"] == "ok"
+
+
+def test_a_level_that_contradicts_the_plan_fails(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
+    (row,) = analyse(request(replace(run, level="detailed")))["rows"]
+    assert row["status"] == "failed"
+    assert "its records are of the light level where the detailed level was planned" in row["reason"]
+
+
+def test_faults_of_the_program_are_not_swallowed(
+    store_run: StoreRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(workload_module, "select", broken)
+    with pytest.raises(ZeroDivisionError):
+        analyse(request(store_run("V100", "light", KERNELS, duration_ns=range(1, 9))))
+
+
+def test_two_uses_of_a_method_stay_apart(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
+    methods = (("random", {"launches": 2}), ("random", {"launches": 8}))
+    report = analyse(request(run, methods=methods))
+    assert [row["selection"] for row in report["rows"]] == ["training/random", "training/random-2"]
+    assert [row["representatives"] for row in report["rows"]] == [2, 8]
+    assert report["rows"][1]["error_percent"] == 0.0
+    assert len(report["selections"]) == 2
+    assert "random (launches=8)" in render_html(report)
+
+
+def test_huge_selections_are_not_carried_whole(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", ["a"] * 3000, duration_ns=[1] * 3000)
+    methods = (("random", {"launches": 2000}), ("systematic", {"launches": 2001}))
+    report = analyse(request(run, methods=methods))
+    kept, left_out = report["selections"].values()
+    assert len(kept["groups"][0]["representatives"]) == 2000
+    assert left_out["groups"] == []
+    assert left_out["groups_left_out"] == 1
+    assert "2,001 representatives" in left_out["note"]
+    assert left_out["error_percent"] == report["rows"][1]["error_percent"]
+
+
+def test_same_runs_same_bytes(store_run: StoreRun, counters: Counters) -> None:
+    asked = request(*two_level(store_run, counters), methods=(*PKS, ("random", {}), *SYSTEMATIC))
+    first, second = (json.dumps(analyse(asked), allow_nan=False) for _ in range(2))
+    assert first == second
+
+
+def test_the_document_says_what_it_rests_on(store_run: StoreRun) -> None:
+    run = store_run("V100", "light", KERNELS, duration_ns=range(1, 9), run={"flags": (("x", "why", False),)})
+    report = analyse(request(run, seed=3, failed_runs=(("c-1.0009", "hang: it hung"),)))
+    assert report["format_version"] == 1
+    assert report["campaign"] == {"id": "c-1", "name": "c", "synthetic": False, "seed": 3}
+    assert set(report["versions"]) == {"assay", "numpy", "pyarrow", "scikit-learn", "python"}
+    assert report["failed_runs"] == [{"run_id": "c-1.0009", "reason": "hang: it hung"}]
+    assert report["runs"] == [
+        {
+            "run_id": run.run_id, "workload": "training", "device": "V100", "level": "light",
+            "condition": {"cache": "none", "clock": "none", "sm_percent": 100.0}, "repeat": 0,
+            "launches": 8, "content_hash": run.content_hash, "synthetic": False,
+            "flags": [{"run_id": run.run_id, "name": "x", "detail": "why", "invalidates": False}],
+        }
+    ]  # fmt: skip
+
+
+def test_every_kind_of_row_renders(store_run: StoreRun, counters: Counters) -> None:
+    good = two_level(store_run, counters)
+    hostile = store_run("<i>A100</i>", "light", ["<script>"] * 3, workload="w|<b>", duration_ns=[1, 2, 3])
+    report = analyse(request(*good, hostile, methods=(*PKS, ("random", {}))))
+    page = render_html(report)
+    assert "<script>" not in page
+    assert "&lt;i&gt;A100&lt;/i&gt;" in page
+    assert "PKS not applicable: no counters" in page
+    assert "w\\|\\<b\\>" in render_markdown(report)
+
+
+def test_a_campaign_without_finished_runs_has_a_report() -> None:
+    report = analyse(request(failed_runs=(("c-1.0000", "cancelled"),)))
+    assert report["rows"] == [] and report["summary"] == []
+    assert "cancelled" in render_html(report)
+
+
+def test_unknown_methods_name_those_that_exist(store_run: StoreRun) -> None:
+    (row,) = analyse(
+        request(store_run("V100", "light", KERNELS, duration_ns=range(1, 9)), methods=(("sieves", {}),))
+    )["rows"]
+    assert row["status"] == "failed"
+    assert str(ParameterError("select", "there is no method 'sieves'")) in row["reason"]
