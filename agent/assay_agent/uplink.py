@@ -20,9 +20,9 @@ from assay_agent.connection import PAUSES, Connection
 from assay_agent.segments import EncodedSegment
 from assay_agent.spool import Spool, SpooledAttempt
 from assay_agent.work import AttemptKey, WireError
-from assay_protos import common_pb2, ingest_pb2
+from assay_protos import ingest_pb2
 from assay_sampling.errors import StorageError
-from assay_sampling.failures import FailureClass, failure, failure_class_named
+from assay_sampling.failures import FailureClass, failure
 
 _log = logging.getLogger(__name__)
 
@@ -220,18 +220,9 @@ class Uplink:
             elif which == "ack":
                 attempt.acknowledge(answer.segment)
             else:
+                # The server has ended the attempt itself, so there is nothing to report to it.
                 _log.warning("%s is refused: %s", key, response.refusal.failure.cause)
-                attempt.end(_refusal(key, response.refusal.failure))
-
-
-def _refusal(key: AttemptKey, refused: common_pb2.Failure) -> Any:
-    return failure(
-        failure_class_named(refused.failure_class or FailureClass.SERVER_REFUSED),
-        refused.subject or str(key),
-        refused.cause,
-        refused.remedy,
-        retryable=refused.retryable,
-    )
+                attempt.end(None)
 
 
 def _messages(key: AttemptKey, segment: EncodedSegment) -> Iterator[ingest_pb2.UploadRequest]:

@@ -18,7 +18,6 @@ from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
 from assay_agent.uplink import Uplink
 from assay_agent.work import Assignment, AttemptKey
 from assay_sampling.errors import ParameterError
-from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE
 
 
@@ -148,7 +147,9 @@ def test_segments_go_on_while_earlier_ones_are_unanswered(spool: Spool, server: 
         attempt.wait_acknowledged()
 
 
-def test_a_refusal_ends_the_attempt_and_leaves_others_alone(spool: Spool, server: FakeServer) -> None:
+def test_a_refusal_ends_the_attempt_and_leaves_others_alone(
+    spool: Spool, server: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
     server.refuse = lambda key, segment: key[0] == "unwanted" and segment == 3
     unwanted, wanted = spool.create(lease(server, "unwanted")), spool.create(lease(server, "wanted"))
     with sending(spool, server):
@@ -156,9 +157,8 @@ def test_a_refusal_ends_the_attempt_and_leaves_others_alone(spool: Spool, server
         with pytest.raises(AttemptEnded) as caught:
             fill(unwanted, 500, 50)
             unwanted.wait_acknowledged()
-        assert caught.value.failure is not None
-        assert caught.value.failure.failure_class is FailureClass.SERVER_REFUSED
-        assert caught.value.failure.cause == "refused on purpose"
+        assert caught.value.failure is None
+        assert "run unwanted slice 0 attempt 1 is refused: refused on purpose" in caplog.text
         wanted.wait_acknowledged()
     assert joined(stored(server, wanted)).num_rows == 500
 
