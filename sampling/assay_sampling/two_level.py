@@ -1,0 +1,268 @@
+"""Two-level selection: groups from a detailed window, the whole workload from a light run.
+
+PKS groups the launches of the window by their counters; its cycles choose K and give the window error.
+The rest of the launches get their group from what a light recording knows of them. The whole workload is
+then scored in the light run's own nanoseconds:
+
+    truth       = sum of duration_ns over all light launches
+    projection  = sum over groups of launches x duration_ns of the representative in the same light run
+
+Cycles and nanoseconds are never mixed.
+
+Source: Principal Kernel Analysis, "Two-level profiling"; design, "Numbers that must mean one thing".
+Memory: at most 250 bytes a launch beside the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.alignment import (
+    LEAST_MATCH_PERCENT,
+    Alignment,
+    MatchKind,
+    align_window,
+    match_flags,
+    require_match,
+)
+from assay_sampling.classifiers import ModelName
+from assay_sampling.errors import RefusedError
+from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate
+from assay_sampling.labelling import Labelling, label_rest
+from assay_sampling.launch_table import Device
+from assay_sampling.launches import Launches
+from assay_sampling.overlap import overlap_of
+from assay_sampling.principal_kernels import PrincipalKernels, principal_kernels
+from assay_sampling.profile import Profile
+from assay_sampling.selection import ProfileSummary, Representatives, Selection
+
+LIGHT_COST = "duration_ns"
+
+
+def two_level_selection(
+    profile: Profile,
+    *,
+    features: str = "table2",
+    k: int | None = None,
+    k_max: int = 20,
+    target_error_percent: float = 5.0,
+    representative: str = "first",
+    cost: str | None = None,
+    seed: int = 0,
+    match_kind: MatchKind = "exact",
+    least_match_percent: float = LEAST_MATCH_PERCENT,
+) -> Selection:
+    """PKS on the detailed window, its groups carried to every launch of the light run.
+
+    Args:
+        profile: both levels of one workload on one kind of GPU under one condition.
+        features, k, k_max, target_error_percent, representative, cost: of PKS on the window
+            (:func:`assay_sampling.principal_kernels.principal_kernels`); ``cost`` is a cycle counter.
+        seed: for PKS, hashing, folds and models.
+        match_kind: what makes a launch of the light run the same as one of the window.
+        least_match_percent: under this the profile is refused.
+
+    Returns a selection whose representatives, weights, labels and evaluation are those of the light run;
+    ``extra`` holds ``two_level`` and the window's ``sweep`` and ``pca_components``. The groups of
+    unknown signatures follow those of the window.
+
+    Raises RefusedError where the levels must not be joined or have no counters, MisalignedError where
+    they do not hold the same launches, CounterUnavailableError where a counter or duration is missing.
+    """
+    detailed, light = _levels(profile)
+    # Asked for before the long work: without durations nothing of it could be scored.
+    light_cost = cost_of(light, LIGHT_COST)
+    alignment = align_window(detailed, light, match_kind)
+    require_match(alignment, least_match_percent, f"{_source(detailed)} and {_source(light)}")
+    grouping: dict[str, Any] = {
+        "features": features,
+        "k": k,
+        "k_max": k_max,
+        "target_error_percent": target_error_percent,
+        "representative": representative,
+        "cost": cost,
+    }
+    matched_all = len(alignment.left_rows) == len(detailed)
+    window = principal_kernels(
+        detailed if matched_all else detailed.take(alignment.left_rows), **grouping, seed=seed
+    )
+    labelling = label_rest(light, alignment.right_rows, window.labels, seed=seed)
+    matching = {"match_kind": match_kind, "least_match_percent": least_match_percent}
+    joined = _Joined(detailed, light, light_cost, alignment, window, labelling)
+    return joined.selection({**grouping, **matching}, seed)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Everything that is known once every light launch has a group."""
+
+    detailed: Launches
+    light: Launches
+    light_cost: Cost
+    alignment: Alignment
+    window: PrincipalKernels
+    labelling: Labelling
+
+    @property
+    def representative_rows(self) -> np.ndarray:
+        """Rows of the light run, one a group: the window's representatives, then the unknown signatures."""
+        of_window = self.alignment.right_rows[self.window.representative_rows]
+        return np.concatenate([of_window, self.labelling.unknown_first_rows])
+
+    def counts(self, labels: np.ndarray) -> np.ndarray:
+        return np.bincount(labels, minlength=self.labelling.groups)
+
+    def evaluation(self, labels: np.ndarray) -> Evaluation:
+        """Score on the whole light run, with these labels."""
+        return evaluate(
+            self.light_cost,
+            self.representative_rows,
+            self.counts(labels).astype(np.float64),
+            labels=labels,
+            representative_groups=np.arange(self.labelling.groups),
+        )
+
+    def selection(self, parameters: Mapping[str, Any], seed: int) -> Selection:
+        labels = self.labelling.labels(self.labelling.chosen)
+        counts = self.counts(labels)
+        groups = np.arange(self.labelling.groups)
+        return Selection(
+            method="pks",
+            parameters=parameters,
+            seed=seed,
+            profile=replace(
+                ProfileSummary.of(self.light),
+                sources=(*self.detailed.sources, *self.light.sources),
+                notes=tuple(dict.fromkeys((*self.detailed.notes, *self.light.notes))),
+            ),
+            representatives=Representatives.at(
+                self.light, self.representative_rows, groups, counts.astype(np.float64)
+            ),
+            group_launches=counts,
+            evaluation=self.evaluation(labels),
+            labels=labels,
+            extra={
+                "sweep": [asdict(entry) for entry in self.window.sweep],
+                "pca_components": self.window.pca_components,
+                "two_level": self.facts(),
+            },
+        )
+
+    def facts(self) -> dict[str, Any]:
+        labelling = self.labelling
+        overlap = overlap_of(self.light)
+        return {
+            "window": self.window_facts(),
+            "match_percent": self.alignment.match_percent,
+            "match_kind": self.alignment.kind,
+            "models": {name: self.model_facts(name) for name in labelling.predicted} or None,
+            "chosen_model": labelling.chosen,
+            "agreement_percent": labelling.agreement_percent,
+            "ambiguous_percent": labelling.ambiguous_percent,
+            "unknown": {
+                "launches": labelling.unknown_launches,
+                "groups": len(labelling.unknown_first_rows),
+            },
+            "classified_launches": len(labelling.classified_rows),
+            "span_ns": overlap and overlap.span_ns,
+            "overlap_percent": overlap and overlap.overlap_percent,
+            "flags": _flags(self.alignment, concurrent=overlap is not None and overlap.concurrent),
+        }
+
+    def window_facts(self) -> dict[str, Any]:
+        """The window's own numbers, in its own cost and condition."""
+        scores = self.window.evaluation.to_dict()
+        return {
+            "launches": len(self.detailed),
+            "matched_launches": len(self.alignment.left_rows),
+            "first_launch": int(self.detailed.column("launch")[0]),
+            "k": self.window.k,
+            **scores,
+        }
+
+    def model_facts(self, name: ModelName) -> dict[str, Any]:
+        """How well one model does: on held-out launches of the window, and on the whole workload."""
+        held_out = self.labelling.held_out[name]
+        evaluation = self.evaluation(self.labelling.labels(name))
+        return {
+            "chronological_accuracy_percent": held_out.chronological.plain,
+            "chronological_balanced_accuracy_percent": held_out.chronological.balanced,
+            "grouped_accuracy_percent": held_out.grouped.plain,
+            "grouped_balanced_accuracy_percent": held_out.grouped.balanced,
+            "error_percent": evaluation.error_percent,
+            "signed_error_percent": evaluation.signed_error_percent,
+            "group_error_percent": evaluation.group_error_percent,
+            "speedup": evaluation.speedup,
+        }
+
+
+def _flags(alignment: Alignment, *, concurrent: bool) -> list[str]:
+    return [*(["concurrent_launches"] if concurrent else []), *match_flags(alignment.kind)]
+
+
+def _source(launches: Launches) -> str:
+    return ", ".join(launches.sources) or f"the {launches.metadata.level} run"
+
+
+def _levels(profile: Profile) -> tuple[Launches, Launches]:
+    """Both levels of the profile, once nothing speaks against joining them."""
+    detailed, light = profile.detailed, profile.light
+    if detailed is None or light is None:
+        missing = "detailed" if detailed is None else "light"
+        raise RefusedError(
+            "two-level selection", f"the profile has no {missing} run", f"record its {missing} level"
+        )
+    subject = f"{_source(detailed)} and {_source(light)}"
+    if not len(detailed) or not len(light):
+        raise RefusedError(subject, "one of them holds no launches")
+    if not detailed.counters:
+        raise RefusedError(
+            _source(detailed),
+            "PKS not applicable: no counters",
+            "give a recording with hardware counters as the detailed one, or use random or systematic",
+        )
+    _refuse_other_kind(subject, detailed, light)
+    return detailed, light
+
+
+def _refuse_other_kind(subject: str, detailed: Launches, light: Launches) -> None:
+    """Raise RefusedError where the levels are not of one kind of data, one GPU and one condition.
+
+    What a recording does not say cannot speak against it.
+    """
+    ours, theirs = detailed.metadata, light.metadata
+    if ours.synthetic != theirs.synthetic:
+        raise RefusedError(
+            subject,
+            f"the {'detailed' if ours.synthetic else 'light'} run is synthetic and the other is measured",
+            "join recordings of one kind; mark a file that is synthetic with --synthetic",
+        )
+    for what in ("cache", "clock", "sm_percent"):
+        values = getattr(ours.condition, what), getattr(theirs.condition, what)
+        if None not in values and values[0] != values[1]:
+            raise RefusedError(
+                subject,
+                f"they were made under two conditions ({ours.condition} and {theirs.condition})",
+                "join recordings of one condition",
+            )
+    for of_device in (_capability, _model):
+        found = [{of_device(device) for device in side.devices} - {""} for side in (ours, theirs)]
+        if found[0] and found[1] and found[0].isdisjoint(found[1]):
+            raise RefusedError(
+                subject,
+                f"they were made on two kinds of GPU ({', '.join(detailed.device_labels())} and "
+                f"{', '.join(light.device_labels())})",
+                "join recordings of one GPU; a selection can be scored on another with: assay evaluate",
+            )
+
+
+def _capability(device: Device) -> str:
+    return device.compute_capability
+
+
+def _model(device: Device) -> str:
+    return device.name.casefold()

@@ -1,0 +1,378 @@
+"""Two-level selection: against known truth, and what it must refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_launches import CYCLES, made_launches
+from two_level_profiles import CYCLES_PER_NS, light_half
+
+from assay_sampling import two_level
+from assay_sampling.classifiers import MODEL_NAMES
+from assay_sampling.counters import CYCLE_COUNTERS, FEATURE_SETS, registry
+from assay_sampling.errors import CounterUnavailableError, MisalignedError, RefusedError
+from assay_sampling.launch_table import Condition, CounterColumn, Device, TableMetadata
+from assay_sampling.launches import Launches
+from assay_sampling.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
+from assay_sampling.profile import Profile
+from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.samplers import select
+from assay_sampling.selection import Selection
+from assay_sampling.two_level import two_level_selection
+
+WINDOW = 1_000
+
+
+@pytest.fixture(scope="module")
+def known(shared_data: Path) -> Launches:
+    """5,000 launches with all counters: the truth that the two-level profile withholds from 1,000 on."""
+    path = shared_data / "ncu" / "synthetic_v100_5000_raw_page.csv.gz"
+    return read_launches(path, ReadOptions(synthetic=True))
+
+
+@pytest.fixture(scope="module")
+def profile(known: Launches) -> Profile:
+    return Profile(detailed=known.slice(0, WINDOW), light=light_half(known))
+
+
+@pytest.fixture(scope="module")
+def selection(profile: Profile) -> Selection:
+    return two_level_selection(profile)
+
+
+def error_against_cycles(selection: Selection, known: Launches) -> float:
+    """Error in percent of the selection's weights on the cycles that were withheld."""
+    cycles = known.column("cycles_gpc_avg")
+    chosen = selection.representatives
+    return 100 * abs((chosen.weight * cycles[chosen.row]).sum() - cycles.sum()) / cycles.sum()
+
+
+def agreement_with_counters(selection: Selection, known: Launches) -> float:
+    """Share of the rest whose group is that of the nearest centre of their withheld counters."""
+    window = principal_kernels(known.slice(0, WINDOW))
+    truth = nearest_groups(window, known.slice(WINDOW))
+    assert selection.labels is not None
+    return 100 * float((selection.labels[WINDOW:] == truth).mean())
+
+
+def test_known_truth_is_met(selection: Selection, known: Launches) -> None:
+    facts = selection.extra["two_level"]
+    assert facts["window"]["error_percent"] < 5.0
+    assert facts["match_percent"] == 100.0
+    assert facts["classified_launches"] == 4_000
+    assert facts["unknown"] == {"launches": 0, "groups": 0}
+    assert error_against_cycles(selection, known) < 10.0
+    # What the withheld counters themselves would have projected, from the same window.
+    window = principal_kernels(known.slice(0, WINDOW))
+    counts = window.counts + np.bincount(
+        nearest_groups(window, known.slice(WINDOW)), minlength=len(window.counts)
+    )
+    cycles = known.column("cycles_gpc_avg")
+    with_counters = 100 * abs((counts * cycles[window.representative_rows]).sum() / cycles.sum() - 1)
+    assert abs(error_against_cycles(selection, known) - with_counters) < 4.0
+    assert agreement_with_counters(selection, known) > 98.0
+    for model in facts["models"].values():
+        assert model["error_percent"] < 10.0
+        assert model["chronological_accuracy_percent"] > 99.0
+
+
+def shuffle_labels(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    def shuffled(launches: Launches, **parameters: Any) -> PrincipalKernels:
+        found = principal_kernels(launches, **parameters)
+        labels = np.random.default_rng(seed).permutation(found.labels)
+        return replace(found, labels=labels)
+
+    monkeypatch.setattr(two_level, "principal_kernels", shuffled)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_shuffled_labels_make_error_and_agreement_worse(
+    profile: Profile, selection: Selection, known: Launches, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    shuffle_labels(monkeypatch, seed)
+    worse = two_level_selection(profile)
+    assert error_against_cycles(worse, known) > 2 * error_against_cycles(selection, known)
+    assert agreement_with_counters(worse, known) < agreement_with_counters(selection, known) - 30
+
+
+def test_the_whole_workload_is_scored_in_the_light_runs_nanoseconds(
+    selection: Selection, profile: Profile
+) -> None:
+    assert profile.light is not None
+    duration_ns = profile.light.column("duration_ns")
+    scores = selection.evaluation
+    chosen = selection.representatives
+    assert (scores.quantity, scores.unit) == ("duration_ns", "ns")
+    assert scores.total == duration_ns.sum()
+    assert chosen.weight.sum() == len(duration_ns)
+    assert scores.projected == pytest.approx((chosen.weight * duration_ns[chosen.row]).sum())
+    assert scores.speedup == pytest.approx(duration_ns.sum() / duration_ns[chosen.row].sum())
+    assert selection.labels is not None
+    assert np.bincount(selection.labels).tolist() == chosen.weight.tolist()
+    assert selection.group_launches.tolist() == chosen.weight.tolist()
+    facts = selection.extra["two_level"]
+    assert facts["window"]["cost"]["quantity"] == "cycles_gpc_avg"
+    assert facts["models"][facts["chosen_model"]]["error_percent"] == scores.error_percent
+
+
+def test_the_windows_numbers_are_those_of_pks_on_the_window(
+    selection: Selection, profile: Profile, known: Launches
+) -> None:
+    alone = select("pks", Profile(detailed=known.slice(0, WINDOW)), {}, 0).to_dict()
+    facts = selection.to_dict()
+    assert facts["sweep"] == alone["sweep"]
+    assert facts["pca_components"] == alone["pca_components"]
+    window = facts["two_level"]["window"]
+    assert window["launches"] == window["matched_launches"] == WINDOW
+    assert window["first_launch"] == 0
+    assert window["k"] == len(alone["groups"])
+    for key in ("cost", "error_percent", "signed_error_percent", "group_error_percent", "speedup"):
+        assert window[key] == alone[key]
+    firsts = [group["representatives"][0]["launch"] for group in facts["groups"]]
+    assert firsts == [group["representatives"][0]["launch"] for group in alone["groups"]]
+
+
+def test_labels_come_from_the_best_model_and_all_are_reported(selection: Selection) -> None:
+    facts = selection.extra["two_level"]
+    models = facts["models"]
+    assert tuple(models) == MODEL_NAMES
+    best = max(model["chronological_accuracy_percent"] for model in models.values())
+    first = next(n for n in MODEL_NAMES if models[n]["chronological_accuracy_percent"] == best)
+    assert facts["chosen_model"] == first
+    for model in models.values():
+        assert set(model) == {
+            "chronological_accuracy_percent", "chronological_balanced_accuracy_percent",
+            "grouped_accuracy_percent", "grouped_balanced_accuracy_percent",
+            "error_percent", "signed_error_percent", "group_error_percent", "speedup",
+        }  # fmt: skip
+        assert model["group_error_percent"] >= model["error_percent"]
+        assert 0 <= model["grouped_accuracy_percent"] <= 100
+    assert 90 < facts["agreement_percent"] <= 100
+    assert 0 <= facts["ambiguous_percent"] < 5
+
+
+def test_the_same_seed_gives_the_same_document(selection: Selection, profile: Profile) -> None:
+    assert two_level_selection(profile).to_dict() == selection.to_dict()
+
+
+def test_the_sampler_hands_both_levels_on(selection: Selection, profile: Profile) -> None:
+    found = select("pks", profile, {"k_max": "20"}, 0)
+    assert found.to_dict() == selection.to_dict()
+
+
+def test_a_window_need_not_start_at_zero(known: Launches) -> None:
+    profile = Profile(detailed=known.slice(2_000, WINDOW), light=light_half(known))
+    found = two_level_selection(profile)
+    facts = found.extra["two_level"]
+    assert facts["window"]["first_launch"] == 2_000
+    assert facts["match_percent"] == 100.0
+    assert facts["classified_launches"] + facts["unknown"]["launches"] == 4_000
+    window = principal_kernels(known.slice(2_000, WINDOW))
+    assert found.labels is not None
+    assert np.array_equal(found.labels[2_000:3_000], window.labels)
+    assert found.representatives.row[: len(window.counts)].min() >= 2_000
+
+
+def test_a_window_over_everything_needs_no_model(known: Launches) -> None:
+    found = two_level_selection(Profile(detailed=known, light=light_half(known)))
+    facts = found.extra["two_level"]
+    assert facts["models"] is None
+    assert facts["chosen_model"] is None
+    assert facts["agreement_percent"] is None
+    assert facts["classified_launches"] == 0
+    # Durations are the cycles over a constant, rounded: so is the error.
+    assert found.evaluation.error_percent == pytest.approx(facts["window"]["error_percent"], abs=0.01)
+    assert found.evaluation.total == pytest.approx(
+        known.column("cycles_gpc_avg").sum() / CYCLES_PER_NS, rel=1e-5
+    )
+
+
+# Small profiles, in which every number can be worked out by hand.
+
+FEATURES = [
+    CounterColumn(name, registry()[name].unit, registry()[name].metrics[0].name, registry()[name].variant)
+    for name in FEATURE_SETS["table2"]
+]
+
+
+def counted(kernels: list[str], *, metadata: TableMetadata | None = None, **columns: Any) -> Launches:
+    """A detailed run: all launches of a kernel have the same counters, and 100 cycles a letter's number."""
+    sizes = np.array([float(ord(kernel[0]) - ord("a") + 1) for kernel in kernels])
+    counters = {column.name: sizes**2 for column in FEATURES}
+    return made_launches(
+        kernels,
+        counters=[CYCLES, *FEATURES],
+        metadata=metadata or TableMetadata("detailed"),
+        source="detailed.csv",
+        **{"cycles_gpc_avg": 100 * sizes, **counters, **columns},
+    )
+
+
+def light(kernels: list[str], **columns: Any) -> Launches:
+    return made_launches(
+        kernels, source="light.sqlite", **{"duration_ns": np.arange(1, len(kernels) + 1) * 10, **columns}
+    )
+
+
+def test_each_unknown_signature_is_a_group_of_its_own() -> None:
+    kernels = [*"abab", *"abzab", "y", "z", "z"]
+    grids = [1] * 4 + [1, 1, 7, 1, 1, 5, 7, 8]
+    profile = Profile(detailed=counted(list("abab")), light=light(kernels, grid_x=grids))
+    found = two_level_selection(profile)
+    facts = found.extra["two_level"]
+    assert facts["unknown"] == {"launches": 4, "groups": 3}
+    assert facts["classified_launches"] == 4
+    assert facts["window"]["k"] == 2
+    assert found.labels is not None
+    assert found.labels.tolist() == [0, 1, 0, 1, 0, 1, 2, 0, 1, 3, 2, 4]
+    assert found.representatives.row.tolist() == [0, 1, 6, 9, 11]
+    assert found.representatives.weight.tolist() == [4, 4, 2, 1, 1]
+    assert found.representatives.kernel == ("a", "b", "z", "y", "z")
+    # Durations are 10, 20, ... 120 ns.
+    assert found.evaluation.total == 780
+    assert found.evaluation.projected == 4 * 10 + 4 * 20 + 2 * 70 + 100 + 120
+    assert found.evaluation.simulated == 10 + 20 + 70 + 100 + 120
+    true = [10 + 30 + 50 + 80, 20 + 40 + 60 + 90, 70 + 110, 100, 120]
+    projected = [40, 80, 140, 100, 120]
+    wrong = sum(abs(p - t) for p, t in zip(projected, true, strict=True))
+    assert found.evaluation.group_error_percent == pytest.approx(100 * wrong / 780)
+
+
+def test_a_rest_of_unknown_kernels_only_needs_no_model() -> None:
+    found = two_level_selection(Profile(detailed=counted(["a", "a"]), light=light(["a", "a", "x", "y"])))
+    assert found.extra["two_level"]["models"] is None
+    assert found.representatives.weight.tolist() == [2, 1, 1]
+
+
+def test_a_window_of_one_group_takes_all_known_kernels() -> None:
+    profile = Profile(detailed=counted(["a"] * 5), light=light(["a"] * 9, grid_x=[1] * 5 + [2] * 4))
+    found = two_level_selection(profile, k=1)
+    facts = found.extra["two_level"]
+    assert found.representatives.weight.tolist() == [9]
+    assert facts["agreement_percent"] == 100.0
+    assert facts["chosen_model"] == "sgd"
+    assert facts["models"]["mlp"]["chronological_accuracy_percent"] == 100.0
+    assert facts["models"]["mlp"]["grouped_accuracy_percent"] is None
+
+
+def test_a_window_of_one_launch_works() -> None:
+    found = two_level_selection(Profile(detailed=counted(["a"]), light=light(["a", "a"])))
+    facts = found.extra["two_level"]
+    assert facts["models"]["sgd"]["chronological_accuracy_percent"] is None
+    assert facts["chosen_model"] == "sgd"
+    assert found.representatives.weight.tolist() == [2]
+
+
+def test_two_processes_have_windows_of_their_own() -> None:
+    detailed = counted([*"ab", *"ba"], process=[0, 0, 1, 1], launch=[1, 2, 0, 1])
+    whole = light([*"babba", *"baab"], process=[0] * 5 + [1] * 4, launch=[*range(5), *range(4)])
+    found = two_level_selection(Profile(detailed=detailed, light=whole))
+    assert found.extra["two_level"]["match_percent"] == 100.0
+    assert found.extra["two_level"]["classified_launches"] == 5
+    assert found.labels is not None
+    assert found.labels.tolist() == [1, 0, 1, 1, 0, 1, 0, 0, 1]
+    chosen = found.representatives
+    assert list(zip(chosen.process.tolist(), chosen.launch.tolist(), strict=True)) == [(0, 1), (0, 2)]
+
+
+def test_a_representative_stands_where_it_was_matched_in_the_light_run() -> None:
+    # The light run lost launch 1: from there on its ordinals are one behind.
+    detailed = counted(["a", "c", *"ab" * 60])
+    whole = light(["a", *"ab" * 100])
+    found = two_level_selection(Profile(detailed=detailed, light=whole))
+    facts = found.extra["two_level"]
+    assert facts["match_percent"] == pytest.approx(100 * 121 / 122)
+    assert facts["window"]["launches"] == 122
+    assert facts["window"]["matched_launches"] == 121
+    assert found.representatives.row.tolist() == [0, 2]
+    assert found.representatives.kernel == ("a", "b")
+    assert found.representatives.weight.tolist() == [101, 100]
+
+
+def test_levels_that_do_not_hold_the_same_launches_are_refused() -> None:
+    detailed = counted(list("abcabc"))
+    whole = light([*"abcabd", *"abc" * 20])
+    with pytest.raises(MisalignedError) as caught:
+        two_level_selection(Profile(detailed=detailed, light=whole))
+    text = str(caught.value)
+    assert "detailed.csv and light.sqlite: only 83.33 % of the launches match" in text
+    assert "detailed run has at launch 5 c grid (1, 1, 1)" in text
+    assert "light run has at launch 5 d grid (1, 1, 1)" in text
+    found = two_level_selection(Profile(detailed=detailed, light=whole), least_match_percent=80)
+    assert found.extra["two_level"]["match_percent"] == pytest.approx(100 * 5 / 6)
+
+
+def test_a_looser_match_is_flagged() -> None:
+    whole = light(list("ababab"), grid_x=[1, 2, 3, 4, 5, 6])
+    profile = Profile(detailed=counted(list("abab")), light=whole)
+    with pytest.raises(MisalignedError):
+        two_level_selection(profile)
+    found = two_level_selection(profile, match_kind="name_block")
+    assert found.extra["two_level"]["match_kind"] == "name_block"
+    assert found.extra["two_level"]["flags"] == ["matched_by_name_block"]
+
+
+def test_overlapping_launches_are_shown_beside_the_sum() -> None:
+    detailed = counted(list("abab"))
+    apart = light(list("ababab"), start_ns=np.arange(6) * 1_000)
+    facts = two_level_selection(Profile(detailed=detailed, light=apart)).extra["two_level"]
+    assert (facts["span_ns"], facts["overlap_percent"], facts["flags"]) == (210, 0.0, [])
+    # 10, 20, ... 60 ns, begun every 25: the last two overlap their successors by 15 and 25.
+    together = light(list("ababab"), start_ns=np.arange(6) * 25)
+    facts = two_level_selection(Profile(detailed=detailed, light=together)).extra["two_level"]
+    assert facts["span_ns"] == 10 + 20 + (125 + 60 - 50)
+    assert facts["overlap_percent"] == pytest.approx(100 * (210 - 165) / 210)
+    assert facts["flags"] == ["concurrent_launches"]
+    unknown = two_level_selection(Profile(detailed=detailed, light=light(list("ababab"))))
+    assert unknown.extra["two_level"]["span_ns"] is None
+
+
+def test_what_must_not_be_joined_is_refused() -> None:
+    whole = light(list("abab"))
+    without = replace(counted(list("abab")), table=counted(list("abab")).table.drop_columns(
+        [*(column.name for column in FEATURES), *(n for n in CYCLE_COUNTERS if n == CYCLES.name)]
+    ))  # fmt: skip
+    with pytest.raises(RefusedError) as caught:
+        two_level_selection(Profile(detailed=without, light=whole))
+    assert caught.value.cause == "PKS not applicable: no counters"
+    with pytest.raises(CounterUnavailableError, match="duration_ns"):
+        two_level_selection(
+            Profile(detailed=counted(list("abab")), light=light(list("abab"), duration_ns=[None] * 4))
+        )
+    synthetic = counted(list("abab"), metadata=TableMetadata("detailed", synthetic=True))
+    with pytest.raises(RefusedError, match="the detailed run is synthetic and the other is measured"):
+        two_level_selection(Profile(detailed=synthetic, light=whole))
+    for profile in (Profile(detailed=counted(list("ab"))), Profile(light=whole)):
+        with pytest.raises(RefusedError, match=r"the profile has no (light|detailed) run"):
+            two_level_selection(profile)
+    with pytest.raises(RefusedError, match="one of them holds no launches"):
+        two_level_selection(Profile(detailed=counted([]), light=whole))
+
+
+def test_levels_of_other_gpus_or_conditions_are_refused() -> None:
+    def on(name: str, sm_percent: float | None, level: Any) -> TableMetadata:
+        condition = Condition("none", "none", sm_percent)
+        return TableMetadata(level, condition=condition, devices=(Device(0, name),))
+
+    kernels = list("ababab")
+    detailed = counted(list("abab"), metadata=on("V100", 100.0, "detailed"), device=[0] * 4)
+    duration_ns = [10] * 6
+    for name, share, refused in (
+        ("V100", 100.0, None),
+        ("v100", None, None),
+        ("", 100.0, None),
+        ("A100", 100.0, r"two kinds of GPU \(V100 and A100\)"),
+        ("V100", 50.0, "two conditions .*sm=100%.*sm=50%"),
+    ):
+        whole = made_launches(
+            kernels, metadata=on(name, share, "light"), duration_ns=duration_ns, device=[0] * 6
+        )
+        if refused is None:
+            assert two_level_selection(Profile(detailed=detailed, light=whole)).labels is not None
+        else:
+            with pytest.raises(RefusedError, match=refused):
+                two_level_selection(Profile(detailed=detailed, light=whole))
