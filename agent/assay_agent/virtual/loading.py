@@ -1,0 +1,124 @@
+"""Reading a workload file: every fault is an InputError that names the TOML key, or the line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from assay_agent.virtual.architectures import COMPUTE_CAPABILITIES
+from assay_agent.virtual.workload import Kernel, Launch, Loop, Workload
+from assay_sampling.errors import InputError
+
+LARGEST_FILE_BYTES = 1 << 20
+MOST_LAUNCHES = 20_000_000
+DEEPEST_NESTING = 8
+_REMEDY = "see docs/virtual-gpu.md for the keys"
+
+
+def load_workload(path: str | Path) -> Workload:
+    """Read and check a workload file.
+
+    Raises InputError naming the TOML key (``phases[0].steps[1].grid``), or the line where the file is no
+    TOML.
+    """
+    path = Path(path)
+    document = _document(path)
+    if "path" in document:
+        raise InputError(path, "there is no such key", _REMEDY, field="path")
+    try:
+        workload = Workload.model_validate({**document, "path": path})
+    except ValidationError as error:
+        raise _input_error(path, error) from error
+    for key, kernel in workload.kernels.items():
+        _check_kernel(workload, key, kernel)
+    if workload.autotune is not None:
+        for name in (workload.autotune.kernel, *workload.autotune.candidates):
+            _check_known(workload, "autotune", "kernel", name, workload.kernels)
+    for index, phase in enumerate(workload.phases):
+        _check_loop(workload, phase, f"phases[{index}]", [])
+    _check_launches(workload)
+    return workload
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE_BYTES + 1)
+        if len(content) > LARGEST_FILE_BYTES:
+            raise InputError(path, f"it is longer than {LARGEST_FILE_BYTES:,} bytes", "give a workload file")
+        return tomllib.loads(content.decode())
+    except OSError as error:
+        raise InputError(path, f"it cannot be read ({error.strerror})", "give a workload file") from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, "it is not UTF-8 text", "give a workload file") from error
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = int(found[1]) if found else None
+        raise InputError(path, f"it is no TOML: {error}", "correct the line", line=line) from error
+    except RecursionError as error:
+        raise InputError(path, "its values are nested too deeply", "give a workload file") from error
+
+
+def _input_error(path: Path, error: ValidationError, prefix: str = "") -> InputError:
+    first = error.errors()[0]
+    key = prefix
+    for part in first["loc"]:
+        if part in ("launch", "loop") or "[" in str(part):
+            continue  # pydantic's name of a branch, not a key of the file
+        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
+    cause = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        cause = "there is no such key"
+    return InputError(path, cause, _REMEDY, field=key or "(top level)")
+
+
+def _check_known(workload: Workload, key: str, kind: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise InputError(workload.path, f"there is no {kind} {name!r}", f"there is {listed}", field=key)
+
+
+def _check_kernel(workload: Workload, key: str, kernel: Kernel) -> None:
+    for capability in COMPUTE_CAPABILITIES:
+        at = f"kernels.{key}.variants.{capability}" if capability in kernel.variants else f"kernels.{key}"
+        try:
+            built = kernel.on(capability)
+        except ValidationError as error:
+            raise _input_error(workload.path, error, at) from error
+        for part in ("reads", "writes"):
+            for buffer in getattr(built, part):
+                _check_known(workload, f"{at}.{part}", "buffer", buffer, workload.buffers)
+
+
+def _check_loop(workload: Workload, loop: Loop, key: str, around: list[Loop]) -> None:
+    if len(around) >= DEEPEST_NESTING:
+        cause = f"loops stand more than {DEEPEST_NESTING} deep"
+        raise InputError(workload.path, cause, "unroll some of them", field=key)
+    if any(outer.graph for outer in around) and (loop.graph or loop.host_ns or loop.synchronize):
+        cause = "graph, host_ns and synchronize cannot stand inside a graph"
+        raise InputError(workload.path, cause, "move them to a loop around the graph", field=key)
+    around = [*around, loop]
+    variables = [name for outer in around for name in outer.variables]
+    for index, step in enumerate(loop.steps):
+        inner = f"{key}.steps[{index}]"
+        if isinstance(step, Launch):
+            _check_known(workload, f"{inner}.kernel", "kernel", step.kernel, workload.kernels)
+            for part in ("scale", "work"):
+                name = getattr(step, part)
+                if isinstance(name, str):
+                    _check_known(workload, f"{inner}.{part}", "variable of a loop around", name, variables)
+        else:
+            _check_loop(workload, step, inner, around)
+
+
+def _check_launches(workload: Workload) -> None:
+    for process in range(workload.processes):
+        total = workload.launches(process)
+        if not 1 <= total <= MOST_LAUNCHES:
+            cause = f"process {process} makes {total:,} launches"
+            raise InputError(workload.path, cause, f"1 to {MOST_LAUNCHES:,} are possible", field="phases")
