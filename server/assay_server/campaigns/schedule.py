@@ -119,7 +119,7 @@ class Schedule(Transitions):
     def lease(self, agent_id: str, slot_id: str) -> Lease | None:
         """Work for a slot of a registered agent, or None.
 
-        A slot whose attempt has given no sign of life yet is given the same again: the earlier answer was
+        A slot whose attempt its agent has not confirmed is given the same again: the earlier answer was
         lost. Raises ParameterError for a slot that the agent did not register.
         """
         agent = self.store.agent(agent_id)
@@ -130,14 +130,11 @@ class Schedule(Transitions):
             )
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
-            return self._lease_of(held[0]) if self._is_fresh(held[0]) else None
+            return None if held[0].confirmed else self._lease_of(held[0])
         for run, piece in self.store.waiting_slices(slot.profilers, self._now_ms, _CANDIDATES):
             if fits(run, slot):
                 return self._give(run, piece, agent, slot)
         return None
-
-    def _is_fresh(self, attempt: Attempt) -> bool:
-        return attempt.deadline_ms == attempt.leased_at_ms + self._policy.lease_ms
 
     def _lease_of(self, attempt: Attempt) -> Lease:
         run = self.store.run(attempt.key.run_id)
@@ -177,6 +174,7 @@ class Schedule(Transitions):
                 replace(
                     attempt,
                     deadline_ms=self._now_ms + self._policy.lease_ms,
+                    confirmed=True,
                     launches_spooled=max(launches_spooled, attempt.launches_spooled),
                 )
             )
@@ -185,7 +183,7 @@ class Schedule(Transitions):
     def extend_all(self) -> None:
         """Every lease starts anew: the server was away, which is not the agents' fault."""
         for attempt in self.store.attempts_in((AttemptState.LEASED,)):
-            self.extend(attempt.key)
+            self.store.save_attempt(replace(attempt, deadline_ms=self._now_ms + self._policy.lease_ms))
 
     def expire(self) -> None:
         """Give the slices of leases that ran out to somebody else."""
@@ -213,6 +211,7 @@ class Schedule(Transitions):
                 segments=attempt.segments + 1,
                 launches=attempt.launches + segment.launches,
                 deadline_ms=self._now_ms + self._policy.lease_ms,
+                confirmed=True,
             )
         )
         self._changed(key.run_id)

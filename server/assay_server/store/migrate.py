@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-
 from assay_sampling.errors import StorageError
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HEAD = "0001"  # the newest revision in migrations/versions: at it, alembic is not even loaded
+
+_VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
 
 def upgrade(connection: sa.Connection, subject: str) -> None:
@@ -18,8 +22,14 @@ def upgrade(connection: sa.Connection, subject: str) -> None:
 
     Raises StorageError where a newer program wrote the database, or it is not one of ours.
     """
-    config = _config(connection)
-    present = current_revision(connection)
+    present = current_revision(connection, subject)
+    if present == HEAD:
+        return
+    from alembic import command  # noqa: PLC0415 - takes longer to load than all else here together
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    config = migration_config(connection)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if present is not None and present not in known:
         raise StorageError(
@@ -27,22 +37,27 @@ def upgrade(connection: sa.Connection, subject: str) -> None:
             f"it was written by a newer Assay (schema {present!r}, which this program does not know)",
             "use that release or a newer one, or give another --state directory",
         )
-    tables = set(sa.inspect(connection).get_table_names()) - {"alembic_version"}
-    if present is None and tables:
+    command.upgrade(config, "head")
+
+
+def current_revision(connection: sa.Connection, subject: str) -> str | None:
+    """The revision of the database, None where it is empty; raises StorageError where it is not ours."""
+    tables = set(sa.inspect(connection).get_table_names())
+    if "alembic_version" in tables:
+        return connection.scalar(sa.select(_VERSION.c.version_num))
+    if tables:
         raise StorageError(
             subject,
             f"it is a database of something else (tables {', '.join(sorted(tables))})",
             "give another --state directory",
         )
-    command.upgrade(config, "head")
+    return None
 
 
-def current_revision(connection: sa.Connection) -> str | None:
-    """The revision of the database, None where it is empty."""
-    return MigrationContext.configure(connection).get_current_revision()
+def migration_config(connection: sa.Connection) -> Config:
+    """Alembic's settings for our migrations over a connection of ours."""
+    from alembic.config import Config  # noqa: PLC0415
 
-
-def _config(connection: sa.Connection) -> Config:
     config = Config()
     folder = str(Path(__file__).parent / "migrations")
     config.set_main_option("script_location", folder.replace("%", "%%"))

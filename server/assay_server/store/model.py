@@ -179,7 +179,10 @@ class AttemptLog:
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt with what is durable of it: ``segments`` and ``launches`` count acknowledged segments."""
+    """An attempt with what is durable of it: ``segments`` and ``launches`` count acknowledged segments.
+
+    ``confirmed``: its agent has shown that it knows of it, so the answer to its lease was not lost.
+    """
 
     key: AttemptKey
     state: AttemptState
@@ -189,6 +192,7 @@ class Attempt:
     slot_id: str
     leased_at_ms: int
     deadline_ms: int
+    confirmed: bool = False
     ended_at_ms: int = 0
     segments: int = 0
     launches: int = 0

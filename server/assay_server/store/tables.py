@@ -96,6 +96,7 @@ attempts = sa.Table(
     _text("slot_id"),
     _integer("leased_at_ms"),
     _integer("deadline_ms"),
+    sa.Column("confirmed", sa.Boolean, nullable=False),
     _integer("ended_at_ms"),
     _integer("segments"),
     _integer("launches"),

@@ -1,0 +1,52 @@
+"""Fixtures of the server's tests: a server in this process with a stand-in for the analysis."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assay_server.app import Server, ServerConfig
+from server_support import HandClock, StandInExecutor
+
+
+@pytest.fixture
+def analysis() -> Iterator[StandInExecutor]:
+    executor = StandInExecutor()
+    yield executor
+    executor.close()
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A folder whose path is short enough for Unix sockets."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def make_server(short_path: Path, analysis: StandInExecutor) -> Iterator[Callable[..., Server]]:
+    """Starts servers in this process over one state directory; all are stopped at the end."""
+    started: list[Server] = []
+
+    def make(clock: HandClock | None = None, **settings: Any) -> Server:
+        config = ServerConfig(
+            state_dir=short_path / "state",
+            listen=settings.pop("listen", (f"unix:{short_path}/server.sock",)),
+            **{"lease_ms": 60_000, "retry_delay_ms": 1, **settings},
+        )
+        server = Server(config, clock=clock, make_executor=lambda: analysis)
+        server.start()
+        started.append(server)
+        return server
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def server(make_server: Callable[..., Server]) -> Server:
+    return make_server()

@@ -1,0 +1,274 @@
+"""The campaign file: every fault is said with its line and field, in words that say what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from assay_sampling.errors import CampaignError
+from assay_sampling.launch_table import Condition
+from assay_server.campaigns.spec import load_campaign, resolved_path
+from assay_server.campaigns.yaml_source import MOST_VALUES
+
+GOOD = """\
+campaign: real-recordings
+synthetic: false
+seed: 7
+workloads:
+  - name: training
+    recordings:
+      - device: V100
+        light: v100_training.json.gz
+        detailed: window.csv.gz
+        condition: {cache: all, sm_percent: 50}
+      - device: A100
+        light: a100.sqlite
+playback: recorded_time
+analysis:
+  reference: V100
+  methods:
+    - pks: {features: table2}
+    - random: {launches: 100}
+    - systematic
+  memory_limit_bytes: 1000000
+"""
+
+
+def message(text: str | bytes) -> str:
+    with pytest.raises(CampaignError) as caught:
+        load_campaign(text, "campaign.yaml")
+    return str(caught.value)
+
+
+def test_a_good_file_is_read_whole() -> None:
+    campaign = load_campaign(GOOD, "campaign.yaml")
+    assert (campaign.campaign, campaign.synthetic, campaign.seed) == ("real-recordings", False, 7)
+    assert campaign.playback == "recorded_time"
+    [workload] = campaign.workloads
+    first, second = workload.recordings
+    assert list(first.levels()) == [("detailed", "window.csv.gz"), ("light", "v100_training.json.gz")]
+    assert first.condition.condition() == Condition("all", "none", 50.0)
+    assert list(second.levels()) == [("light", "a100.sqlite")]
+    assert second.condition.condition() == Condition("none", "none", 100.0)
+    assert [(m.name, m.parameters) for m in campaign.analysis.methods] == [
+        ("pks", {"features": "table2"}),
+        ("random", {"launches": 100}),
+        ("systematic", {}),
+    ]
+    assert (campaign.analysis.reference, campaign.analysis.memory_limit_bytes) == ("V100", 1_000_000)
+
+
+def test_what_is_left_out_has_a_default() -> None:
+    campaign = load_campaign(
+        "campaign: a\nworkloads: [{name: w, recordings: [{device: V100, light: l}]}]", "c.yaml"
+    )
+    assert (campaign.synthetic, campaign.seed, campaign.playback) == (False, 0, "full_speed")
+    assert [m.name for m in campaign.analysis.methods] == ["pks", "random", "systematic"]
+    assert (campaign.analysis.reference, campaign.analysis.memory_limit_bytes) == (None, 8 << 30)
+
+
+# What is replaced in the good file, by what, and the whole message.
+FAULTS = [
+    (
+        "        light: v100",
+        "        ligth: v100",
+        "campaign.yaml:8: field workloads[0].recordings[0].ligth: unknown key; did you mean 'light'?",
+    ),
+    (
+        "seed: 7",
+        "colour: 7",
+        "campaign.yaml:3: field colour: unknown key; "
+        "the keys here are campaign, synthetic, seed, workloads, playback, analysis",
+    ),
+    ("campaign: real-recordings\n", "", "campaign.yaml:1: field campaign: this key is required"),
+    ("campaign: real-recordings", "campaign: 12", "campaign.yaml:1: field campaign: 12 is not text; write it in quotes"),
+    (
+        "campaign: real-recordings",
+        "campaign: ../../etc",
+        "campaign.yaml:1: field campaign: '../../etc' is not a name made of letters, digits, '.', '_' and '-'",
+    ),
+    (
+        "device: A100",
+        "device: 3070",
+        "campaign.yaml:11: field workloads[0].recordings[1].device: 3070 is not text; write it in quotes",
+    ),
+    ("synthetic: false", "synthetic: no way", "campaign.yaml:2: field synthetic: 'no way' is neither true nor false"),
+    (
+        "playback: recorded_time",
+        "playback: fast",
+        "campaign.yaml:13: field playback: 'fast' is not 'full_speed' or 'recorded_time'",
+    ),
+    ("seed: 7", "seed: 1.5", "campaign.yaml:3: field seed: 1.5 is not a whole number"),
+    (
+        "cache: all",
+        "cache: cold",
+        "campaign.yaml:10: field workloads[0].recordings[0].condition.cache: 'cold' is not 'none' or 'all'",
+    ),
+    (
+        "sm_percent: 50",
+        "sm_percent: 0",
+        "campaign.yaml:10: field workloads[0].recordings[0].condition.sm_percent: 0 is not above 0.0",
+    ),
+    (
+        "sm_percent: 50",
+        "sm_percent: 101",
+        "campaign.yaml:10: field workloads[0].recordings[0].condition.sm_percent: 101 is above 100.0",
+    ),
+    (
+        "reference: V100",
+        "reference: H100",
+        "campaign.yaml:15: field analysis.reference: no recording is of the device 'H100'; there are V100, A100",
+    ),
+    (
+        "- systematic",
+        "- sistematic",
+        "campaign.yaml:19: field analysis.methods[2]: there is no method 'sistematic'; did you mean 'systematic'?",
+    ),
+    (
+        "- systematic",
+        "- [systematic]",
+        "campaign.yaml:19: field analysis.methods[2]: "
+        "a method is a name, or a name with parameters like 'random: {launches: 100}'",
+    ),
+    (
+        "device: A100",
+        "device: V100\n        condition: {cache: all, sm_percent: 50}",
+        "campaign.yaml:11: field workloads[0].recordings[1].device: 'V100' stands twice under the same condition",
+    ),
+    (
+        "        light: a100.sqlite\n",
+        "",
+        "campaign.yaml:11: field workloads[0].recordings[1]: "
+        "it names no recording; give 'light', or 'detailed', or both",
+    ),
+    ("  - name: training", "  - name: ''", "campaign.yaml:5: field workloads[0].name: it is empty"),
+    (
+        "seed: 7",
+        "seed: 7\nseed: 8",
+        "campaign.yaml:4: the key 'seed' stands twice, first on line 3",
+    ),
+    (
+        "seed: 7\n",
+        "seed: &x 7\nplayback: *x\n",
+        "campaign.yaml:4: aliases (*name) are not read here; write the value out",
+    ),
+    (
+        "    recordings:",
+        "\trecordings:",
+        "campaign.yaml:6: it is indented with a tab; indent with spaces: YAML allows no tabs",
+    ),
+    ("seed: 7", "seed: !!python/name:os.system x", "campaign.yaml:3: the tag "
+     "'tag:yaml.org,2002:python/name:os.system' is not read here; write the plain value"),
+    ("seed: 7", "seed: .inf", "campaign.yaml:3: '.inf' cannot be read as float"),
+    ("seed: 7", "seed: 7\n---\nseed: 8", "campaign.yaml:4: a second document begins; one file is one campaign"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), FAULTS)
+def test_a_fault_is_said_with_line_and_field(old: str, new: str, expected: str) -> None:
+    assert GOOD.count(old) == 1
+    assert message(GOOD.replace(old, new)) == expected
+
+
+def test_an_anchor_alone_is_harmless_and_a_string_without_end_is_not() -> None:
+    assert load_campaign(GOOD.replace("seed: 7", "seed: &x 7"), "campaign.yaml").seed == 7
+    assert message("campaign: 'x\n").startswith("campaign.yaml:1: it is not YAML here: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "campaign.yaml: it is empty; correct the file; docs/campaign-file.md shows every key"),
+        ("# nothing\n", "campaign.yaml: it is empty; correct the file; docs/campaign-file.md shows every key"),
+        (
+            "- a\n- b\n",
+            "campaign.yaml:1: it is not a mapping of keys to values; "
+            "correct the file; docs/campaign-file.md shows every key",
+        ),
+        (b"campaign: a\nseed: \xff\xfe\n", "campaign.yaml:2: it is not UTF-8 text; save the file as UTF-8"),
+        ("campaign: a\nworkloads: 3", "campaign.yaml:2: field workloads: 3 is not a list; begin each item with '- '"),
+        ("campaign: a\nworkloads: []", "campaign.yaml:2: field workloads: it is empty"),
+        (
+            "campaign: a\nworkloads:\n - name: x\n   recordings: []",
+            "campaign.yaml:4: field workloads[0].recordings: it is empty",
+        ),
+        (
+            "campaign: a\nworkloads:\n- 3\n",
+            "campaign.yaml:3: field workloads[0]: 3 is not a mapping of keys to values",
+        ),
+        (
+            "campaign: \x00",
+            "campaign.yaml:1: the character #x0000 does not belong in a text file; save the file as UTF-8 text",
+        ),
+        ("[" * 100_000, "campaign.yaml:1: it is nested more than 16 deep"),
+        ("{" * 100_000, "campaign.yaml:1: a key must be a word, not a list or mapping"),
+        ("x" * (1 << 20) + "x", "campaign.yaml: it is larger than 1,048,576 bytes; split it into several campaigns"),
+        ("a: [" + "1," * MOST_VALUES + "]", f"campaign.yaml:1: it has more than {MOST_VALUES:,} values"),
+    ],
+)  # fmt: skip
+def test_what_is_no_campaign_at_all_is_refused(text: str | bytes, expected: str) -> None:
+    assert message(text) == expected
+
+
+def test_a_laughing_bomb_is_refused_before_it_unfolds() -> None:
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    assert message("\n".join(lines)) == (
+        "campaign.yaml:2: aliases (*name) are not read here; write the value out"
+    )
+
+
+def test_all_faults_are_told_at_once_in_the_order_of_lines() -> None:
+    text = GOOD.replace("seed: 7", "seed: x").replace("light: a100", "lihgt: a100")
+    assert message(text).splitlines() == [
+        "campaign.yaml:3: field seed: 'x' is not a whole number",
+        "campaign.yaml:12: field workloads[0].recordings[1].lihgt: unknown key; did you mean 'light'?",
+    ]
+
+
+def test_after_ten_faults_the_rest_is_counted() -> None:
+    lines = message("campaign: a\nworkloads:\n" + "- 1\n" * 14).splitlines()
+    assert len(lines) == 11
+    assert lines[9] == "campaign.yaml:12: field workloads[9]: 1 is not a mapping of keys to values"
+    assert lines[10] == "and 4 more"
+
+
+@pytest.mark.parametrize("parameters", ["{launches: many}", "{lunches: 100}"])
+def test_parameters_of_methods_are_checked_at_submission(parameters: str) -> None:
+    told = message(GOOD.replace("{launches: 100}", parameters))
+    name = parameters[1:].partition(":")[0]
+    assert told.startswith(f"campaign.yaml:18: field analysis.methods[1].random.{name}: ")
+
+
+def test_text_that_looks_like_something_else_stays_text() -> None:
+    campaign = load_campaign(GOOD.replace("training\n", "2024-01-01\n").replace("a100.sqlite", "'1e3'"), "c")
+    assert campaign.workloads[0].name == "2024-01-01"
+    assert campaign.workloads[0].recordings[1].light == "1e3"
+
+
+def test_a_byte_order_mark_is_no_fault() -> None:
+    assert (
+        load_campaign("\ufeff" + GOOD, "c").seed
+        == load_campaign(b"\xef\xbb\xbf" + GOOD.encode(), "c").seed
+        == 7
+    )
+
+
+def test_paths_start_from_the_folder_of_the_file() -> None:
+    assert resolved_path("a/b.csv", "/lab/campaigns", "c.yaml") == "/lab/campaigns/a/b.csv"
+    assert resolved_path("/data/b.csv", "", "c.yaml") == "/data/b.csv"
+    with pytest.raises(CampaignError) as caught:
+        resolved_path("b.csv", "campaigns", "c.yaml")
+    assert str(caught.value) == (
+        "c.yaml: the path 'b.csv' is relative, and the folder of the file was not given; give an absolute path"
+    )
+
+
+def test_the_documented_example_is_valid(request: pytest.FixtureRequest) -> None:
+    page = (Path(request.config.rootpath) / "docs" / "campaign-file.md").read_text()
+    blocks = [block.removeprefix("yaml\n") for block in page.split("```")[1::2] if block.startswith("yaml\n")]
+    whole = [block for block in blocks if block.startswith("campaign:")]
+    assert whole
+    loaded: list[Any] = [load_campaign(block, "docs/campaign-file.md") for block in whole]
+    assert loaded[0].workloads

@@ -1,0 +1,109 @@
+"""The metadata database: made from nothing, brought forward, and refused where it is not ours or too new."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from assay_sampling.errors import StorageError
+from assay_server.store import migrate, tables
+from assay_server.store.sqlite import SqliteStore
+
+
+def schema(path: Path) -> list[tuple[str, str]]:
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute(
+            "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+        ).fetchall()
+    connection.close()
+    return rows
+
+
+def test_the_migrations_make_exactly_the_tables_that_the_program_uses(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "m.sqlite").close()
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/m.sqlite")
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+        made = {i["name"]: i["dialect_options"] for i in sa.inspect(connection).get_indexes("attempts")}
+    engine.dispose()
+    for index in tables.attempts.indexes:
+        where = index.dialect_options["sqlite"]["where"]
+        if where is not None:
+            assert str(made[index.name]["sqlite_where"]) == str(where)
+
+
+def test_the_head_that_the_program_names_is_the_newest_migration() -> None:
+    engine = sa.create_engine("sqlite://")
+    with engine.connect() as connection:
+        script = ScriptDirectory.from_config(migrate.migration_config(connection))
+        assert script.get_current_head() == migrate.HEAD
+    engine.dispose()
+
+
+def test_opening_again_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.sqlite"
+    SqliteStore(path).close()
+    before = schema(path)
+    SqliteStore(path).close()
+    assert schema(path) == before
+    # Also by way of alembic itself, which finds nothing to do.
+    monkeypatch.setattr(migrate, "HEAD", "not this one")
+    SqliteStore(path).close()
+    assert schema(path) == before
+
+
+def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(StorageError) as caught:
+        SqliteStore(path)
+    assert str(caught.value) == (
+        f"{path}: it was written by a newer Assay (schema '9999', which this program does not know); "
+        "use that release or a newer one, or give another --state directory"
+    )
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+    connection.close()
+
+
+def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE photos (id INTEGER)")
+    connection.close()
+    with pytest.raises(StorageError, match="it is a database of something else"):
+        SqliteStore(path)
+    assert [name for name, _ in schema(path)] == ["photos"]
+
+
+def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    path.write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StorageError, match="file is not a database"):
+        SqliteStore(path)
+
+
+def test_a_migration_that_fails_leaves_an_empty_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alembic import command
+
+    def breaks(config: object, revision: str) -> None:
+        real(config, revision)  # type: ignore[arg-type]
+        raise StorageError("migration", "the power went")
+
+    real = command.upgrade
+    monkeypatch.setattr(command, "upgrade", breaks)
+    with pytest.raises(StorageError, match="the power went"):
+        SqliteStore(tmp_path / "m.sqlite")
+    assert schema(tmp_path / "m.sqlite") == []
+    monkeypatch.undo()
+    SqliteStore(tmp_path / "m.sqlite").close()

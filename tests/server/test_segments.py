@@ -1,0 +1,175 @@
+"""Segments from outside: what is honest passes, what is not is refused within bounds, and never crashes."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+from assay_sampling.errors import LaunchTableError
+from assay_sampling.launch_table import NAMES_SCHEMA, Names, text_id
+from assay_server.store.segments import (
+    LARGEST_UNPACKED_BYTES,
+    check_named,
+    decode_names,
+    decode_segment,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_segments import made_batch, made_schema, made_segments, packed, packed_names
+
+
+def cause(names: bytes, data: bytes) -> str:
+    with pytest.raises(LaunchTableError) as caught:
+        decode_segment(names, data, "segment 0")
+    assert caught.value.subject == "segment 0"
+    return caught.value.cause
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+def unpacked(data: bytes) -> bytes:
+    with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
+        return bytes(stream.read())
+
+
+def test_an_honest_segment_comes_out_as_it_went_in() -> None:
+    [segment] = made_segments((1000,), counters=3)
+    content = decode_segment(segment.names, segment.data, "segment 0")
+    assert content.launches == 1000
+    assert content.metadata.level == "light"
+    assert set(content.names.values()) == {f"kernel<{i}>(float*)" for i in range(3)}
+    assert content.batches[0]["launch"].to_pylist() == list(range(1000))
+    check_named(content, (), "segment 0")
+
+
+def test_several_batches_make_one_segment() -> None:
+    schema, names = made_schema(), Names()
+    batches = [made_batch(schema, first, 10, names) for first in (0, 10, 20)]
+    assert decode_segment(packed_names(names), packed(schema, batches), "s").launches == 30
+
+
+def test_an_id_without_a_name_is_refused() -> None:
+    [segment] = made_segments((10,))
+    content = decode_segment(b"", segment.data, "segment 0")
+    with pytest.raises(LaunchTableError, match="no name was given for the id 0x"):
+        check_named(content, (), "segment 0")
+    check_named(content, {text_id(f"kernel<{i}>(float*)") for i in range(3)}, "segment 0")
+
+
+def test_a_bomb_is_stopped_at_the_cap() -> None:
+    bomb = zstd(bytes(512 << 20))
+    assert len(bomb) < 64 << 10
+    tracemalloc.start()
+    told = cause(b"", bomb)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert told == f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes"
+    assert peak < 3 * LARGEST_UNPACKED_BYTES
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_a_bomb_inside_the_ipc_stream_is_never_opened(codec: str) -> None:
+    schema, names = made_schema(), Names()
+    bomb = packed(schema, [made_batch(schema, 0, 60_000, names)], ipc_compression=codec)
+    assert cause(b"", bomb) == "the bodies of its IPC messages are compressed"
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3, 4, 10, 0.5, 0.9, -1])
+def test_a_cut_frame_is_refused(keep: float) -> None:
+    [segment] = made_segments((1000,))
+    length = int(len(segment.data) * keep) if isinstance(keep, float) else int(keep)
+    assert "damaged" in cause(b"", segment.data[:length])
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_cut_ipc_stream_is_refused(share: float) -> None:
+    plain = unpacked(made_segments((1000,))[0].data)
+    assert "damaged" in cause(b"", zstd(plain[: int(len(plain) * share)]))
+
+
+def test_what_is_no_frame_or_no_stream_is_refused() -> None:
+    assert "damaged" in cause(b"", b"garbage")
+    assert "damaged" in cause(b"", zstd(b"garbage that is no Arrow stream"))
+    assert "damaged" in cause(b"", zstd(bytes(4096)))
+
+
+def test_a_foreign_schema_is_refused() -> None:
+    schema = pa.schema([("a", pa.int64())])
+    foreign = packed(schema, [pa.record_batch([pa.array([1])], schema=schema)])
+    assert cause(b"", foreign) == "its schema carries no 'assay' metadata, so it is not a launch table"
+    reordered = made_schema()
+    reordered = pa.schema([reordered.field(i) for i in (1, 0, *range(2, len(reordered)))], reordered.metadata)
+    batch = (
+        made_batch(made_schema(), 0, 3, Names())
+        .select(reordered.names)
+        .replace_schema_metadata(reordered.metadata)
+    )
+    assert "stands where" in cause(b"", packed(reordered, [batch]))
+
+
+def test_a_dictionary_message_is_refused() -> None:
+    column = pa.array(["a", "b", "a"]).dictionary_encode()
+    schema = pa.schema([("a", column.type)])
+    assert cause(b"", packed(schema, [pa.record_batch([column], schema=schema)])) == (
+        "a dictionary stands where a record batch is due"
+    )
+
+
+def test_nulls_and_values_out_of_range_are_refused() -> None:
+    schema = made_schema()
+    batch = made_batch(schema, 0, 4, Names())
+    position = schema.get_field_index("launch")
+
+    def with_launches(values: list[int | None]) -> bytes:
+        columns = list(batch.columns)
+        columns[position] = pa.array(values, pa.int64())
+        return packed(schema, [pa.RecordBatch.from_arrays(columns, schema=schema)])
+
+    assert cause(b"", with_launches([0, None, 2, 3])) == "column 'launch' has nulls"
+    assert cause(b"", with_launches([0, 1, -2, 3])) == "column 'launch' holds -2, which is below 0"
+
+
+def test_names_that_lie_are_refused() -> None:
+    [segment] = made_segments((10,))
+
+    def table(identifiers: list[int | None], texts: list[str | None]) -> bytes:
+        columns = [pa.array(identifiers, pa.uint64()), pa.array(texts, pa.large_string())]
+        return packed(NAMES_SCHEMA, [pa.RecordBatch.from_arrays(columns, schema=NAMES_SCHEMA)])
+
+    assert "is not the hash of the name 'mine'" in cause(table([5], ["mine"]), segment.data)
+    assert cause(table([None], ["mine"]), segment.data) == "it has nulls"
+    assert cause(segment.data, segment.data) == "its columns are not id and text"
+    assert decode_names(table([text_id("mine")], ["mine"])) == {text_id("mine"): "mine"}
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    storage = pa.array([b"\xff\xfe"], pa.large_binary())
+    text = pa.Array.from_buffers(pa.large_string(), 1, storage.buffers())
+    batch = pa.RecordBatch.from_arrays([pa.array([1], pa.uint64()), text], schema=NAMES_SCHEMA)
+    [segment] = made_segments((10,))
+    assert "damaged" in cause(packed(NAMES_SCHEMA, [batch]), segment.data)
+
+
+_PLAIN = unpacked(made_segments((20,))[0].data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, len(_PLAIN) - 1), st.integers(0, 255)), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(0, len(_PLAIN))),
+)
+def test_whatever_bytes_come_they_are_launches_or_a_clear_error(
+    changes: list[tuple[int, int]], cut: int | None
+) -> None:
+    data = bytearray(_PLAIN)
+    for position, value in changes:
+        data[position] = value
+    try:
+        content = decode_segment(b"", zstd(bytes(data[:cut])), "segment 0")
+    except LaunchTableError as error:
+        assert error.subject == "segment 0"
+    else:
+        assert all(batch.validate(full=True) is None for batch in content.batches)

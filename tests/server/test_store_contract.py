@@ -1,0 +1,419 @@
+"""One contract for every metadata store, and one for every record store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.launch_table import Condition
+from assay_sampling.readers import open_recording
+from assay_server.store.model import (
+    Agent,
+    AnalysisSettings,
+    Attempt,
+    AttemptKey,
+    AttemptLog,
+    AttemptState,
+    Campaign,
+    CampaignState,
+    FailureRecord,
+    Flag,
+    Run,
+    RunState,
+    Segment,
+    Slice,
+    SliceState,
+    Slot,
+)
+from assay_server.store.protocols import MetadataStore, MetadataTransaction, RecordStore
+from assay_server.store.records import DamagedSegmentError, LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+from made_segments import MadeSegment, made_segments
+
+FAILURE = FailureRecord("hang", "the workload", "no progress", "raise the limit", True)
+FLAGS = (Flag("throttled", "at 81 C", True), Flag("foreign_process"))
+
+
+def campaign(campaign_id: str = "made-1", number: int = 1, **fields: object) -> Campaign:
+    settings = AnalysisSettings(3, (("pks", {"k": 4}), ("random", {})), "V100", 1 << 30)
+    made = Campaign(
+        campaign_id, "made", number, True, CampaignState.RUNNING, "text: é\n", "c.yaml", "/base", settings, 5
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def run(ordinal: int = 0, campaign_id: str = "made-1", **fields: object) -> Run:
+    made = Run(
+        f"{campaign_id}.{ordinal:04d}",
+        campaign_id,
+        ordinal,
+        "training",
+        "V100",
+        "light",
+        "recorded",
+        Condition("all", None, 50.0),
+        recorded_path="/data/x",
+        recorded_time=True,
+        flags=FLAGS,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def attempt(token: int = 1, number: int = 1, ordinal: int = 0, **fields: object) -> Attempt:
+    made = Attempt(
+        AttemptKey(f"made-1.{ordinal:04d}", 0, number, token),
+        AttemptState.LEASED,
+        "agent-1",
+        "box",
+        "session-1",
+        "recorded-0",
+        10,
+        20,
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def fill(store: MetadataTransaction, runs: int = 2) -> None:
+    planned = [run(i) for i in range(runs)]
+    store.add_campaign(campaign(), planned, [Slice(r.run_id, 0) for r in planned])
+
+
+@pytest.fixture(params=["sqlite file", "sqlite in memory"])
+def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MetadataStore]:
+    store = SqliteStore(tmp_path / "metadata.sqlite" if request.param == "sqlite file" else None)
+    yield store
+    store.close()
+
+
+class TestMetadataStore:
+    def test_everything_comes_back_as_it_was_put(self, metadata: MetadataStore) -> None:
+        ended = attempt(
+            state=AttemptState.FAILED,
+            ended_at_ms=30,
+            segments=2,
+            launches=100,
+            launches_spooled=120,
+            failure=FAILURE,
+            flags=FLAGS,
+            log=AttemptLog(("ncu", "--x"), {"PATH": "/bin"}, "said\n"),
+        )
+        segment = Segment(ended.key.run_id, 0, 1, 0, 100, 5, 6, b"\0" * 32, b"\xff" * 32)
+        slots = (Slot("recorded-0", ("recorded",), True, {"name": "V100"}), Slot("gpu", ("ncu", "nsys")))
+        agent = Agent("agent-1", "session-1", "box", {"host": "h", "devices": []}, slots, 7)
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(ended)
+            store.add_segment(segment)
+            store.put_agent(agent)
+        with metadata.snapshot() as read:
+            assert read.campaign("made-1") == campaign()
+            assert read.runs("made-1") == [run(0), run(1)]
+            assert read.run("made-1.0001") == run(1)
+            assert read.slices("made-1.0000") == [Slice("made-1.0000", 0)]
+            assert read.attempts("made-1.0000") == [ended]
+            assert read.attempt("made-1.0000", 0, 1) == ended
+            assert read.segments(ended.key) == [segment]
+            assert read.segment(ended.key, 0) == segment
+            assert read.agent("agent-1") == agent
+
+    def test_what_is_not_there_is_none(self, metadata: MetadataStore) -> None:
+        with metadata.snapshot() as store:
+            assert store.campaign("x") is None and store.run("x") is None and store.agent("x") is None
+            assert store.slice("x", 0) is None and store.attempt("x", 0, 1) is None
+            assert store.segment(AttemptKey("x", 0, 1, 1), 0) is None
+            assert store.campaigns() == [] and store.attempts("x") == [] and store.runs("x") == []
+            assert store.campaign_numbers("made") == [] and store.published_slices() == []
+
+    def test_saving_replaces_the_whole_record(self, metadata: MetadataStore) -> None:
+        done = replace(
+            Slice("made-1.0000", 0),
+            state=SliceState.DONE,
+            file="f",
+            file_bytes=9,
+            content_hash="ab",
+            launches=3,
+        )
+        failed = run(0, state=RunState.FAILED, failure=FAILURE, flags=())
+        ended = campaign(state=CampaignState.FAILED, failure=FAILURE, ended_at_ms=9, has_report=True)
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(attempt())
+            store.save_slice(done)
+            store.save_run(failed)
+            store.save_campaign(ended)
+            store.save_attempt(attempt(state=AttemptState.PUBLISHED, launches=3))
+        with metadata.snapshot() as read:
+            assert read.slice("made-1.0000", 0) == done
+            assert read.published_slices() == [done]
+            assert read.run("made-1.0000") == failed
+            assert read.campaign("made-1") == ended
+            assert read.attempts("made-1.0000", 0) == [attempt(state=AttemptState.PUBLISHED, launches=3)]
+
+    def test_a_record_that_does_not_exist_cannot_be_saved(self, metadata: MetadataStore) -> None:
+        with (
+            pytest.raises(StorageError, match="no record run_id=made-1.0000"),
+            metadata.transaction() as store,
+        ):
+            store.save_run(run())
+
+    def test_a_transaction_that_raises_leaves_nothing(self, metadata: MetadataStore) -> None:
+        class Stop(Exception):
+            pass
+
+        with pytest.raises(Stop), metadata.transaction() as store:
+            fill(store)
+            store.next_token()
+            raise Stop
+        with metadata.snapshot() as read:
+            assert read.campaigns() == []
+        with metadata.transaction() as store:
+            assert store.next_token() == 1
+
+    def test_tokens_grow_by_one(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            assert [store.next_token() for _ in range(3)] == [1, 2, 3]
+        with metadata.transaction() as store:
+            assert store.next_token() == 4
+
+    @pytest.mark.parametrize(
+        "second",
+        [
+            attempt(token=2, number=2, slot_id="recorded-1"),  # the slice is leased
+            attempt(token=2, ordinal=1),  # the slot is busy
+            attempt(token=1, number=2, ordinal=1, slot_id="recorded-1"),  # the token is taken
+            attempt(token=2, number=1, state=AttemptState.FAILED),  # the key is taken
+            attempt(token=2, number=1, ordinal=7),  # there is no such slice
+        ],
+    )
+    def test_the_rules_of_leases_hold_in_the_store_itself(
+        self, metadata: MetadataStore, second: Attempt
+    ) -> None:
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(attempt())
+        with pytest.raises(StorageError), metadata.transaction() as store:
+            store.add_attempt(second)
+        with metadata.snapshot() as read:
+            assert read.attempts("made-1.0000") == [attempt()]
+
+    def test_a_publishing_attempt_holds_its_slice_but_not_its_slot(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(attempt(state=AttemptState.PUBLISHING))
+            store.add_attempt(attempt(token=2, ordinal=1))
+        with pytest.raises(StorageError), metadata.transaction() as store:
+            store.add_attempt(attempt(token=3, number=2, slot_id="recorded-1"))
+
+    def test_a_slice_is_published_once(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(attempt(state=AttemptState.PUBLISHED))
+        with pytest.raises(StorageError), metadata.transaction() as store:
+            store.add_attempt(attempt(token=2, number=2, state=AttemptState.PUBLISHED))
+
+    def test_campaigns_are_listed_oldest_first_and_numbered_by_name(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            for number in (2, 1, 3):
+                made = campaign(f"made-{number}", number)
+                store.add_campaign(made, [run(0, made.campaign_id)], [])
+        with metadata.snapshot() as read:
+            assert [c.number for c in read.campaigns()] == [2, 1, 3]
+            assert sorted(read.campaign_numbers("made")) == [1, 2, 3]
+
+    def test_waiting_slices_are_due_fitting_and_of_running_campaigns(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            runs = [run(i, profiler="ncu" if i == 2 else "recorded") for i in range(5)]
+            store.add_campaign(campaign(), runs, [Slice(r.run_id, 0) for r in runs])
+            store.save_slice(Slice("made-1.0000", 0, not_before_ms=100))
+            store.save_slice(Slice("made-1.0001", 0, state=SliceState.LEASED))
+            other = campaign("made-2", 2, state=CampaignState.CANCELLED)
+            store.add_campaign(other, [run(0, "made-2")], [Slice("made-2.0000", 0)])
+
+        def waiting(now_ms: int, *profilers: str, limit: int = 10) -> list[str]:
+            with metadata.snapshot() as read:
+                return [r.run_id for r, _ in read.waiting_slices(profilers, now_ms, limit)]
+
+        assert waiting(99, "recorded") == ["made-1.0003", "made-1.0004"]
+        assert waiting(100, "recorded") == ["made-1.0000", "made-1.0003", "made-1.0004"]
+        assert waiting(100, "recorded", "ncu", limit=2) == ["made-1.0000", "made-1.0002"]
+        assert waiting(100) == []
+
+    def test_attempts_are_found_by_state_agent_slot_and_deadline(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store, runs=3)
+            store.add_attempt(attempt(1, ordinal=0, deadline_ms=50))
+            store.add_attempt(attempt(2, ordinal=1, agent_id="agent-2", deadline_ms=10))
+            store.add_attempt(attempt(3, ordinal=2, state=AttemptState.EXPIRED))
+
+        def tokens(*states: AttemptState, **where: object) -> list[int]:
+            with metadata.snapshot() as read:
+                return [a.key.token for a in read.attempts_in(states, **where)]  # type: ignore[arg-type]
+
+        assert tokens(AttemptState.LEASED, AttemptState.EXPIRED) == [1, 2, 3]
+        assert tokens(AttemptState.LEASED, deadline_before_ms=50) == [2]
+        assert tokens(AttemptState.LEASED, agent_id="agent-1", slot_id="recorded-0") == [1]
+        assert tokens(AttemptState.LEASED, agent_id="agent-1", slot_id="recorded-1") == []
+
+    def test_an_overview_counts_attempts_and_the_launches_of_the_newest(
+        self, metadata: MetadataStore
+    ) -> None:
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(attempt(1, state=AttemptState.SUPERSEDED, launches=70, agent_name="old"))
+            store.add_attempt(attempt(2, number=2, launches=10, launches_spooled=30, agent_name="new"))
+        with metadata.snapshot() as read:
+            first, second = read.run_overviews("made-1")
+            assert (first.attempts, first.agent, first.launches) == (2, "new", 30)
+            assert (second.attempts, second.agent, second.launches) == (0, "", 0)
+            assert read.run_overviews("made-1", "made-1.0001") == [second]
+
+    def test_many_threads_write_one_after_the_other(self, metadata: MetadataStore) -> None:
+        tokens: list[int] = []
+
+        def take() -> None:
+            for _ in range(20):
+                with metadata.transaction() as store:
+                    tokens.append(store.next_token())
+                with metadata.snapshot() as read:
+                    read.campaigns()
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(tokens) == list(range(1, 81))
+
+
+def test_a_snapshot_does_not_wait_for_a_writer_and_sees_none_of_its_changes(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "m.sqlite")
+    with store.transaction() as write:
+        fill(write)
+        with store.snapshot() as read:
+            assert read.campaigns() == []
+    with store.snapshot() as read:
+        assert len(read.campaigns()) == 1
+    store.close()
+
+
+KEY = AttemptKey("made-1.0000", 0, 1, 9)
+OTHER = AttemptKey("made-1.0000", 0, 2, 10)
+
+
+@pytest.fixture(params=["local disk"])
+def records(request: pytest.FixtureRequest, tmp_path: Path) -> RecordStore:
+    return LocalRecordStore(tmp_path / "state")
+
+
+def stage(records: RecordStore, key: AttemptKey, segments: list[MadeSegment]) -> list[Segment]:
+    records.stage([(s.record(key), s.names, s.data) for s in segments])
+    return [s.record(key) for s in segments]
+
+
+def launches_of(path: Path) -> list[int]:
+    with open_recording(path) as recording:
+        return [value for batch in recording.batches() for value in batch.records["launch"].to_pylist()]
+
+
+class TestRecordStore:
+    def test_staged_segments_come_back(self, records: RecordStore) -> None:
+        made = made_segments((10, 20))
+        for segment, record in zip(made, stage(records, KEY, made), strict=True):
+            assert records.staged(record) == (segment.names, segment.data)
+
+    def test_publishing_writes_all_segments_in_order_and_may_be_repeated(self, records: RecordStore) -> None:
+        staged = stage(records, KEY, made_segments((10, 20, 30)))
+        first = records.publish(KEY, staged)
+        assert first.launches == 60
+        assert first.file_bytes == records.path(first.file).stat().st_size
+        assert launches_of(records.path(first.file)) == list(range(60))
+        assert records.publish(KEY, staged) == first
+
+    def test_the_file_does_not_depend_on_how_launches_were_cut(self, records: RecordStore) -> None:
+        first = records.publish(KEY, stage(records, KEY, made_segments((10, 20, 30))))
+        second = records.publish(OTHER, stage(records, OTHER, made_segments((45, 15))))
+        assert (first.file, first.content_hash) == (second.file, second.content_hash)
+
+    def test_a_segment_that_changed_on_the_disk_is_not_published(
+        self, records: RecordStore, tmp_path: Path
+    ) -> None:
+        staged = stage(records, KEY, made_segments((10, 20)))
+        [path] = (tmp_path / "state" / "staging").rglob("segment-000001")
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(DamagedSegmentError, match="its content has changed"):
+            records.publish(KEY, staged)
+        path.unlink()
+        with pytest.raises(DamagedSegmentError, match="it is gone"):
+            records.publish(KEY, staged)
+        assert not [p for p in (tmp_path / "state" / "records").rglob("*") if p.is_file()]
+
+    def test_an_attempt_without_segments_is_not_published(self, records: RecordStore) -> None:
+        with pytest.raises(AssayError, match="nothing to publish"):
+            records.publish(KEY, [])
+
+    def test_discarding_takes_one_attempt_only_and_may_be_repeated(self, records: RecordStore) -> None:
+        [gone] = stage(records, KEY, made_segments((10,)))
+        [kept] = stage(records, OTHER, made_segments((10,)))
+        for _ in range(2):
+            records.discard(KEY)
+        with pytest.raises(DamagedSegmentError):
+            records.staged(gone)
+        assert records.staged(kept)
+        records.discard(OTHER)
+
+    def test_withdrawing_takes_the_file_of_a_slice(self, records: RecordStore) -> None:
+        published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
+        for _ in range(2):
+            records.withdraw(KEY.run_id, KEY.slice)
+        assert not records.path(published.file).exists()
+
+    def test_a_sweep_keeps_what_is_live_or_published_and_nothing_else(
+        self, records: RecordStore, tmp_path: Path
+    ) -> None:
+        state = tmp_path / "state"
+        kept_file = records.publish(KEY, stage(records, KEY, made_segments((10,))))
+        [kept] = stage(records, OTHER, made_segments((10,)))
+        lost = AttemptKey("made-1.0001", 0, 1, 3)
+        records.publish(lost, stage(records, lost, made_segments((10,))))
+        records.write_report("made-1", "json", b"{}")
+        for orphan in ("records/made-1.0000/slice-00001.parquet.tmp-77", "reports/made-1/report.json.tmp-77"):
+            (state / orphan).write_bytes(b"half")
+        records.sweep([OTHER], [kept_file.file])
+        assert sorted(str(p.relative_to(state)) for p in state.rglob("*") if p.is_file()) == [
+            "records/made-1.0000/slice-00000.parquet",
+            "reports/made-1/report.json",
+            "staging/made-1.0000/slice-00000/attempt-0002/segment-000000",
+        ]
+        assert records.staged(kept)
+
+    def test_reports_are_replaced_whole(self, records: RecordStore) -> None:
+        for data in (b"first", b"second"):
+            records.write_report("made-1", "html", data)
+            assert records.report_path("made-1", "html").read_bytes() == data
+        with pytest.raises(AssayError, match="there is no format '../x'"):
+            records.report_path("made-1", "../x")
+
+
+def test_a_full_disk_is_a_storage_error_and_what_was_staged_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = LocalRecordStore(tmp_path)
+    first, second = made_segments((10, 20))
+    staged = stage(records, KEY, [first])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        stage(records, KEY, [second])
+    with pytest.raises(StorageError, match="No space left on device"):
+        records.publish(KEY, staged)
+    monkeypatch.undo()
+    assert records.publish(KEY, staged).launches == 10
