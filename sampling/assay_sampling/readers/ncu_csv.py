@@ -63,8 +63,8 @@ class NcuCsvReader:
     format = FORMAT
 
     def recognises(self, path: Path, head: bytes) -> bool:
-        if b"\0" in head:
-            return False
+        if b"\0" in head and b"Kernel Name" not in head:
+            return False  # binary; an application that prints NULs is told by the header
         if head.startswith(b"==") or b"\n==PROF==" in head:
             return True
         found = find_header(path, line_blocks(path))

@@ -171,7 +171,7 @@ class RowScanner:
         self._header = header
         self._fields = len(header.fields)
         quote = '"' if header.quoted else ""
-        self._row = re.compile(rf"{quote}\d+{quote},".encode())
+        self._row = re.compile(rb'"\d+"(,|$)' if header.quoted else rb"\d+,")
         # The start of a launch row inside a line: an ID and a number after it (the process).
         glued = rf"{quote}\d+{quote},{quote}\d+" if header.quoted else r"(?!)"
         self._glued = re.compile(glued.encode())

@@ -53,6 +53,8 @@ _OPTIONAL = {
     "device": "deviceId",
     "stream": "streamId",
 }
+_OTHER_INTEGERS = ("staticSharedMemory", "correlationId", "globalPid", "graphNodeId")
+_LARGEST_SIZE = 2**31 - 1
 _PUSH_POP, _START_END = 59, 60
 
 
@@ -150,17 +152,21 @@ def _check_tables(database: Database) -> None:
 
 def _check_rows(database: Database) -> None:
     """Raises InputError naming the first row whose times or shape cannot be."""
-    integers = ["start", "end", *_SHAPE.values()]
-    wrong = [f"typeof(\"{name}\") <> 'integer'" for name in integers]
-    wrong += [f"{name} < 1 OR {name} > 2147483647" for name in _SHAPE.values()]
-    columns = ", ".join(f'"{name}"' for name in integers)
+    due = ["start", "end", *_SHAPE.values()]
+    optional = [name for name in (*_OPTIONAL.values(), *_OTHER_INTEGERS) if database.has(KERNEL, name)]
+    wrong = [f"typeof(\"{name}\") <> 'integer'" for name in due]
+    wrong += [f"typeof({name}) NOT IN ('integer', 'null')" for name in optional]
+    wrong += [f"{name} < 1 OR {name} > {_LARGEST_SIZE}" for name in _SHAPE.values()]
+    columns = ", ".join(f'"{name}"' for name in due + optional)
     row = database.first(
         f'SELECT rowid, {columns} FROM {KERNEL} WHERE {" OR ".join(wrong)} OR "end" < start LIMIT 1'
     )
     if row is None:
         return
-    for name, value in zip(integers, row[1:], strict=True):
-        if not isinstance(value, int) or (name in _SHAPE.values() and not 1 <= value < 2**31):
+    for name, value in zip(due + optional, row[1:], strict=True):
+        missing = value is None and name in optional
+        out_of_range = name in _SHAPE.values() and isinstance(value, int) and not 1 <= value <= _LARGEST_SIZE
+        if not missing and (not isinstance(value, int) or out_of_range):
             raise InputError(
                 database.path,
                 f"row {row[0]} of {KERNEL} has {value!r} there",
