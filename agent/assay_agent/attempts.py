@@ -85,6 +85,8 @@ class AttemptRunner:
                 _log.info("%s is kept for the next start", attempt.key)
                 return
             problem = ended.failure
+            if problem is None:
+                _log.info("%s is not wanted any more", attempt.key)
         except AssayError as error:
             problem = _classified(error)
         except Exception as error:  # noqa: BLE001 - whatever a profiler raises must end in a classified failure

@@ -241,7 +241,7 @@ class _Process:
             with self._spool.changed:
                 attempt = self._spool.attempts.get(key)
             if attempt is not None:
-                _log.info("%s is not wanted any more", key)
+                _log.debug("the server drops %s", key)
                 attempt.end(None)
 
     def _drain(self) -> None:

@@ -65,11 +65,22 @@ class RecordedSource:
 
 
 @dataclass(frozen=True)
+class CommandSource:
+    """The command that a live run measures; ``timeout_seconds`` 0: the agent's own limit."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    working_directory: str = ""
+    timeout_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Assignment:
     """One attempt to make: which run, under which condition, which window of its launches.
 
     ``launch_skip`` launches are left out, then ``launch_count`` are taken (0: all the rest).
     ``deadline_seconds`` counts from the lease and is extended by every heartbeat that is answered.
+    ``counters`` are the canonical names to collect; ``under_mps``: under a private MPS daemon even at 100 %.
     """
 
     key: AttemptKey
@@ -82,6 +93,9 @@ class Assignment:
     synthetic: bool = False
     repeat: int = 0
     recorded: RecordedSource | None = None
+    command: CommandSource | None = None
+    counters: tuple[str, ...] = ()
+    under_mps: bool = False
     launch_skip: int = 0
     launch_count: int = 0
     deadline_seconds: float = 60.0
@@ -98,9 +112,6 @@ class Assignment:
         """Raises WireError for work that this agent does not understand."""
         run = work.run
         key = AttemptKey.from_proto(work.key)
-        recorded = None
-        if run.HasField("recorded"):
-            recorded = RecordedSource(Path(run.recorded.path), run.recorded.recorded_time)
         return cls(
             key=key,
             campaign_id=run.campaign_id,
@@ -111,11 +122,29 @@ class Assignment:
             profiler=run.profiler,
             synthetic=run.synthetic,
             repeat=run.repeat,
-            recorded=recorded,
+            recorded=_recorded(run),
+            command=_command(run),
+            counters=tuple(run.counters),
+            under_mps=run.under_mps,
             launch_skip=work.launch_skip,
             launch_count=work.launch_count,
             deadline_seconds=work.deadline_ms / 1000,
         )
+
+
+def _recorded(run: agent_pb2.RunSpec) -> RecordedSource | None:
+    if not run.HasField("recorded"):
+        return None
+    return RecordedSource(Path(run.recorded.path), run.recorded.recorded_time)
+
+
+def _command(run: agent_pb2.RunSpec) -> CommandSource | None:
+    if not run.HasField("command"):
+        return None
+    command = run.command
+    return CommandSource(
+        tuple(command.argv), dict(command.environment), command.working_directory, command.timeout_s
+    )
 
 
 def _condition(subject: str, condition: common_pb2.Condition) -> Condition:

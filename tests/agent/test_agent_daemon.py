@@ -20,7 +20,7 @@ from assay_agent.profilers.base import ProfilerError
 from assay_agent.records import AttemptLog
 from assay_agent.spool import Spool
 from assay_agent.state import StateDirectory
-from assay_agent.work import Assignment, AttemptKey, ValidityFlag
+from assay_agent.work import Assignment, AttemptKey, CommandSource, ValidityFlag
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.errors import InputError, ParameterError, StorageError
 from assay_sampling.failures import FailureClass
@@ -425,3 +425,22 @@ def test_work_that_is_not_understood_is_refused() -> None:
         agent_pb2.Work(key=key, run=agent_pb2.RunSpec(level="light"), deadline_ms=1500)
     )
     assert (work.condition.cache, work.condition.sm_percent, work.deadline_seconds) == (None, None, 1.5)
+
+
+def test_work_for_a_live_run_is_taken_as_it_comes() -> None:
+    run = agent_pb2.RunSpec(
+        level="detailed",
+        profiler="nsight_compute",
+        condition=common_pb2.Condition(cache="all", clock="base", sm_percent=50),
+        command=agent_pb2.CommandSource(
+            argv=["./a", "-n"], environment={"A": "1"}, working_directory="/w", timeout_s=7.5
+        ),
+        counters=["instructions"],
+        under_mps=True,
+    )
+    key = common_pb2.AttemptKey(run_id="r", slice=2, attempt=1, token=9)
+    work = Assignment.from_proto(agent_pb2.Work(key=key, run=run, launch_skip=10, launch_count=5))
+    assert work.command == CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5)
+    assert (work.recorded, work.counters, work.under_mps) == (None, ("instructions",), True)
+    assert (work.key.slice_index, work.launch_skip, work.launch_count) == (2, 10, 5)
+    assert str(work.condition) == "cache=all clock=base sm=50%"
