@@ -107,7 +107,6 @@ def test_numbers_for_people() -> None:
     assert text.quantity(377754880.56, "cycle") == "377,754,880.56 cycles"
     assert text.quantity(1_500_000.0, "ns") == "1,500,000 ns (1.500 ms)"
     assert text.condition({"cache": "all", "clock": None, "sm_percent": 50.0}) == "cache=all clock=? sm=50%"
-    assert text.condition_triple(None) == "?/?/?"
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import typer
-
 from assay_client.cli.options import CampaignArgument, JsonOption, ServerOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.campaign import render_campaign
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
 def cancel(
     campaign_id: CampaignArgument, *, server: ServerOption = None, as_json: JsonOption = False
 ) -> None:
-    """Cancel what has not finished of a campaign; what was stored stays."""
+    """Cancel what has not finished of a campaign.
+
+    What was stored stays."""
     with Client(server) as client:
         status = client.cancel(campaign_id)
     show(status, as_json, lambda console: render_campaign(status, console))

@@ -12,6 +12,7 @@ from assay_client.cli.follow import follow, raise_for_failure
 from assay_client.cli.options import JsonOption
 from assay_client.cli.output import console, show
 from assay_client.cli.reporters.outcome import render_outcome
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 from assay_client.connection import ENDED_STATES
 from assay_client.demo_data import write_demo_data
@@ -19,7 +20,7 @@ from assay_client.outcome import Outcome, see_through
 from assay_client.processes import running_service
 from assay_sampling.errors import StorageError
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -31,9 +32,10 @@ def demo(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the generator of recordings.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the whole way in under a minute: recordings, server and agent as processes, report.
+    """Show the whole way on synthetic recordings.
 
-    The recordings are synthetic, from a seeded generator: no silicon was measured.
+    In under a minute: recordings, server and agent as processes, report. The recordings come from a
+    seeded generator: no silicon was measured.
     """
     if not as_json:
         console(error=True).print(

@@ -12,8 +12,9 @@ from assay_client.cli.options import JsonOption, MemoryLimitOption, SyntheticOpt
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.evaluation import render_evaluation
+from assay_client.cli.verb import verb_app
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -31,7 +32,9 @@ def evaluate(
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
 ) -> None:
-    """Score a selection, its weights as they are, on a recording of the same launches."""
+    """Score a saved selection on a recording.
+
+    The recording must hold the same launches; the weights are taken as they are."""
     limit = parse_bytes(memory_limit)
     with activity(f"reading {file}"):
         document = analyses.evaluate(

@@ -12,8 +12,9 @@ from assay_client.cli.options import JsonOption, SyntheticOption
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.inspection import render_inspection
+from assay_client.cli.verb import verb_app
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -23,9 +24,10 @@ def inspect(
     synthetic: SyntheticOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what recordings hold: format, launches, kernels, devices, levels and counters.
+    """Show what recordings hold.
 
-    Formats are found by content, not by file name. The first file that cannot be read ends the command.
+    Format, launches, kernels, devices, levels and counters. Formats are found by content, not by file
+    name. The first file that cannot be read ends the command.
     """
     found = []
     with activity("") as shown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import signal
 import sys
@@ -126,24 +127,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before_dashes = given[: given.index("--")] if "--" in given else given
     as_json = "--json" in before_dashes
     debug = "--debug" in before_dashes or os.environ.get("ASSAY_DEBUG", "0") not in ("", "0", "false")
-    # gRPC writes to standard error what only its authors can read; our errors say what people need.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    for stream in (sys.stdout, sys.stderr):
-        # Names from files and a narrow locale must not turn a finished analysis into a crash.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    _prepare_streams(debug)
     with _termination_as_exit():
         try:
             code = _invoke(given)
-            sys.stdout.flush()
         except BrokenPipeError:
             _detach_output()
             return EXIT_BROKEN_PIPE
         except SystemExit as error:
-            if isinstance(error.__context__, BrokenPipeError):  # typer's own end, of a help page for example
-                _detach_output()
-                return EXIT_BROKEN_PIPE
-            return error.code if isinstance(error.code, int) else EXIT_INTERNAL
+            return _exit_code(error)
         except AssayError as error:
             return _fail(Failure.of(error), as_json)
         except Exception as error:  # noqa: BLE001 - the last line before a person: one paragraph, no traceback
@@ -155,10 +147,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
+def _prepare_streams(debug: bool) -> None:
+    # gRPC writes to standard error what only its authors can read; our errors say what people need.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    for stream in (sys.stdout, sys.stderr):
+        # Names from files and a narrow locale must not turn a finished analysis into a crash.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if debug:
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    else:
+        # What the programs inside log is not for people: without a handler Python would print warnings.
+        logging.getLogger().addHandler(logging.NullHandler())
+
+
 def _invoke(arguments: list[str]) -> int:
     command = typer.main.get_command(app)
     result = command.main(args=arguments, prog_name="assay", standalone_mode=False)
+    sys.stdout.flush()
     return result if isinstance(result, int) else 0
+
+
+def _exit_code(error: SystemExit) -> int:
+    if isinstance(error.__context__, BrokenPipeError):  # typer's own end, of a help page for example
+        _detach_output()
+        return EXIT_BROKEN_PIPE
+    return error.code if isinstance(error.code, int) else EXIT_INTERNAL
 
 
 def _unexpected(error: Exception) -> Failure:

@@ -13,11 +13,12 @@ import typer
 from assay_client.cli.options import CampaignArgument, JsonOption, ServerOption
 from assay_client.cli.output import console, show, write_json
 from assay_client.cli.reporters.report import render_report
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 from assay_client.files import write_atomically
 from assay_sampling.errors import ParameterError
 
-app = typer.Typer()
+app = verb_app()
 
 
 class ReportFormat(StrEnum):
@@ -47,7 +48,7 @@ def report(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the report of an ended campaign, or write it into a folder."""
+    """Show or write the report of an ended campaign."""
     if as_json and output is None and form not in (None, ReportFormat.JSON):
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
     with Client(server) as client:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,9 +15,12 @@ from assay_client.cli.follow import follow, raise_for_failure
 from assay_client.cli.options import JsonOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.outcome import render_outcome
+from assay_client.cli.verb import verb_app
 from assay_client.local import run_campaign
+from assay_client.places import default_state_directory
+from assay_sampling.errors import StorageError
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -31,15 +37,38 @@ def run(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a campaign with server and agent inside this process, and show its report.
+    """Run a campaign inside this process and show its report.
 
+    Server and agent are the same as everywhere, on a private socket.
     The exit code is 6 where a run failed; the report then covers the others.
     """
-    outcome = run_campaign(
-        campaign,
-        state,
-        output_directory=output,
-        follow=functools.partial(follow, quiet=as_json),
-    )
+    directory = state or default_state_directory()
+    with _log_file(directory / "run.log"):
+        outcome = run_campaign(
+            campaign, directory, output_directory=output, follow=functools.partial(follow, quiet=as_json)
+        )
     show(outcome.to_dict(), as_json, lambda console: render_outcome(outcome, console))
     raise_for_failure(outcome.status)
+
+
+@contextlib.contextmanager
+def _log_file(path: Path) -> Iterator[None]:
+    """Keep what server and agent log, as their own programs would; each run begins anew."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            str(path), f"it cannot be made ({error.strerror})", "name another folder with --state"
+        ) from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+        handler.close()

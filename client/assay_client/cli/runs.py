@@ -9,9 +9,10 @@ import typer
 from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.run import render_run
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 
-app = typer.Typer(rich_markup_mode=None)
+app = verb_app()
 
 
 @app.callback()

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from assay_sampling.profile import Profile
 
 from assay_client import analyses
 from assay_client.cli.options import (
@@ -22,13 +21,15 @@ from assay_client.cli.options import (
 from assay_client.cli.output import json_text, show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.selection import render_selection
+from assay_client.cli.verb import verb_app
 from assay_client.files import write_atomically
 from assay_sampling import samplers
 from assay_sampling.errors import ParameterError
 from assay_sampling.evaluation import cost_of
+from assay_sampling.profile import Profile
 from assay_sampling.selection import Selection
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -56,7 +57,9 @@ def select(
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
 ) -> None:
-    """Select the launches that stand for a workload, and score them against the recording itself."""
+    """Select the launches that stand for a workload.
+
+    They are scored against the recording itself."""
     parameters = parse_parameters(param or [])
     limit = parse_bytes(memory_limit)
     if output is not None and output.suffix not in (".json", ".csv"):

@@ -9,9 +9,10 @@ import typer
 from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.campaign import render_campaign, render_campaigns
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -23,7 +24,7 @@ def status(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show all campaigns of a server, or one campaign with its runs."""
+    """Show all campaigns of a server, or one with its runs."""
     with Client(server) as client:
         if campaign_id is None:
             campaigns = client.campaigns()

@@ -10,9 +10,10 @@ import typer
 from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.campaign import render_submitted
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
@@ -22,7 +23,9 @@ def submit(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand a campaign file to a server, which checks it, plans its runs and gives them to agents."""
+    """Hand a campaign file to a server.
+
+    It checks the file, plans the runs and gives them to agents."""
     with Client(server) as client:
         status = client.status(client.submit(campaign))
     show(status, as_json, lambda console: render_submitted(status, console))

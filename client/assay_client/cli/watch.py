@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import typer
-
 from assay_client.cli.follow import follow, raise_for_failure
 from assay_client.cli.options import CampaignArgument, JsonOption, ServerOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.campaign import render_campaign
+from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 
-app = typer.Typer()
+app = verb_app()
 
 
 @app.command()
 def watch(campaign_id: CampaignArgument, *, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Follow a campaign until it has ended; the exit code tells whether every run succeeded."""
+    """Follow a campaign until it has ended.
+
+    The exit code tells whether every run succeeded."""
     with Client(server) as client:
         last = follow(client.watch(campaign_id), quiet=as_json)
     show(last, as_json, lambda console: render_campaign(last, console))

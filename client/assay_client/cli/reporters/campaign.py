@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, table
+from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import clipped, condition, count, printable
 
 
@@ -16,19 +16,18 @@ def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -
     if not campaigns:
         console.print("no campaigns yet; submit one with: assay submit CAMPAIGN")
         return
-    drawn = table(
-        "", ["campaign", "state", "runs", "done", "failed", "data"], right=["runs", "done", "failed"]
-    )
+    numbers = ["runs", "done", "failed"]
+    drawn = Table("Campaigns", ["campaign", "state", *numbers, "data"], right=numbers)
     for campaign in campaigns:
         drawn.add_row(
-            printable(campaign["campaign_id"]),
+            campaign["campaign_id"],
             campaign["state"],
             count(campaign["runs_total"]),
             count(campaign["runs_done"]),
             count(campaign["runs_failed"]),
             "synthetic" if campaign["synthetic"] else "measured",
         )
-    console.print(drawn)
+    drawn.print(console)
 
 
 def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
@@ -48,14 +47,14 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
         console.print(SYNTHETIC_NOTICE)
     if campaign["failure"]:
         console.print(describe_failure(campaign["failure"]))
-    drawn = table(
-        "",
+    drawn = Table(
+        "Runs",
         ["run", "workload", "device", "level", "condition", "state", "launches", "attempts", "flags"],
         right=["launches", "attempts"],
     )
     for run in campaign["runs"]:
         drawn.add_row(
-            printable(run["run_id"]),
+            run["run_id"],
             clipped(run["workload"], 30),
             clipped(run["device_kind"], 30),
             run["level"],
@@ -63,9 +62,9 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             run["state"],
             count(run["launches"]),
             count(run["attempts"]),
-            ", ".join(printable(flag["name"]) for flag in run["flags"]),
+            ", ".join(flag["name"] for flag in run["flags"]),
         )
-    console.print(drawn)
+    drawn.print(console)
     for run in campaign["runs"]:
         if run["failure"]:
             console.print(f"{run['run_id']}: {describe_failure(run['failure'])}")

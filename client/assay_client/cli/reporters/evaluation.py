@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.tables import facts, synthetic_mark
+from assay_client.cli.reporters.tables import print_facts, synthetic_mark
 from assay_client.cli.reporters.text import condition, count, percent, quantity, times
 
 
@@ -26,7 +26,7 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
         shown = ", ".join(f"{kind} {percent(value)}" for kind, value in match.items())
         pairs.append(("launches matched", shown))
     pairs += [("note", str(note)) for note in document.get("notes") or ()]
-    console.print(facts(pairs))
+    print_facts(pairs, console)
 
 
 def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.tables import facts, synthetic_mark
+from assay_client.cli.reporters.tables import print_facts, synthetic_mark
 from assay_client.cli.reporters.text import clipped, count
 
 
@@ -29,4 +29,4 @@ def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> N
         missing = document.get("null_counters") or {}
         pairs += [("not measured", f"{name}: {count(nulls)} launches") for name, nulls in missing.items()]
         pairs += [("note", clipped(str(note), 300)) for note in document.get("notes", ())]
-        console.print(facts(pairs))
+        print_facts(pairs, console)

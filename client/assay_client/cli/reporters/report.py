@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, table
-from assay_client.cli.reporters.text import clipped, condition_triple, count, printable
+from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
+from assay_client.cli.reporters.text import clipped, condition, count, printable
 
 Row = Mapping[str, Any]
-
-_CONDITION = "cache/clock/SM %"
 
 
 def render_report(report: Mapping[str, Any], console: Console) -> None:
@@ -28,57 +26,87 @@ def render_report(report: Mapping[str, Any], console: Console) -> None:
         console.print(printable(line), soft_wrap=True)
 
 
+Column = tuple[str, Callable[[Row], str]]
+
+
 def _render_summary(summary: Sequence[Row], console: Console) -> None:
-    numbers = [
-        "launches", "error %", "group error %", "speedup", "match %", "accuracy %", "grouped %", "unknown",
-    ]  # fmt: skip
-    drawn = table("Workload x device", ["workload", "device", "method", *numbers], right=numbers)
-    for entry in summary:
-        drawn.add_row(
-            clipped(entry["workload"], 24),
-            clipped(entry["device"], 24),
-            f"{entry['method']}{'' if entry['status'] == 'ok' else ': ' + entry['status']}",
-            count(entry["launches"]),
-            _percent(entry["error_percent"]),
-            _percent(entry["group_error_percent"]),
-            _speedup(entry["speedup"]),
-            _match(entry["match_percent"]),
-            _percent(entry["chronological_accuracy_percent"]),
-            _percent(entry["grouped_accuracy_percent"]),
-            "-" if entry["unknown_launches"] is None else count(entry["unknown_launches"]),
-        )
-    console.print(drawn)
+    columns: list[Column] = [
+        ("workload", lambda row: clipped(row["workload"], 40)),
+        ("device", lambda row: clipped(row["device"], 40)),
+        ("method", _method),
+        ("launches", lambda row: count(row["launches"])),
+        ("error %", lambda row: _number(row["error_percent"])),
+        ("group error %", lambda row: _number(row["group_error_percent"])),
+        ("speedup", lambda row: _number(row["speedup"])),
+        ("match %", lambda row: _match(row["match_percent"])),
+        ("accuracy %", lambda row: _number(row["chronological_accuracy_percent"])),
+        ("balanced %", lambda row: _number(row["chronological_balanced_accuracy_percent"])),
+        ("grouped %", lambda row: _number(row["grouped_accuracy_percent"])),
+        ("grouped, balanced %", lambda row: _number(row["grouped_balanced_accuracy_percent"])),
+        ("unknown", lambda row: "-" if row["unknown_launches"] is None else count(row["unknown_launches"])),
+    ]
+    shared: list[Column] = [
+        ("condition", lambda row: condition(row["condition"])),
+        ("cost", lambda row: row["cost_quantity"] or "-"),
+    ]
+    _render("Workload x device", summary, columns, shared, console)
     if any(entry["chronological_accuracy_percent"] is not None for entry in summary):
         console.print(
-            "Accuracies are of the model that labels the launches behind the window, held out and balanced: "
-            "the first 80 % of the window predict the last 20 %, and, grouped, no signature on both sides."
+            "Accuracy is that of the model that labels the launches behind the window, held out: the first "
+            "80 % of the window predict the last 20 %; grouped: no signature on both sides; balanced: the "
+            "mean over groups.",
+            soft_wrap=True,
         )
 
 
 def _render_rows(rows: Sequence[Row], console: Console) -> None:
-    numbers = ["groups", "error %", "signed %", "group error %", "speedup", "match %"]
-    drawn = table(
-        "Every method",
-        ["workload", "device", _CONDITION, "method", "selected on", "cost", *numbers],
-        right=numbers,
+    columns: list[Column] = [
+        ("workload", lambda row: clipped(row["workload"], 40)),
+        ("device", lambda row: clipped(row["device"], 40)),
+        ("method", _method),
+        ("groups", lambda row: "-" if row["groups"] is None else count(row["groups"])),
+        ("error %", lambda row: _number(row["error_percent"])),
+        ("signed %", lambda row: _number(row["signed_error_percent"], signed=True)),
+        ("group error %", lambda row: _number(row["group_error_percent"])),
+        ("speedup", lambda row: _number(row["speedup"])),
+        ("match %", lambda row: _match((row["match"] or {}).get("percent"))),
+    ]
+    shared: list[Column] = [
+        ("condition", lambda row: condition(row["condition"])),
+        ("selected on", lambda row: clipped((row["selected_on"] or {}).get("device") or "-", 24)),
+        ("cost", lambda row: (row["cost"] or {}).get("quantity") or "-"),
+    ]
+    _render("Every method", rows, columns, shared, console)
+
+
+_TEXTS = frozenset({"workload", "device", "method", "condition", "selected on", "cost"})
+
+
+def _render(
+    title: str, rows: Sequence[Row], columns: list[Column], shared: Sequence[Column], console: Console
+) -> None:
+    """Draw the rows; of ``shared``, what is the same in all of them stands in the title instead."""
+    parts = [title]
+    for name, text in shared:
+        values = {text(row) for row in rows}
+        if len(values) == 1:
+            parts.append(f"{name} {values.pop()}")
+        else:
+            columns = [*columns[:3], (name, text), *columns[3:]]
+    names = [name for name, _ in columns]
+    drawn = Table(
+        ", ".join(parts),
+        names,
+        right=[name for name in names if name not in _TEXTS],
+        clip=["device", "workload"],
     )
     for row in rows:
-        match = row["match"] or {}
-        drawn.add_row(
-            clipped(row["workload"], 24),
-            clipped(row["device"], 24),
-            condition_triple(row["condition"]),
-            f"{row['method']}{'' if row['status'] == 'ok' else ': ' + row['status']}",
-            clipped((row["selected_on"] or {}).get("device") or "-", 24),
-            (row["cost"] or {}).get("quantity") or "-",
-            "-" if row["groups"] is None else count(row["groups"]),
-            _percent(row["error_percent"]),
-            _percent(row["signed_error_percent"], signed=True),
-            _percent(row["group_error_percent"]),
-            _speedup(row["speedup"]),
-            _match(match.get("percent")),
-        )
-    console.print(drawn)
+        drawn.add_row(*[text(row) for _, text in columns])
+    drawn.print(console)
+
+
+def _method(row: Row) -> str:
+    return f"{row['method']}{'' if row['status'] == 'ok' else ': ' + row['status']}"
 
 
 def _remarks(report: Mapping[str, Any]) -> list[str]:
@@ -96,14 +124,10 @@ def _remarks(report: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(remarks))
 
 
-def _percent(value: float | None, *, signed: bool = False) -> str:
+def _number(value: float | None, *, signed: bool = False) -> str:
     if value is None:
         return "-"
     return f"{value:+,.2f}" if signed else f"{value:,.2f}"
-
-
-def _speedup(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f}"
 
 
 def _match(value: float | None) -> str:

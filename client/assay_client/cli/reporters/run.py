@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.campaign import describe_failure
-from assay_client.cli.reporters.tables import facts
+from assay_client.cli.reporters.tables import print_facts
 from assay_client.cli.reporters.text import condition, count, printable
 
 
@@ -31,7 +31,7 @@ def render_run(run: Mapping[str, Any], console: Console) -> None:
     if run["failure"]:
         pairs.append(("failure", describe_failure(run["failure"])))
     pairs += [("file", name) for name in run["files"]]
-    console.print(facts(pairs))
+    print_facts(pairs, console)
     for attempt in run["attempts"]:
         _render_attempt(attempt, console)
 
@@ -49,7 +49,7 @@ def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
         pairs.append(("command", shlex.join(attempt["command"])))
     pairs += [("environment", f"{name}={value}") for name, value in attempt["environment"].items()]
     console.print()
-    console.print(facts(pairs))
+    print_facts(pairs, console)
     if attempt["log"]:
         console.print("log")
         for line in attempt["log"].splitlines():

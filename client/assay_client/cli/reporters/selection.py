@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
-from assay_client.cli.reporters.tables import facts, synthetic_mark, table
-from assay_client.cli.reporters.text import clipped, count, percent, quantity, shape, times
+from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
+from assay_client.cli.reporters.text import clipped, count, percent, shape, times
+from assay_client.cli.reporters.two_level import render_two_level
 
 _GROUPS_SHOWN = 20
 
@@ -24,9 +25,9 @@ def render_selection(
     """Draw a selection's document; ``projected_by_group`` orders the groups, in the unit of the cost."""
     profile = document["profile"]
     chosen = sum(len(group["representatives"]) for group in document["groups"])
-    parameters = ", ".join(f"{name}={_value(v)}" for name, v in document["parameters"].items())
+    parameters = [f"{name}={v}" for name, v in document["parameters"].items() if v is not None]
     pairs = [
-        ("method", f"{document['method']} (seed {document['seed']}{', ' if parameters else ''}{parameters})"),
+        ("method", ", ".join([f"{document['method']}, seed {document['seed']}", *parameters])),
         (
             "profile",
             f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
@@ -37,82 +38,62 @@ def render_selection(
         *synthetic_mark(bool(profile["synthetic"])),
         *[("note", clipped(str(note), 300)) for note in profile.get("notes", ())],
     ]
-    console.print(facts(pairs))
+    print_facts(pairs, console)
     _render_groups(document, projected_by_group, console)
     _render_sweep(document, console)
     if document.get("two_level"):
-        console.print("\nTwo levels")
-        console.print(facts(_nested(document["two_level"])))
+        render_two_level(document["two_level"], console)
     if written_to is not None:
-        console.print(f"\nwritten to {written_to}")
+        console.print(f"written to {written_to}", soft_wrap=True)
 
 
 def _render_groups(document: Mapping[str, Any], projected: Sequence[float], console: Console) -> None:
     groups = document["groups"]
     order = sorted(range(len(groups)), key=lambda index: -projected[index])
-    unit = document["cost"]["unit"]
-    drawn = table(
-        "",
-        ["group", "launches", "projected", "instructions", "sim id", "grid", "block", "weight", "kernel"],
-        right=["group", "launches", "projected", "instructions", "sim id", "weight"],
-    )
+    cost = f"projected {document['cost']['unit']}s".replace("nss", "ns")
+    numbers = ["group", "launches", cost, "instructions %", "sim id", "weight"]
+    columns = [*numbers[:5], "grid", "block", "weight", "kernel"]
+    drawn = Table("Groups", columns, right=numbers, clip=["kernel"])
     for index in order[:_GROUPS_SHOWN]:
         group = groups[index]
         share = group["instruction_share"]
-        first = group["representatives"][0] if group["representatives"] else None
-        more = len(group["representatives"]) - 1
-        drawn.add_row(
+        row = [
             str(group["id"]),
             count(group["launches"]),
-            quantity(projected[index], unit).split(" (")[0],
-            "n/a" if share is None else percent(100 * share),
-            "" if first is None else f"{first['sim_id']}{f' +{more}' if more else ''}",
-            "" if first is None else shape(first["grid"]),
-            "" if first is None else shape(first["block"]),
-            "" if first is None else f"{first['weight']:,.6g}",
-            "" if first is None else clipped(first["kernel"], 40),
-        )
-    console.print(drawn)
+            f"{projected[index]:,.0f}",
+            "-" if share is None else f"{100 * share:,.2f}",
+        ]
+        drawn.add_row(*row, *_representative(group["representatives"]))
+    drawn.print(console)
     if len(groups) > _GROUPS_SHOWN:
         console.print(f"{len(groups) - _GROUPS_SHOWN} cheaper groups are not shown; --json has them all")
+
+
+def _representative(representatives: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not representatives:
+        return ["-"] * 5
+    first, more = representatives[0], len(representatives) - 1
+    return [
+        f"{first['sim_id']}{f' +{more}' if more else ''}",
+        shape(first["grid"]),
+        shape(first["block"]),
+        f"{first['weight']:,.6g}",
+        clipped(first["kernel"], 60),
+    ]
 
 
 def _render_sweep(document: Mapping[str, Any], console: Console) -> None:
     sweep = document.get("sweep")
     if not sweep:
         return
-    drawn = table(
-        "Sweep over the number of groups",
-        ["k", "error", "speedup", "inertia"],
-        right=["k", "error", "speedup", "inertia"],
-    )
+    columns = ["k", "error", "speedup", "inertia"]
+    drawn = Table("Sweep over the number of groups", columns, right=columns)
     for entry in sweep:
-        inertia = entry["inertia"]
         drawn.add_row(
             str(entry["k"]),
             percent(entry["error_percent"]),
             times(entry["speedup"]),
-            "n/a" if inertia is None else f"{inertia:,.4g}",
+            f"{entry['inertia']:,.4g}",
         )
-    console.print(drawn)
-    if document.get("pca_components") is not None:
-        console.print(f"{document['pca_components']} principal components")
-
-
-def _nested(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for name, value in document.items():
-        label = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            pairs += _nested(value, f"{label}.")
-        else:
-            pairs.append((label, _value(value)))
-    return pairs
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    if isinstance(value, list | tuple):
-        return clipped(", ".join(map(_value, value)), 300)
-    return clipped(str(value), 300)
+    drawn.print(console)
+    console.print(f"{document['pca_components']} principal components")

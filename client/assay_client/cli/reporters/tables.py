@@ -1,35 +1,93 @@
-"""Tables as every reporter draws them."""
+"""Tables and lists of facts as every reporter draws them: columns that survive pipes and narrow screens.
+
+Numbers are never broken or cut, whatever the width: a figure that lost its last digits looks like another.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from rich import box
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-from assay_client.cli.reporters.text import printable
-
-
-def table(title: str, columns: Sequence[str], *, right: Sequence[str] = ()) -> Table:
-    """An empty table; the columns in ``right`` hold numbers."""
-    drawn = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return drawn
-
-
-def facts(pairs: Sequence[tuple[str, str]]) -> Table:
-    """Names and values, one pair a line, aligned."""
-    drawn = Table(box=None, show_header=False, pad_edge=False)
-    drawn.add_column(style="bold", no_wrap=True)
-    drawn.add_column(overflow="fold")
-    for name, value in pairs:
-        drawn.add_row(name, Text(printable(value)))
-    return drawn
-
+from assay_client.cli.reporters.text import clipped, printable
 
 SYNTHETIC_NOTICE = "synthetic: no silicon produced these data"
+
+_GAP = "  "
+_LEAST_WIDTH = 12
+
+
+@dataclass
+class Table:
+    """A table of texts.
+
+    Args:
+        title: stands above it.
+        columns: the headings, broken at spaces where that makes a column narrower.
+        right: headings of the columns that hold numbers.
+        clip: headings of the columns that are cut where the console is narrow.
+    """
+
+    title: str
+    columns: Sequence[str]
+    right: Sequence[str] = ()
+    clip: Sequence[str] = ()
+    rows: list[list[str]] = field(default_factory=list)
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append([" ".join(printable(cell).split()) for cell in cells])
+
+    def print(self, console: Console) -> None:
+        """Draw it; a line that is still too long is left to the terminal to wrap."""
+        widths = self._widths(console.width)
+        heads = [_wrapped(name, width) for name, width in zip(self.columns, widths, strict=True)]
+        height = max(map(len, heads))
+        console.print(Text(f"\n{self.title}", style="bold"), soft_wrap=True)
+        for level in range(height):
+            cells = [([""] * (height - len(head)) + head)[level] for head in heads]
+            console.print(Text(self._line(cells, widths), style="bold"), soft_wrap=True)
+        console.print("-" * (sum(widths) + len(_GAP) * (len(widths) - 1)), soft_wrap=True)
+        for row in self.rows:
+            console.print(self._line(row, widths), soft_wrap=True)
+
+    def _widths(self, available: int) -> list[int]:
+        widths = [
+            max([len(word) for word in name.split()] + [len(row[index]) for row in self.rows])
+            for index, name in enumerate(self.columns)
+        ]
+        for name in self.clip:
+            index = list(self.columns).index(name)
+            excess = sum(widths) + len(_GAP) * (len(widths) - 1) - available
+            widths[index] = min(widths[index], max(widths[index] - excess, _LEAST_WIDTH))
+        return widths
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        placed = [
+            clipped(cell, width).rjust(width) if name in self.right else clipped(cell, width).ljust(width)
+            for name, cell, width in zip(self.columns, cells, widths, strict=True)
+        ]
+        return _GAP.join(placed).rstrip()
+
+
+def _wrapped(name: str, width: int) -> list[str]:
+    lines: list[str] = []
+    for word in name.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def print_facts(pairs: Sequence[tuple[str, str]], console: Console) -> None:
+    """Names and values, one pair a line, aligned; the terminal wraps what is long."""
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        console.print(
+            f"{name.ljust(width)}{_GAP}{' '.join(printable(value).split())}".rstrip(), soft_wrap=True
+        )
 
 
 def synthetic_mark(synthetic: bool) -> list[tuple[str, str]]:

@@ -52,13 +52,7 @@ def shape(values: Sequence[int]) -> str:
 
 def condition(document: Mapping[str, object] | None) -> str:
     """The triple that every comparing table shows; ``?`` stands for what the recording does not say."""
-    cache, clock, share = condition_triple(document).split("/")
-    return f"cache={cache} clock={clock} sm={share}%"
-
-
-def condition_triple(document: Mapping[str, object] | None) -> str:
-    """The same for a column that is named for it: ``none/none/100``."""
     document = document or {}
     share = document.get("sm_percent")
     shown = f"{share:g}" if isinstance(share, int | float) else "?"
-    return f"{document.get('cache') or '?'}/{document.get('clock') or '?'}/{shown}"
+    return f"cache={document.get('cache') or '?'} clock={document.get('clock') or '?'} sm={shown}%"

@@ -1,0 +1,66 @@
+"""What a two-level selection rests on: the window, the models that label the rest, the unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table, print_facts
+from assay_client.cli.reporters.text import count, percent, times
+
+
+def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
+    """Draw the ``two_level`` part of a selection's document."""
+    window, unknown = facts["window"], facts["unknown"]
+    pairs = [
+        (
+            "window",
+            f"{count(window['launches'])} launches with counters in {count(window['k'])} groups; "
+            f"{percent(facts['match_percent'])} match the light recording ({facts['match_kind']})",
+        ),
+        (
+            "window's scores",
+            f"{window['cost']['quantity']}: error {percent(window['error_percent'])}, group error "
+            f"{percent(window['group_error_percent'])}, speedup {times(window['speedup'])}",
+        ),
+        (
+            "labelled",
+            f"{count(facts['classified_launches'])} launches, by {facts['chosen_model'] or 'no model'}",
+        ),
+        ("models agree", percent(facts["agreement_percent"])),
+        ("ambiguous", percent(facts["ambiguous_percent"])),
+        (
+            "unknown",
+            f"{count(unknown['launches'])} launches of kernels that the window has not, "
+            f"in {count(unknown['groups'])} groups of their own",
+        ),
+        ("overlap", percent(facts["overlap_percent"])),
+        *[("flag", str(flag)) for flag in facts["flags"]],
+    ]
+    console.print("\nTwo levels")
+    print_facts(pairs, console)
+    _render_models(facts["models"] or {}, facts["chosen_model"], console)
+
+
+def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, console: Console) -> None:
+    if not models:
+        return
+    keys = {
+        "chronological %": "chronological_accuracy_percent",
+        "balanced %": "chronological_balanced_accuracy_percent",
+        "grouped %": "grouped_accuracy_percent",
+        "grouped, balanced %": "grouped_balanced_accuracy_percent",
+        "error %": "error_percent",
+        "group error %": "group_error_percent",
+        "speedup": "speedup",
+    }
+    drawn = Table(
+        "Held-out accuracy, and the error with each model's labels", ["model", *keys], right=list(keys)
+    )
+    for name, model in models.items():
+        values = [model[key] for key in keys.values()]
+        shown = ["-" if value is None else f"{value:,.2f}" for value in values]
+        drawn.add_row(f"{name} (chosen)" if name == chosen else name, *shown)
+    drawn.print(console)
