@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,21 +18,25 @@ _TIMER_NS = 32.0
 _GPC_UNEVENNESS = 0.0015
 
 
+@dataclass(frozen=True)
+class Clocks:
+    """Duration under the profiler, SM clock, and how unevenly the GPCs ran, each of shape (n,)."""
+
+    duration_ns: Floats
+    clock_hz: Floats
+    unevenness: Floats
+
+
 def counters_of(
-    gpu: Architecture,
-    sequence: Sequence,
-    demand: Demand,
-    timing: Timing,
-    duration_ns: Floats,
-    clock_hz: Floats,
-    unevenness: Floats,
+    gpu: Architecture, sequence: Sequence, demand: Demand, timing: Timing, clocks: Clocks
 ) -> dict[str, Floats]:
     """Every canonical counter that the GPU has, each of shape (n,); cycles with two decimals.
 
     ``replay_passes`` is missing: how often a launch is replayed is the profiler's doing, not the GPU's.
     """
+    duration_ns = clocks.duration_ns
     ticks_ns = np.rint(duration_ns / _TIMER_NS) * _TIMER_NS
-    cycles = np.rint(duration_ns * clock_hz * 1e-9)
+    cycles = np.rint(duration_ns * clocks.clock_hz * 1e-9)
     count = demand.counts
     dram_bytes = demand.dram_read_bytes + demand.dram_write_bytes
     threads = np.array([k.block[0] * k.block[1] * k.block[2] for k in sequence.kernels], np.float64)
@@ -38,7 +44,7 @@ def counters_of(
     active = active * (threads[sequence.kernel] / (32.0 * demand.warps_per_block))
     loads_sass = count["global_loads"] + count["generic_loads"]
     every = {
-        "cycles_gpc_avg": _cents(cycles * (1.0 - _GPC_UNEVENNESS * unevenness)),
+        "cycles_gpc_avg": _cents(cycles * (1.0 - _GPC_UNEVENNESS * clocks.unevenness)),
         "cycles_gpc_max": cycles,
         "cycles_sys_avg": _cents(duration_ns * gpu.sys_clock_hz * 1e-9),
         "cycles_sm_active_avg": _cents(cycles * timing.busy_share),

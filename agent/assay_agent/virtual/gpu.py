@@ -6,17 +6,18 @@ on every machine, and carries the mark ``synthetic``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay_agent.virtual.architectures import SMS_PER_TPC, architecture
-from assay_agent.virtual.counting import counters_of
+from assay_agent.virtual.counting import Clocks, counters_of
 from assay_agent.virtual.randomness import drift, key_of, lognormal
-from assay_agent.virtual.sequence import launch_sequence
-from assay_agent.virtual.timeline import NvtxRanges, nvtx_ranges, timeline
-from assay_agent.virtual.timing import demand_of, time_of
+from assay_agent.virtual.sequence import Sequence, launch_sequence
+from assay_agent.virtual.timeline import NvtxRanges, none, nvtx_ranges, timeline
+from assay_agent.virtual.timing import Demand, Timing, demand_of, time_of
 from assay_agent.virtual.workload import Kernel, Workload
 from assay_sampling.errors import ParameterError
 from assay_sampling.launch_table import BASELINE, Condition, Device, Level, TableMetadata
@@ -26,21 +27,27 @@ Floats = NDArray[np.float64]
 
 FREE_RUNNING_SIGMA = 0.015
 PROFILED_SIGMA = 0.003
+GPC_SIGMA = 0.2
 BOOST_DRIFT_SHARE = 0.03
+_FIRST_CALL_NS, _NEXT_PROCESS_NS = 1_000_000, 250_000
+_CARRIED = (
+    "kernel", "grid", "stream", "nvtx", "operator", "input_shapes", "graph_launch", "graph_node", "call",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ProcessLaunches:
     """Launches of one process in API order, each array of shape (n,), ``grid`` (n, 3).
 
-    ``total_launches`` counts the process's whole run, not the slice. ``kernel`` indexes ``kernels`` (names,
-    blocks, registers, shared memory); ``nvtx`` (path, "outer/inner"), ``operator`` and ``input_shapes``
-    index ``texts``, -1: none. ``graph_launch`` and ``graph_node`` are ordinals, -1 outside graphs.
-    ``call`` is the ordinal of the API call, the same for all nodes of one graph launch.
+    ``launch`` is the ordinal within the process; ``total_launches`` counts the process's whole run, not the
+    slice. ``kernel`` indexes ``kernels`` (name, block, registers, shared memory); ``nvtx`` (a path,
+    "outer/inner"), ``operator`` and ``input_shapes`` index ``texts``, -1: none. ``graph_launch`` and
+    ``graph_node`` are ordinals, -1 outside graphs. ``call`` is the ordinal of the API call, one for all
+    nodes of a graph launch. ``effective_sms`` is what the share of the SMs came to.
 
-    Light: ``call_ns`` (begin of the API call, which takes CALL_DURATION_NS), ``start_ns``, ``duration_ns``
-    on one clock for all processes, and ``ranges``, the NVTX ranges that the slice's launches stand in.
-    Detailed: ``counters``, float64 by canonical name; all three times are empty.
+    Light: ``call_ns`` (begin of the API call, which takes CALL_DURATION_NS), ``start_ns``, ``duration_ns``,
+    on one clock for all processes, and ``ranges``, the NVTX ranges up to the slice's end that do not end
+    before it; ``counters`` is empty. Detailed: ``counters``, float64 by canonical name; times are empty.
     """
 
     process: int
@@ -58,11 +65,11 @@ class ProcessLaunches:
     graph_launch: Ints
     graph_node: Ints
     call: Ints
-    call_ns: Ints
-    start_ns: Ints
-    duration_ns: Ints
-    ranges: NvtxRanges
-    counters: dict[str, Floats]
+    call_ns: Ints = field(default_factory=none)
+    start_ns: Ints = field(default_factory=none)
+    duration_ns: Ints = field(default_factory=none)
+    ranges: NvtxRanges = field(default_factory=NvtxRanges)
+    counters: dict[str, Floats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.launch)
@@ -114,11 +121,12 @@ class VirtualGPU:
         """Run a workload and give launches [skip, skip + count) of each process (or of one).
 
         Args:
+            workload: see :func:`assay_agent.virtual.load_workload`.
             level: "detailed": under a profiler, one launch at a time, with counters; "light": free running.
             condition: what is not recorded (None) is as in the baseline.
             process: ordinal of the only process wanted; all without.
-            profiled: whether the program sees a profiler (the switch of ``autotune``); at the detailed
-                level unless said.
+            profiled: whether the program sees a profiler, which lets the switch ``autotune`` of the
+                workload file act; unless said, exactly at the detailed level.
             skip: launches of each process before the slice; they run, so caches carry over.
             count: launches of each process in the slice, at most; all without.
 
@@ -131,81 +139,90 @@ class VirtualGPU:
         if process is not None and not 0 <= process < workload.processes:
             raise ParameterError("process", f"{process} is not in 0 to {workload.processes - 1}")
         if level == "light" and condition.cache == "all":
-            raise ParameterError("cache", "no one flushes caches in a free-running program")
-        wanted = range(workload.processes) if process is None else (process,)
-        run = _Run(self, workload, level, condition, level == "detailed" if profiled is None else profiled)
-        return [run.process(number, skip, count) for number in wanted]
+            raise ParameterError("cache", "nothing flushes caches in a free-running program")
+        tuning = level == "detailed" if profiled is None else profiled
+        launched = []
+        for number in range(workload.processes) if process is None else (process,):
+            total = workload.launches(number)
+            first, stop = min(skip, total), total if count is None else min(total, skip + count)
+            sequence = launch_sequence(
+                workload, number, self.device.compute_capability, stop=stop, autotune=tuning
+            )
+            run = _Run(self, workload, number, condition, sequence)
+            launched.append(
+                ProcessLaunches(
+                    process=number,
+                    total_launches=total,
+                    effective_sms=run.sm_count,
+                    kernels=sequence.kernels,
+                    texts=sequence.texts,
+                    launch=np.arange(first, stop),
+                    **{name: getattr(sequence, name)[first:] for name in _CARRIED},
+                    **(run.detailed(first) if level == "detailed" else run.light(first)),
+                )
+            )
+        return launched
 
 
 @dataclass(frozen=True)
 class _Run:
+    """The run of one process, from its first launch on; both levels give columns from ``first`` on."""
+
     gpu: VirtualGPU
     workload: Workload
-    level: Level
+    process: int
     condition: Condition
-    profiled: bool
+    sequence: Sequence
 
-    def process(self, process: int, skip: int, count: int | None) -> ProcessLaunches:
-        total = self.workload.launches(process)
-        stop = total if count is None else min(total, skip + count)
+    @property
+    def sm_count(self) -> int:
+        return self.gpu.effective_sms(self.condition.sm_percent)
+
+    def detailed(self, first: int) -> dict[str, Any]:
+        demand, timing, clock_hz = self._timed()
+        duration_ns = timing.duration_ns * self._noise("profiled", PROFILED_SIGMA)
+        clocks = Clocks(duration_ns, clock_hz, self._noise("gpc", GPC_SIGMA))
+        counters = counters_of(self.gpu.architecture, self.sequence, demand, timing, clocks)
+        return {"counters": {name: values[first:] for name, values in counters.items()}}
+
+    def light(self, first: int) -> dict[str, Any]:
+        _, timing, _ = self._timed()
+        duration_ns = np.rint(timing.duration_ns * self._noise("free running", FREE_RUNNING_SIGMA))
+        call_ns, start_ns = timeline(
+            self.sequence,
+            duration_ns.astype(np.int64),
+            timing.waves >= 1.0,
+            begin_ns=_FIRST_CALL_NS + self.process * _NEXT_PROCESS_NS,
+            interval_ns=self.workload.launch_interval_ns,
+            key=self._key("host"),
+        )
+        return {
+            "call_ns": call_ns[first:],
+            "start_ns": start_ns[first:],
+            "duration_ns": duration_ns[first:].astype(np.int64),
+            "ranges": nvtx_ranges(self.sequence, call_ns, first),
+        }
+
+    def _timed(self) -> tuple[Demand, Timing, Floats]:
         gpu = self.gpu.architecture
-        sequence = launch_sequence(
-            self.workload, process, gpu.compute_capability, stop=max(stop, skip), autotune=self.profiled
-        )
-        demand = demand_of(gpu, self.workload, sequence, flushed=self.condition.cache == "all")
-        sm_count = self.gpu.effective_sms(self.condition.sm_percent)
-        clock_hz = self._clock_hz(process, len(sequence))
-        timing = time_of(gpu, demand, sm_count, clock_hz)
-        sigma = PROFILED_SIGMA if self.level == "detailed" else FREE_RUNNING_SIGMA
-        duration = timing.duration_ns * lognormal(
-            self._key(process, self.level), np.arange(len(sequence)), sigma
-        )
-        cut = slice(min(skip, len(sequence)), None)
-        none = np.zeros(0, np.int64)
-        call_ns = start_ns = duration_ns = none
-        ranges = NvtxRanges((), none, none, none, none)
-        counters: dict[str, Floats] = {}
-        if self.level == "detailed":
-            unevenness = lognormal(self._key(process, "gpc"), np.arange(len(sequence)), 0.2)
-            counters = counters_of(gpu, sequence, demand, timing, duration, clock_hz, unevenness)
-            counters = {name: values[cut] for name, values in counters.items()}
-        else:
-            duration_ns = np.rint(duration).astype(np.int64)
-            call_ns, start_ns = timeline(
-                sequence, duration_ns, timing.waves >= 1.0, self.workload.launch_interval_ns,
-                self._key(process, "host"), process,
-            )  # fmt: skip
-            ranges = nvtx_ranges(sequence, call_ns, cut.start)
-            call_ns, start_ns, duration_ns = call_ns[cut], start_ns[cut], duration_ns[cut]
-        return ProcessLaunches(
-            process=process,
-            total_launches=total,
-            effective_sms=sm_count,
-            kernels=sequence.kernels,
-            texts=sequence.texts,
-            launch=np.arange(cut.start, len(sequence)),
-            **{name: getattr(sequence, name)[cut] for name in _CARRIED},
-            call_ns=call_ns,
-            start_ns=start_ns,
-            duration_ns=duration_ns,
-            ranges=ranges,
-            counters=counters,
-        )
+        clock_hz = self._clock_hz()
+        flushed = self.condition.cache == "all"
+        demand = demand_of(gpu, self.workload, self.sequence, flushed=flushed)
+        return demand, time_of(gpu, demand, self.sm_count, clock_hz), clock_hz
 
-    def _key(self, process: int, quantity: str) -> np.uint64:
-        gpu = self.gpu
-        return key_of(self.workload.seed, gpu.seed, process, gpu.architecture.kind, quantity)
-
-    def _clock_hz(self, process: int, n: int) -> Floats:
-        """The SM clock of each launch: locked, or boost that drifts slowly downwards and back."""
-        gpu = self.gpu.architecture
+    def _clock_hz(self) -> Floats:
+        """The SM clock of each launch: locked, or a boost that slowly falls and rises again."""
+        gpu, launches = self.gpu.architecture, np.arange(len(self.sequence))
         if self.condition.clock == "base":
-            return np.full(n, float(gpu.base_clock_hz))
+            return np.full(len(launches), float(gpu.base_clock_hz))
         if self.condition.clock == "boost":
-            return np.full(n, float(gpu.boost_clock_hz))
-        walked = drift(self._key(process, "clock"), np.arange(n))
-        return gpu.boost_clock_hz * (1.0 - BOOST_DRIFT_SHARE * walked)
+            return np.full(len(launches), float(gpu.boost_clock_hz))
+        return gpu.boost_clock_hz * (1.0 - BOOST_DRIFT_SHARE * drift(self._key("clock"), launches))
 
+    def _noise(self, quantity: str, sigma: float) -> Floats:
+        return lognormal(self._key(quantity), np.arange(len(self.sequence)), sigma)
 
-_CARRIED = ("kernel", "grid", "stream", "nvtx", "operator", "input_shapes", "graph_launch", "graph_node",
-            "call")  # fmt: skip
+    def _key(self, quantity: str) -> np.uint64:
+        condition = (self.condition.cache == "all", self.condition.clock or "none", self.sm_count)
+        gpu = (self.gpu.architecture.kind, self.gpu.seed)
+        return key_of(self.workload.seed, self.process, *gpu, *condition, quantity)

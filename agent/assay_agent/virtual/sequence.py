@@ -6,6 +6,7 @@ Nothing here depends on time, and nothing on the GPU but the variants of kernels
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,13 +110,20 @@ def _join(parts: list[_Unrolled]) -> _Unrolled:
     return _Unrolled(leaf, {loop: np.concatenate(column) for loop, column in columns.items()}, counts)
 
 
+def _runs(loop: Loop, process: int) -> bool:
+    return loop.processes is None or process in loop.processes
+
+
 def launch_sequence(
     workload: Workload, process: int, compute_capability: str, *, stop: int, autotune: bool
 ) -> Sequence:
-    """The first ``stop`` launches of a process as an architecture gets them; ``autotune``: under a profiler."""
+    """The first ``stop`` launches of a process, as built for an architecture.
+
+    ``autotune`` lets the switch of that name in the workload file act.
+    """
     tree = _Tree(workload)
     allowed = np.array([
-        all(process in (tree.loops[n].processes or [process]) for n in around) for _, around in tree.leaves
+        all(_runs(tree.loops[n], process) for n in around) for _, around in tree.leaves
     ])  # fmt: skip
     kept = np.flatnonzero(allowed[tree.unrolled.leaf])[:stop]
     leaf = tree.unrolled.leaf[kept]
@@ -172,7 +180,7 @@ def _values(variable: Variable, key: np.uint64, count: int) -> Floats:
     return np.array(variable.choices)[chosen]
 
 
-def _context(tree: _Tree, leaf: Ints, iteration: dict[int, Ints]) -> dict[str, object]:
+def _context(tree: _Tree, leaf: Ints, iteration: dict[int, Ints]) -> dict[str, Any]:
     """Columns of :class:`Sequence` that say where a launch came from."""
     texts: dict[str, int] = {}
 

@@ -7,7 +7,7 @@ filled the GPU has ended too. Smaller launches of other streams overlap it. Proc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,35 +22,49 @@ _CALL_TO_START_NS = 2600
 _STREAM_GAP_NS = 700
 _NODE_GAP_NS = 300
 _QUEUE_LAUNCHES = 1024
-_FIRST_CALL_NS, _NEXT_PROCESS_NS = 1_000_000, 250_000
 _RANGE_MARGIN_NS = 90
+
+
+def none() -> Ints:
+    """No launches."""
+    return np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class NvtxRanges:
     """Push/pop ranges of a process: ``text`` indexes ``texts``, times in ns, ``depth`` from 1; shape (r,)."""
 
-    texts: tuple[str, ...]
-    text: Ints
-    start_ns: Ints
-    end_ns: Ints
-    depth: Ints
+    texts: tuple[str, ...] = ()
+    text: Ints = field(default_factory=none)
+    start_ns: Ints = field(default_factory=none)
+    end_ns: Ints = field(default_factory=none)
+    depth: Ints = field(default_factory=none)
 
 
 def timeline(
     sequence: Sequence,
     duration_ns: Ints,
     fills: NDArray[np.bool_],
+    *,
+    begin_ns: int,
     interval_ns: int,
     key: np.uint64,
-    process: int,
 ) -> tuple[Ints, Ints]:
-    """Begin of the API call and of the execution of each launch in ns, shape (n,) each."""
+    """Begin of the API call and of the execution of each launch in ns, shape (n,) each.
+
+    Args:
+        sequence: all launches of the process up to the last that is wanted.
+        duration_ns: shape (n,).
+        fills: whether a launch has at least one wave, shape (n,).
+        begin_ns: when the process starts.
+        interval_ns: between two API calls, at least; up to 40 % more by chance.
+        key: of that chance.
+    """
     n = len(sequence)
     new_call = np.diff(sequence.call, prepend=-1) != 0
     jitter = uniform(key, np.arange(n)) * (interval_ns * 0.4)
     before_ns = np.rint(interval_ns + jitter).astype(np.int64) + sequence.host_ns
-    now, latest_end, filled_until, previous_start = _FIRST_CALL_NS + process * _NEXT_PROCESS_NS, 0, 0, -1
+    now, latest_end, filled_until, previous_start = begin_ns, 0, 0, 0
     stream_free: dict[int, int] = {}
     called, started = [0] * n, [0] * n
     columns = zip(new_call.tolist(), before_ns.tolist(), sequence.wait.tolist(), sequence.stream.tolist(),
@@ -91,8 +105,7 @@ def nvtx_ranges(sequence: Sequence, call_ns: Ints, first_launch: int) -> NvtxRan
             (np.full(len(start), texts.index(span.text)), start, end, np.full(len(start), span.depth))
         )
     if not parts:
-        none = np.zeros(0, np.int64)
-        return NvtxRanges((), none, none, none, none)
+        return NvtxRanges()
     text, start, end, depth = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((depth, start))
     return NvtxRanges(texts, text[order], start[order], end[order], depth[order])

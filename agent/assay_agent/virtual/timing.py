@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay_agent.virtual.architectures import Architecture
-from assay_agent.virtual.memory import walk
+from assay_agent.virtual.memory import Touched, walk
 from assay_agent.virtual.sequence import Sequence
 from assay_agent.virtual.workload import ASYNC_COPY_BYTES, Kernel, Workload
 from assay_sampling.errors import InputError
@@ -145,33 +145,43 @@ def _device_memory(
     share by which its buffers exceed L2. Traffic of a kernel that names no buffers streams past L2.
     """
     positions = {name: position for position, name in enumerate(workload.buffers)}
-    sizes = list(workload.buffers.values())
-    distinct, order = np.unique(
-        np.stack([sequence.kernel.astype(np.float64), read, written]), axis=1, return_inverse=True
-    )
-    touches = []
-    for number, asked, stored in distinct.T.tolist():
-        kernel = sequence.kernels[int(number)]
-        reads = {positions[b]: share * sizes[positions[b]] for b, share in kernel.reads.items()}
-        writes = {positions[b]: share * sizes[positions[b]] for b, share in kernel.writes.items()}
-        less_read = min(1.0, asked / (sum(reads.values()) or 1.0))
-        less_written = min(1.0, stored / (sum(writes.values()) or 1.0))
-        touches.append(
-            tuple(
-                (b, int(reads.get(b, 0) * less_read), int(writes.get(b, 0) * less_written))
-                for b in {**reads, **writes}
-            )
+    sizes = np.array([*workload.buffers.values(), 0], np.float64)
+    n = len(sequence)
+    touched: list[Touched] = [((), [], [])] * n
+    streams_in, streams_out = read.copy(), written.copy()
+    unique_read, footprint = np.zeros(n), np.zeros(n)
+    for number, kernel in enumerate(sequence.kernels):
+        rows = np.flatnonzero(sequence.kernel == number)
+        buffers = tuple(positions[name] for name in {**kernel.reads, **kernel.writes})
+        reads, writes = (
+            _shares(sizes, positions, buffers, shares, asked[rows])
+            for shares, asked in ((kernel.reads, read), (kernel.writes, written))
         )
-    order = order.reshape(-1)
-    missed, written_back = walk(touches, order, gpu.l2_bytes, flushed=flushed)
-    unique_read = np.array([sum(t[1] for t in touch) for touch in touches], np.float64)[order]
-    footprint = np.array([sum(max(t[1:]) for t in touch) for touch in touches], np.float64)[order]
+        for row, row_reads, row_writes in zip(rows.tolist(), reads.tolist(), writes.tolist(), strict=True):
+            touched[row] = (buffers, row_reads, row_writes)
+        unique_read[rows] = reads.sum(axis=1)
+        footprint[rows] = np.maximum(reads, writes).sum(axis=1)
+        streams_in[rows] *= not kernel.reads
+        streams_out[rows] *= not kernel.writes
+    missed, written_back = walk(touched, gpu.l2_bytes, flushed=flushed)
     exceeding = 1.0 - np.minimum(1.0, gpu.l2_bytes / np.maximum(footprint, 1.0))
-    again = np.maximum(0.0, read - unique_read) * exceeding
-    has_reads = np.array([bool(k.reads) for k in sequence.kernels])[sequence.kernel]
-    has_writes = np.array([bool(k.writes) for k in sequence.kernels])[sequence.kernel]
-    dram_read = np.where(has_reads, missed + np.rint(again), read)
-    return dram_read, written_back + np.where(has_writes, 0.0, written)
+    again = np.rint(np.maximum(0.0, read - streams_in - unique_read) * exceeding)
+    return missed + again + streams_in, written_back + streams_out
+
+
+def _shares(
+    sizes: Floats,
+    positions: dict[str, int],
+    buffers: tuple[int, ...],
+    shares: dict[str, float],
+    asked: Floats,
+) -> Ints:
+    """Bytes of each buffer that launches touch which ask L2 for ``asked`` bytes (m,); shape (m, buffers)."""
+    wanted = np.zeros(len(buffers))
+    for name, share in shares.items():
+        wanted[buffers.index(positions[name])] = share * sizes[positions[name]]
+    part = np.minimum(1.0, asked / max(1.0, sum(wanted.tolist())))
+    return np.asarray(wanted * part[:, None]).astype(np.int64)
 
 
 @dataclass(frozen=True)
