@@ -10,7 +10,7 @@ from typing import Any
 
 from assay_client.files import AnyPath
 from assay_sampling import samplers
-from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, merge
 from assay_sampling.profile import Profile
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
@@ -45,23 +45,36 @@ def read_profile(
     """
     options = ReadOptions(synthetic=synthetic, launch_offset=launch_offset)
     paths = [files] if isinstance(files, str | PathLike) else list(files)
-    read = [read_launches(Path(p), options, memory_limit_bytes=memory_limit_bytes) for p in paths]
     parts: dict[str, list[Launches]] = {"detailed": [], "light": []}
-    for launches in read:
-        parts[launches.metadata.level].append(launches)
-    if light is not None:
-        launches = read_launches(Path(light), options, memory_limit_bytes=memory_limit_bytes)
-        if launches.metadata.level != "light":
+    free_bytes = memory_limit_bytes
+    for path in [*paths, *([] if light is None else [light])]:
+        launches = _read(Path(path), options, free_bytes, memory_limit_bytes)
+        free_bytes -= launches.table.nbytes
+        if path is light and launches.metadata.level != "light":
             raise ParameterError(
                 "--light",
                 f"{light} was made by a profiler of counters, so its times are not those of a free run",
                 "give a light recording (Nsight Systems, Kineto) of the same workload",
             )
-        parts["light"].append(launches)
+        parts[launches.metadata.level].append(launches)
     return Profile(
         detailed=merge(parts["detailed"]) if parts["detailed"] else None,
         light=merge(parts["light"]) if parts["light"] else None,
     )
+
+
+def _read(path: Path, options: ReadOptions, free_bytes: int, limit_bytes: int) -> Launches:
+    try:
+        return read_launches(path, options, memory_limit_bytes=free_bytes)
+    except RefusedError as error:
+        if free_bytes == limit_bytes:
+            raise
+        # The limit is of all files together, and the reader knows only what is left of it.
+        raise RefusedError(
+            str(path),
+            f"with the files before it, it takes more than the memory limit of {limit_bytes:,} bytes",
+            error.remedy,
+        ) from error
 
 
 def select(

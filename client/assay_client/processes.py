@@ -105,6 +105,7 @@ def _await_line(process: subprocess.Popen[bytes], name: str, log: Path) -> None:
             return
         if ended is not None:
             last = " ".join(text.split()[-80:]) or "it printed nothing"
-            raise AssayError(name, f"it ended at once with exit code {ended}: {last}", f"see {log}")
+            kind = StorageError if ended == StorageError.exit_code else AssayError
+            raise kind(name, f"it ended at once with exit code {ended}: {last}", f"see {log}")
         time.sleep(0.02)
     raise AssayError(name, f"it did not come up within {_START_SECONDS:g} s", f"see {log}")

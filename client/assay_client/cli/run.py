@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,8 @@ from assay_client.cli.verb import verb_app
 from assay_client.local import run_campaign
 from assay_client.places import default_state_directory
 from assay_sampling.errors import StorageError
+
+_LOG_BYTES = 8 << 20
 
 app = verb_app()
 
@@ -53,10 +56,10 @@ def run(
 
 @contextlib.contextmanager
 def _log_file(path: Path) -> Iterator[None]:
-    """Keep what server and agent log, as their own programs would; each run begins anew."""
+    """Keep what server and agent log, as their own programs would."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(path, mode="w", encoding="utf-8")
+        handler = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8")
     except OSError as error:
         raise StorageError(
             str(path), f"it cannot be made ({error.strerror})", "name another folder with --state"

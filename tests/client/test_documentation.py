@@ -1,0 +1,119 @@
+"""The documents that people and scripts rely on say what the programs do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hand_made
+import pytest
+
+from assay_sampling.samplers import samplers
+from assay_server.campaigns.spec import Campaign, load_campaign
+
+DOCS = Path(__file__).parents[2] / "docs"
+Assay = Callable[..., Any]
+
+
+def keys(value: Any, prefix: str = "") -> Iterator[str]:
+    """Paths of all leaves; an item of a list is ``[]``."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from keys(item, f"{prefix}.{name}" if prefix else name)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for item in value:
+            yield from keys(item, f"{prefix}[]")
+    else:
+        yield prefix
+
+
+def documented(text: str) -> set[str]:
+    """Everything in code marks."""
+    return set(re.findall(r"`([^`\n]+)`", text))
+
+
+def is_documented(key: str, names: set[str]) -> bool:
+    """A key is documented by itself, or by a part that it lies in."""
+    parts = key.split(".")
+    return any(".".join(parts[: end + 1]) in names for end in range(len(parts)))
+
+
+def undocumented(document: dict[str, Any], text: str) -> set[str]:
+    names = documented(text)
+    return {key for key in keys(document) if not is_documented(key, names)}
+
+
+def test_every_key_of_a_selection_is_documented(assay: Assay, tmp_path: Path) -> None:
+    text = (DOCS / "selection-format.md").read_text()
+    window = hand_made.write_raw_page(tmp_path / "window.csv", 40)
+    light = hand_made.write_kineto(tmp_path / "light.json", 60)
+    path = tmp_path / "selection.json"
+    document = json.loads(assay("select", "pks", window, "--light", light, "-o", path, "--json").stdout)
+    two_level = document.pop("two_level")
+    assert undocumented(document, text) == set()
+    models = two_level.pop("models")
+    assert {f"models.*.{key}" for model in models.values() for key in model} <= documented(text)
+    assert undocumented(two_level, text) == set()
+    evaluated = json.loads(assay("evaluate", path, light, "--json").stdout)
+    assert undocumented(evaluated, text) == set()
+
+
+def test_the_example_selection_has_the_keys_of_a_real_one(assay: Assay, tmp_path: Path) -> None:
+    text = (DOCS / "selection-format.md").read_text()
+    (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
+    page = hand_made.write_raw_page(tmp_path / "page.csv", 40)
+    real = json.loads(assay("select", "pks", page, "--json").stdout)
+    missing = set(keys(real)) - set(keys(json.loads(example)))
+    assert missing == {f"sweep[].{name}" for name in ("k", "error_percent", "speedup", "inertia")} | {
+        "pca_components"
+    }
+    assert set(keys(json.loads(example))) <= set(keys(real))
+
+
+def test_the_csv_header_is_documented(assay: Assay, tmp_path: Path) -> None:
+    path = tmp_path / "selection.csv"
+    assert assay("select", "pks", hand_made.write_raw_page(tmp_path / "page.csv"), "-o", path).code == 0
+    assert path.read_text().splitlines()[0] in (DOCS / "selection-format.md").read_text()
+
+
+def campaign_examples() -> list[str]:
+    return re.findall(r"```yaml\n(.*?)```", (DOCS / "campaign-file.md").read_text(), re.DOTALL)
+
+
+def test_the_example_campaigns_are_valid() -> None:
+    whole, methods = campaign_examples()
+    campaign = load_campaign(whole, "example.yaml")
+    assert [w.name for w in campaign.workloads] == ["training"]
+    assert set(re.findall(r"^ *-? *(\w+):", whole, re.MULTILINE)) >= set(Campaign.model_fields)
+    head = whole[: whole.index("analysis:")]
+    assert len(load_campaign(head + methods, "example.yaml").analysis.methods) == 3
+
+
+def fields(model: Any, prefix: str = "") -> Iterator[str]:
+    """Every key of a campaign file that holds a value, as the document writes them."""
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{name}"
+        inner = field.annotation
+        items = getattr(inner, "__args__", ())
+        # How a method is written is told by the example.
+        if name != "methods" and items and hasattr(items[0], "model_fields"):
+            yield from fields(items[0], f"{key}[].")
+        elif hasattr(inner, "model_fields"):
+            yield from fields(inner, f"{key}.")
+        else:
+            yield key
+
+
+def test_every_field_of_a_campaign_is_documented() -> None:
+    names = documented((DOCS / "campaign-file.md").read_text())
+    found = [re.sub(r"^workloads.*condition\.", "...condition.", key) for key in fields(Campaign)]
+    assert len(found) >= 13
+    assert set(found) <= names
+
+
+@pytest.mark.parametrize("method", ["pks", "random", "systematic"])
+def test_the_methods_of_the_documents_exist(method: str) -> None:
+    assert method in samplers()
