@@ -25,7 +25,7 @@ def serve(
     listen: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"HOST:PORT on loopback (port 0: any free one) or unix:PATH; repeatable [{DEFAULT_LISTEN[0]}]."
+            help=f"HOST:PORT on loopback (port 0: any free) or unix:PATH; repeatable [{DEFAULT_LISTEN[0]}]."
         ),
     ] = None,
     lease_ms: Annotated[int, typer.Option(help="A silent attempt goes to another slot after this.")] = 60_000,

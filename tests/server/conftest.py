@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assay_server.app import Server, ServerConfig
 from server_support import HandClock, StandInExecutor
+
+from assay_server.app import Server, ServerConfig
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
 from assay_sampling.launch_table import (
     NAMES_SCHEMA,
     CounterColumn,

@@ -7,6 +7,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import grpc
+from made_segments import MadeSegment
+
 from assay_protos import (
     agent_pb2,
     agent_pb2_grpc,
@@ -16,7 +18,6 @@ from assay_protos import (
     ingest_pb2,
     ingest_pb2_grpc,
 )
-from made_segments import MadeSegment
 
 _CHUNK = 1 << 20
 

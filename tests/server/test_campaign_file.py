@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from assay_sampling.errors import CampaignError
 from assay_sampling.launch_table import Condition
 from assay_server.campaigns.spec import load_campaign, resolved_path
@@ -68,107 +69,107 @@ def test_what_is_left_out_has_a_default() -> None:
     assert (campaign.analysis.reference, campaign.analysis.memory_limit_bytes) == (None, 8 << 30)
 
 
-# What is replaced in the good file, by what, and the whole message.
+# What is replaced in the good file, by what, and the message from its line on.
 FAULTS = [
     (
         "        light: v100",
         "        ligth: v100",
-        "campaign.yaml:8: field workloads[0].recordings[0].ligth: unknown key; did you mean 'light'?",
+        "8: field workloads[0].recordings[0].ligth: unknown key; did you mean 'light'?",
     ),
     (
         "seed: 7",
         "colour: 7",
-        "campaign.yaml:3: field colour: unknown key; "
+        "3: field colour: unknown key; "
         "the keys here are campaign, synthetic, seed, workloads, playback, analysis",
     ),
-    ("campaign: real-recordings\n", "", "campaign.yaml:1: field campaign: this key is required"),
-    ("campaign: real-recordings", "campaign: 12", "campaign.yaml:1: field campaign: 12 is not text; write it in quotes"),
+    ("campaign: real-recordings\n", "", "1: field campaign: this key is required"),
+    ("campaign: real-recordings", "campaign: 12", "1: field campaign: 12 is not text; write it in quotes"),
     (
         "campaign: real-recordings",
         "campaign: ../../etc",
-        "campaign.yaml:1: field campaign: '../../etc' is not a name made of letters, digits, '.', '_' and '-'",
+        "1: field campaign: '../../etc' is not a name made of letters, digits, '.', '_' and '-'",
     ),
     (
         "device: A100",
         "device: 3070",
-        "campaign.yaml:11: field workloads[0].recordings[1].device: 3070 is not text; write it in quotes",
+        "11: field workloads[0].recordings[1].device: 3070 is not text; write it in quotes",
     ),
-    ("synthetic: false", "synthetic: no way", "campaign.yaml:2: field synthetic: 'no way' is neither true nor false"),
+    ("synthetic: false", "synthetic: no way", "2: field synthetic: 'no way' is neither true nor false"),
     (
         "playback: recorded_time",
         "playback: fast",
-        "campaign.yaml:13: field playback: 'fast' is not 'full_speed' or 'recorded_time'",
+        "13: field playback: 'fast' is not 'full_speed' or 'recorded_time'",
     ),
-    ("seed: 7", "seed: 1.5", "campaign.yaml:3: field seed: 1.5 is not a whole number"),
+    ("seed: 7", "seed: 1.5", "3: field seed: 1.5 is not a whole number"),
     (
         "cache: all",
         "cache: cold",
-        "campaign.yaml:10: field workloads[0].recordings[0].condition.cache: 'cold' is not 'none' or 'all'",
+        "10: field workloads[0].recordings[0].condition.cache: 'cold' is not 'none' or 'all'",
     ),
     (
         "sm_percent: 50",
         "sm_percent: 0",
-        "campaign.yaml:10: field workloads[0].recordings[0].condition.sm_percent: 0 is not above 0.0",
+        "10: field workloads[0].recordings[0].condition.sm_percent: 0 is not above 0.0",
     ),
     (
         "sm_percent: 50",
         "sm_percent: 101",
-        "campaign.yaml:10: field workloads[0].recordings[0].condition.sm_percent: 101 is above 100.0",
+        "10: field workloads[0].recordings[0].condition.sm_percent: 101 is above 100.0",
     ),
     (
         "reference: V100",
         "reference: H100",
-        "campaign.yaml:15: field analysis.reference: no recording is of the device 'H100'; there are V100, A100",
+        "15: field analysis.reference: no recording is of the device 'H100'; there are V100, A100",
     ),
     (
         "- systematic",
         "- sistematic",
-        "campaign.yaml:19: field analysis.methods[2]: there is no method 'sistematic'; did you mean 'systematic'?",
+        "19: field analysis.methods[2]: there is no method 'sistematic'; did you mean 'systematic'?",
     ),
     (
         "- systematic",
         "- [systematic]",
-        "campaign.yaml:19: field analysis.methods[2]: "
+        "19: field analysis.methods[2]: "
         "a method is a name, or a name with parameters like 'random: {launches: 100}'",
     ),
     (
         "device: A100",
         "device: V100\n        condition: {cache: all, sm_percent: 50}",
-        "campaign.yaml:11: field workloads[0].recordings[1].device: 'V100' stands twice under the same condition",
+        "11: field workloads[0].recordings[1].device: 'V100' stands twice under the same condition",
     ),
     (
         "        light: a100.sqlite\n",
         "",
-        "campaign.yaml:11: field workloads[0].recordings[1]: "
+        "11: field workloads[0].recordings[1]: "
         "it names no recording; give 'light', or 'detailed', or both",
     ),
-    ("  - name: training", "  - name: ''", "campaign.yaml:5: field workloads[0].name: it is empty"),
+    ("  - name: training", "  - name: ''", "5: field workloads[0].name: it is empty"),
     (
         "seed: 7",
         "seed: 7\nseed: 8",
-        "campaign.yaml:4: the key 'seed' stands twice, first on line 3",
+        "4: the key 'seed' stands twice, first on line 3",
     ),
     (
         "seed: 7\n",
         "seed: &x 7\nplayback: *x\n",
-        "campaign.yaml:4: aliases (*name) are not read here; write the value out",
+        "4: aliases (*name) are not read here; write the value out",
     ),
     (
         "    recordings:",
         "\trecordings:",
-        "campaign.yaml:6: it is indented with a tab; indent with spaces: YAML allows no tabs",
+        "6: it is indented with a tab; indent with spaces: YAML allows no tabs",
     ),
-    ("seed: 7", "seed: !!python/name:os.system x", "campaign.yaml:3: the tag "
+    ("seed: 7", "seed: !!python/name:os.system x", "3: the tag "
      "'tag:yaml.org,2002:python/name:os.system' is not read here; write the plain value"),
-    ("seed: 7", "seed: .inf", "campaign.yaml:3: '.inf' cannot be read as float"),
-    ("seed: 7", "seed: 7\n---\nseed: 8", "campaign.yaml:4: a second document begins; one file is one campaign"),
+    ("seed: 7", "seed: .inf", "3: '.inf' cannot be read as float"),
+    ("seed: 7", "seed: 7\n---\nseed: 8", "4: a second document begins; one file is one campaign"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), FAULTS)
 def test_a_fault_is_said_with_line_and_field(old: str, new: str, expected: str) -> None:
     assert GOOD.count(old) == 1
-    assert message(GOOD.replace(old, new)) == expected
+    assert message(GOOD.replace(old, new)) == f"campaign.yaml:{expected}"
 
 
 def test_an_anchor_alone_is_harmless_and_a_string_without_end_is_not() -> None:
@@ -179,36 +180,36 @@ def test_an_anchor_alone_is_harmless_and_a_string_without_end_is_not() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "campaign.yaml: it is empty; correct the file; docs/campaign-file.md shows every key"),
-        ("# nothing\n", "campaign.yaml: it is empty; correct the file; docs/campaign-file.md shows every key"),
+        ("", " it is empty; correct the file; docs/campaign-file.md shows every key"),
+        ("# nothing\n", " it is empty; correct the file; docs/campaign-file.md shows every key"),
         (
             "- a\n- b\n",
-            "campaign.yaml:1: it is not a mapping of keys to values; "
+            "1: it is not a mapping of keys to values; "
             "correct the file; docs/campaign-file.md shows every key",
         ),
-        (b"campaign: a\nseed: \xff\xfe\n", "campaign.yaml:2: it is not UTF-8 text; save the file as UTF-8"),
-        ("campaign: a\nworkloads: 3", "campaign.yaml:2: field workloads: 3 is not a list; begin each item with '- '"),
-        ("campaign: a\nworkloads: []", "campaign.yaml:2: field workloads: it is empty"),
+        (b"campaign: a\nseed: \xff\xfe\n", "2: it is not UTF-8 text; save the file as UTF-8"),
+        ("campaign: a\nworkloads: 3", "2: field workloads: 3 is not a list; begin each item with '- '"),
+        ("campaign: a\nworkloads: []", "2: field workloads: it is empty"),
         (
             "campaign: a\nworkloads:\n - name: x\n   recordings: []",
-            "campaign.yaml:4: field workloads[0].recordings: it is empty",
+            "4: field workloads[0].recordings: it is empty",
         ),
         (
             "campaign: a\nworkloads:\n- 3\n",
-            "campaign.yaml:3: field workloads[0]: 3 is not a mapping of keys to values",
+            "3: field workloads[0]: 3 is not a mapping of keys to values",
         ),
         (
             "campaign: \x00",
-            "campaign.yaml:1: the character #x0000 does not belong in a text file; save the file as UTF-8 text",
+            "1: the character #x0000 does not belong in a text file; save the file as UTF-8 text",
         ),
-        ("[" * 100_000, "campaign.yaml:1: it is nested more than 16 deep"),
-        ("{" * 100_000, "campaign.yaml:1: a key must be a word, not a list or mapping"),
-        ("x" * (1 << 20) + "x", "campaign.yaml: it is larger than 1,048,576 bytes; split it into several campaigns"),
-        ("a: [" + "1," * MOST_VALUES + "]", f"campaign.yaml:1: it has more than {MOST_VALUES:,} values"),
+        ("[" * 100_000, "1: it is nested more than 16 deep"),
+        ("{" * 100_000, "1: a key must be a word, not a list or mapping"),
+        ("x" * (1 << 20) + "x", " it is larger than 1,048,576 bytes; split it into several campaigns"),
+        ("a: [" + "1," * MOST_VALUES + "]", f"1: it has more than {MOST_VALUES:,} values"),
     ],
 )  # fmt: skip
 def test_what_is_no_campaign_at_all_is_refused(text: str | bytes, expected: str) -> None:
-    assert message(text) == expected
+    assert message(text) == f"campaign.yaml:{expected}"
 
 
 def test_a_laughing_bomb_is_refused_before_it_unfolds() -> None:
@@ -261,7 +262,8 @@ def test_paths_start_from_the_folder_of_the_file() -> None:
     with pytest.raises(CampaignError) as caught:
         resolved_path("b.csv", "campaigns", "c.yaml")
     assert str(caught.value) == (
-        "c.yaml: the path 'b.csv' is relative, and the folder of the file was not given; give an absolute path"
+        "c.yaml: the path 'b.csv' is relative, and the folder of the file was not given; "
+        "give an absolute path"
     )
 
 

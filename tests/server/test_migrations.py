@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+
 from assay_sampling.errors import StorageError
 from assay_server.store import migrate, tables
 from assay_server.store.sqlite import SqliteStore
@@ -94,8 +96,6 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
 def test_a_migration_that_fails_leaves_an_empty_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from alembic import command
-
     def breaks(config: object, revision: str) -> None:
         real(config, revision)  # type: ignore[arg-type]
         raise StorageError("migration", "the power went")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from assay_sampling.launch_table import BASELINE, Condition
 from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
 from assay_server.campaigns.spec import load_campaign
-from hypothesis import given
-from hypothesis import strategies as st
 
 TEXT = """\
 campaign: lab

@@ -8,6 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from server_support import CAMPAIGN, HandClock
+
 from assay_sampling.errors import ParameterError
 from assay_server.campaigns.errors import UnknownThingError
 from assay_server.campaigns.plan import analysis_settings, plan_campaign
@@ -33,10 +38,6 @@ from assay_server.store.model import (
 )
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.sqlite import SqliteStore
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from server_support import CAMPAIGN, HandClock
 
 POLICY = SchedulePolicy(lease_ms=1000, retry=RetryPolicy(most_failures=3, most_losses=5, delay_ms=100))
 HANG = FailureRecord("hang", "the workload", "no progress", "raise the limit", True)
@@ -96,6 +97,9 @@ class Desk:
     def segment(self, key: AttemptKey, index: int = 0, launches: int = 10) -> SegmentOutcome:
         made = Segment(key.run_id, key.slice, key.attempt, index, launches, 0, 1, b"", b"h")
         return self.do(lambda s: s.add_segment(made, key))
+
+    def fail(self, key: AttemptKey, why: FailureRecord) -> None:
+        self.do(lambda s: s.fail(key, why))
 
     def begin(self, key: AttemptKey, segments: int = 1, launches: int = 10, flags: Any = ()) -> FinishOutcome:
         return self.do(lambda s: s.begin_publish(key, segments, launches, flags, AttemptLog(text="done")))
@@ -286,7 +290,7 @@ def test_a_retryable_failure_is_tried_three_times_with_growing_rests(desk: Desk)
 
 
 def test_a_slice_rests_before_it_is_tried_again(desk: Desk) -> None:
-    desk.do(lambda s, key=desk.must_lease(): s.fail(key, HANG))
+    desk.fail(desk.must_lease(), HANG)
     assert desk.must_lease().run_id == "made-1.0001"
     assert desk.must_lease(slot="1").run_id == "made-1.0002"
     desk.register("b", "s")
@@ -296,7 +300,7 @@ def test_a_slice_rests_before_it_is_tried_again(desk: Desk) -> None:
 
 
 def test_what_cannot_be_retried_fails_the_run_at_once(desk: Desk) -> None:
-    desk.do(lambda s, key=desk.must_lease(): s.fail(key, PERMISSION))
+    desk.fail(desk.must_lease(), PERMISSION)
     assert desk.run_states() == ["failed", "waiting", "waiting"]
     assert desk.campaign().state is CampaignState.RUNNING
 
@@ -442,7 +446,7 @@ def test_a_failed_run_fails_the_campaign_but_what_is_there_is_analysed(desk: Des
 
 def test_without_any_data_there_is_nothing_to_analyse(desk: Desk) -> None:
     for _ in range(3):
-        desk.do(lambda s, key=desk.must_lease(): s.fail(key, PERMISSION))
+        desk.fail(desk.must_lease(), PERMISSION)
     ended = desk.campaign()
     assert (ended.state, ended.has_report) == (CampaignState.FAILED, False)
     assert ended.failure is not None and ended.failure.cause.startswith("3 of 3 runs failed")

@@ -6,6 +6,10 @@ import tracemalloc
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_segments import made_batch, made_schema, made_segments, packed, packed_names
+
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launch_table import NAMES_SCHEMA, Names, text_id
 from assay_server.store.segments import (
@@ -14,9 +18,6 @@ from assay_server.store.segments import (
     decode_names,
     decode_segment,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from made_segments import made_batch, made_schema, made_segments, packed, packed_names
 
 
 def cause(names: bytes, data: bytes) -> str:

@@ -27,9 +27,9 @@ from assay_sampling.errors import (
 from assay_server.campaigns.errors import NotYetError, UnknownThingError
 
 METADATA_KEY = "assay-error-bin"
-# gRPC refuses metadata of more than 8 KiB by default.
-_LONGEST_FIELD = 1500
-_LONGEST_DETAILS = 4000
+# gRPC takes 8 KiB of metadata by default: the document in base64, and the details percent-encoded.
+_MOST_DOCUMENT_BYTES = 4000
+_MOST_DETAILS_BYTES = 800
 
 _log = logging.getLogger(__name__)
 
@@ -60,11 +60,20 @@ def error_document(error: AssayError) -> bytes:
     kind = type(error)
     if isinstance(error, UnknownThingError | NotYetError):
         kind = CampaignError
-    fields = {"type": kind.__name__}
-    for name in ("subject", "cause", "remedy"):
-        text = str(getattr(error, name))
-        fields[name] = text if len(text) <= _LONGEST_FIELD else f"{text[:_LONGEST_FIELD]}..."
-    return json.dumps(fields).encode()
+    most = _MOST_DOCUMENT_BYTES
+    while True:
+        texts = {name: _within(str(getattr(error, name)), most) for name in ("subject", "cause", "remedy")}
+        document = json.dumps({"type": kind.__name__, **texts}, ensure_ascii=False).encode(errors="replace")
+        if len(document) <= _MOST_DOCUMENT_BYTES:
+            return document
+        most = most * 3 // 4
+
+
+def _within(text: str, most_bytes: int) -> str:
+    data = text.encode(errors="replace")
+    if len(data) <= most_bytes:
+        return text
+    return f"{data[: most_bytes - 3].decode(errors='ignore')}..."
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, call: str) -> NoReturn:
@@ -75,6 +84,6 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, c
             "server", f"{call} failed ({type(error).__name__}: {error})", "see the log of the server"
         )
     await context.abort(
-        status_code(error), str(error)[:_LONGEST_DETAILS], ((METADATA_KEY, error_document(error)),)
+        status_code(error), _within(str(error), _MOST_DETAILS_BYTES), ((METADATA_KEY, error_document(error)),)
     )
     raise AssertionError("abort returned")  # it raises

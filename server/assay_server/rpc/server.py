@@ -64,6 +64,8 @@ class RpcServer:
 
     def stop(self) -> None:
         """Refuse new calls, let those under way end for a moment, then cut them off."""
+        if self._thread.ident is None:
+            return
         if self._loop is not None and self._end is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()

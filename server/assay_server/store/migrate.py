@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+
 from assay_sampling.errors import StorageError
 
 if TYPE_CHECKING:

@@ -1,0 +1,244 @@
+"""Analyses on an executor: started when the runs have ended, kept whole, taken up again, and survived."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_segments import made_segments
+from server_support import eventually
+from test_ingest import Box
+
+from assay_sampling.errors import MisalignedError, RefusedError
+from assay_sampling.launch_table import BASELINE
+from assay_server.analysis.request import RunData
+from assay_server.campaigns.analyses import Analyses, WorkerPool
+from assay_server.store.model import Campaign, CampaignState, FailureRecord
+
+
+class HandExecutor(Executor):
+    """Gives futures that the test resolves by hand."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.futures: list[Future[Any]] = []
+        self.broken = False
+
+    def submit(self, function: Any, /, *arguments: Any, **_keywords: Any) -> Future[Any]:
+        if self.broken:
+            raise BrokenExecutor
+        self.requests.append(arguments[0])
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+class Lab(Box):
+    """A box with analyses on an executor of the test's."""
+
+    def __init__(self, state: Path) -> None:
+        self.executors: list[HandExecutor] = []
+        super().__init__(state)
+
+    def open(self) -> None:
+        super().open()
+        self.analyses = Analyses(self.coordinator, self._executor)
+
+    def _executor(self) -> Executor:
+        self.executors.append(HandExecutor())
+        return self.executors[-1]
+
+    @property
+    def futures(self) -> list[Future[Any]]:
+        return [future for executor in self.executors for future in executor.futures]
+
+    def end_runs(self, *, fail_second: bool = False) -> None:
+        box: Box = self
+        for segment in made_segments((100, 50)):
+            box.send(segment)
+        assert box.finish(2, 150)
+        box.key = box.lease()
+        if fail_second:
+            with self.coordinator.schedule() as schedule:
+                schedule.fail(
+                    box.key, FailureRecord("input_unreadable", "/data/y", "it is cut off", "copy it", False)
+                )
+        else:
+            box.send(made_segments((70,))[0])
+            assert box.finish(1, 70)
+
+    def campaign(self) -> Campaign:
+        with self.coordinator.snapshot() as store:
+            found = store.campaign("made-1")
+        assert found is not None
+        return found
+
+    def report(self, form: str) -> bytes:
+        return self.coordinator.records.report_path("made-1", form).read_bytes()
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.analyses.close()
+    lab.close()
+
+
+def test_an_analysis_starts_with_the_end_of_the_last_run_and_is_told_what_there_is(lab: Lab) -> None:
+    lab.end_runs()
+    [request] = lab.executors[0].requests
+    assert (request.campaign_id, request.campaign_name, request.synthetic) == ("made-1", "made", False)
+    assert (request.seed, request.reference, request.memory_limit_bytes) == (0, None, 8 << 30)
+    assert request.methods == (("pks", {}), ("random", {}), ("systematic", {}))
+    first, second = request.runs
+    assert isinstance(first, RunData)
+    assert (first.run_id, first.workload, first.device_kind, first.level) == (
+        "made-1.0000",
+        "w",
+        "V100",
+        "light",
+    )
+    assert (first.condition, first.repeat, first.launches, first.flags) == (BASELINE, 0, 150, ())
+    assert first.files == (str(lab.state / "records/made-1.0000/slice-00000.parquet"),)
+    assert len(first.content_hash) == 64 and first.content_hash != second.content_hash
+    assert request.failed_runs == ()
+    assert lab.campaign().state is CampaignState.ANALYSING
+
+
+def test_its_report_is_kept_and_the_campaign_done(lab: Lab) -> None:
+    lab.end_runs()
+    lab.futures[0].set_result((b"{}", b"<p>"))
+    assert (lab.campaign().state, lab.campaign().failure, lab.campaign().has_report) == (
+        CampaignState.DONE,
+        None,
+        True,
+    )
+    assert (lab.report("json"), lab.report("html")) == (b"{}", b"<p>")
+
+
+def test_runs_without_data_are_named_and_fail_the_campaign_with_its_report(lab: Lab) -> None:
+    lab.end_runs(fail_second=True)
+    [request] = lab.executors[0].requests
+    assert [r.run_id for r in request.runs] == ["made-1.0000"]
+    assert request.failed_runs == (("made-1.0001", "input_unreadable: /data/y: it is cut off"),)
+    lab.futures[0].set_result((b"{}", b"<p>"))
+    campaign = lab.campaign()
+    assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, True)
+    assert campaign.failure is not None
+    assert campaign.failure.cause == "1 of 2 runs failed; the first: /data/y: it is cut off"
+
+
+@pytest.mark.parametrize(
+    ("error", "failure_class", "cause"),
+    [
+        (RefusedError("w on V100", "it would mislead", "do not"), "server_refused", "it would mislead"),
+        (
+            MisalignedError("w", "only 80 % match", "record again", ("launch 3",)),
+            "server_refused",
+            "only 80 % match; first differences: launch 3",
+        ),
+        (ZeroDivisionError("division"), "internal", "ZeroDivisionError: division"),
+    ],
+)
+def test_an_analysis_that_fails_fails_the_campaign_with_its_cause(
+    lab: Lab, error: Exception, failure_class: str, cause: str
+) -> None:
+    lab.end_runs()
+    lab.futures[0].set_exception(error)
+    campaign = lab.campaign()
+    assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, False)
+    assert campaign.failure is not None
+    assert (campaign.failure.failure_class, campaign.failure.cause) == (failure_class, cause)
+
+
+def test_a_restart_begins_the_analysis_again(lab: Lab) -> None:
+    lab.end_runs()
+    lab.analyses.close()
+    lab.futures[0].set_result((b"too late", b""))
+    lab.restart()
+    assert lab.campaign().state is CampaignState.ANALYSING
+    lab.analyses.resume()
+    lab.analyses.resume()
+    assert len(lab.futures) == 2
+    lab.futures[1].set_result((b"{}", b"<p>"))
+    assert (lab.campaign().state, lab.report("json")) == (CampaignState.DONE, b"{}")
+
+
+def test_a_broken_pool_is_replaced_and_the_analysis_begun_once_more(lab: Lab) -> None:
+    lab.end_runs()
+    lab.executors[0].broken = True
+    lab.futures[0].set_exception(BrokenExecutor("a process died"))
+    assert [len(e.futures) for e in lab.executors] == [1, 1]
+    lab.futures[1].set_result((b"{}", b"<p>"))
+    assert lab.campaign().state is CampaignState.DONE
+
+
+def test_an_analysis_that_breaks_its_pool_twice_is_given_up(lab: Lab) -> None:
+    lab.end_runs()
+    for _ in range(2):
+        lab.executors[-1].broken = True
+        lab.futures[-1].set_exception(BrokenExecutor("a process died"))
+    campaign = lab.campaign()
+    assert campaign.state is CampaignState.FAILED
+    assert campaign.failure is not None
+    assert campaign.failure.cause == "its process died, most likely killed by the system for want of memory"
+
+
+def test_a_report_that_the_disk_refuses_fails_the_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.end_runs()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    def refuse_reports(self: object, *arguments: object) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fsync", full)
+            real(self, *arguments)
+
+    real = type(lab.coordinator.records).write_report
+    monkeypatch.setattr(type(lab.coordinator.records), "write_report", refuse_reports)
+    lab.futures[0].set_result((b"{}", b"<p>"))
+    campaign = lab.campaign()
+    assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, False)
+    assert campaign.failure is not None and campaign.failure.failure_class == "disk_full"
+    assert not [p for p in (lab.state / "reports").rglob("*") if p.is_file()]
+
+
+@pytest.mark.processes
+class TestWorkerPool:
+    def test_work_is_done_in_another_process(self) -> None:
+        pool = WorkerPool(1)
+        assert pool().submit(os.getpid).result(timeout=60) != os.getpid()
+        pool.end()
+
+    @pytest.mark.parametrize("how", ["ended", "replaced"])
+    def test_workers_end_at_once_whatever_they_do(self, how: str) -> None:
+        pool = WorkerPool(1)
+        executor = pool()
+        worker = executor.submit(os.getpid).result(timeout=60)
+        busy = executor.submit(time.sleep, 600)
+        pool.end() if how == "ended" else pool()
+        eventually(lambda: not _runs(worker), "the end of the worker")
+        eventually(busy.done, "the end of its work")
+        pool.end()
+
+    def test_a_worker_that_dies_breaks_the_pool_and_a_fresh_one_works(self) -> None:
+        pool = WorkerPool(1)
+        dying: Callable[[int], Any] = os._exit
+        with pytest.raises(BrokenExecutor):
+            pool().submit(dying, 9).result(timeout=60)
+        assert pool().submit(os.getpid).result(timeout=60) != os.getpid()
+        pool.end()
+
+
+def _runs(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,311 @@
+"""Segments into an attempt: order, hashes, names, marks; what is acknowledged is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_segments import MadeSegment, made_batch, made_schema, made_segments, packed, packed_names
+from server_support import HandClock
+
+from assay_sampling.errors import StorageError
+from assay_sampling.launch_table import Names
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.ingest import Answer, Ingest, Upload
+from assay_server.campaigns.publish import Publisher
+from assay_server.campaigns.retry import RetryPolicy
+from assay_server.campaigns.submit import submit
+from assay_server.campaigns.transitions import SchedulePolicy
+from assay_server.store.model import Agent, AttemptKey, AttemptLog, AttemptState, Slot
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+
+TEXT = """\
+campaign: made
+synthetic: {synthetic}
+workloads:
+  - name: w
+    recordings:
+      - {{device: V100, light: x}}
+      - {{device: A100, light: y}}
+"""
+
+
+class Box:
+    """A coordinator over a state directory, with one agent that has leased the first run."""
+
+    def __init__(self, state: Path, *, synthetic: bool = False) -> None:
+        self.state = state
+        state.mkdir(parents=True, exist_ok=True)
+        self.clock = HandClock()
+        self.open()
+        submit(self.coordinator, TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data")
+        slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
+        with self.coordinator.schedule() as schedule:
+            schedule.register(Agent("a", "s", "a", {}, slots, 0), [])
+        self.key = self.lease()
+
+    def open(self) -> None:
+        self.metadata = SqliteStore(self.state / "metadata.sqlite")
+        policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
+        self.coordinator = Coordinator(self.metadata, LocalRecordStore(self.state), policy, self.clock)
+        self.ingest = Ingest(self.coordinator)
+        self.publisher = Publisher(self.coordinator)
+
+    def close(self) -> None:
+        self.ingest.close()
+        self.metadata.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    def lease(self, slot: str = "0") -> AttemptKey:
+        with self.coordinator.schedule() as schedule:
+            lease = schedule.lease("a", slot)
+        assert lease is not None
+        return lease.attempt.key
+
+    def send(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> Answer:
+        upload = segment if isinstance(segment, Upload) else segment.upload(key or self.key)
+        return self.ingest.take(upload).result(timeout=20)
+
+    def refused(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> str:
+        answer = self.send(segment, key)
+        assert answer.refusal is not None
+        return f"{answer.refusal.failure_class}: {answer.refusal.cause}"
+
+    def state_of(self, key: AttemptKey | None = None) -> AttemptState:
+        key = key or self.key
+        with self.coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice, key.attempt)
+        assert attempt is not None
+        return attempt.state
+
+    def finish(self, segments: int, launches: int) -> bool:
+        return self.publisher.finish(self.key, segments, launches, (), AttemptLog())
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    box = Box(tmp_path)
+    yield box
+    box.close()
+
+
+DURABLE = Answer()
+DUPLICATE = Answer(duplicate=True)
+
+
+def test_what_is_acknowledged_survives_a_restart(box: Box) -> None:
+    first, second, third = made_segments((100, 50, 30))
+    assert box.send(first) == DURABLE
+    assert box.send(second) == DURABLE
+    box.restart()
+    # Schema, names and position are read back from what is staged.
+    assert box.send(third) == DURABLE
+    assert box.finish(3, 180)
+
+
+def test_a_resend_is_acknowledged_again(box: Box) -> None:
+    first, second = made_segments((100, 50))
+    box.send(first)
+    assert box.send(first) == DUPLICATE
+    box.send(second)
+    assert box.send(first) == DUPLICATE
+    box.restart()
+    assert box.send(second) == DUPLICATE
+    assert box.finish(2, 150)
+
+
+def test_resends_that_race_become_one_segment(box: Box) -> None:
+    segments = made_segments((100, 50, 30))
+    with ThreadPoolExecutor(4) as threads:
+        for segment in segments:
+            answers = list(threads.map(lambda _, s=segment: box.send(s), range(4)))
+            assert all(answer.refusal is None for answer in answers)
+    assert box.finish(3, 180)
+
+
+def test_another_hash_under_the_same_number_is_refused(box: Box) -> None:
+    box.send(made_segments((100,))[0])
+    assert box.refused(made_segments((99,))[0]) == (
+        "server_refused: it has another hash than the segment of this number that is already stored"
+    )
+    assert box.state_of() is AttemptState.FAILED
+
+
+def test_a_segment_out_of_order_is_refused(box: Box) -> None:
+    assert box.refused(made_segments((100, 50))[1]) == "server_refused: it comes where segment 0 is due"
+
+
+def test_a_wrong_or_old_token_is_refused_and_harms_nobody(box: Box) -> None:
+    [segment] = made_segments((10,))
+    for forged in (
+        replace(box.key, token=box.key.token + 1),
+        replace(box.key, attempt=2),
+        replace(box.key, run_id="../x"),
+    ):
+        assert box.refused(segment, forged).startswith("lease_expired: the attempt is not wanted any more")
+    assert box.send(segment) == DURABLE
+    old = box.key
+    box.clock.ms += 1001
+    with box.coordinator.schedule() as schedule:
+        schedule.expire()
+    new = box.lease("1")
+    assert (new.run_id, new.attempt) == (old.run_id, 2)
+    assert box.refused(made_segments((10, 10))[1], old).startswith("lease_expired: ")
+    assert box.send(segment, new) == DURABLE
+
+
+def test_synthetic_and_measured_never_meet(box: Box, tmp_path: Path) -> None:
+    assert box.refused(made_segments((10,), synthetic=True)[0]) == (
+        "server_refused: its data are synthetic and the campaign's measured"
+    )
+    other = Box(tmp_path / "other", synthetic=True)
+    assert other.refused(made_segments((10,), synthetic=False)[0]) == (
+        "server_refused: its data are measured and the campaign's synthetic"
+    )
+    other.close()
+
+
+def test_the_level_must_be_that_of_the_run(box: Box) -> None:
+    assert box.refused(made_segments((10,), "detailed")[0]) == (
+        "server_refused: it holds a detailed recording where a light one is due"
+    )
+
+
+def test_the_schema_stays_that_of_the_first_segment(box: Box) -> None:
+    box.send(made_segments((10,))[0])
+    other = made_segments((10, 10), counters=1)[1]
+    assert box.refused(other) == "server_refused: its schema is not that of the attempt's first segment"
+
+
+def test_every_name_must_have_come_before(box: Box) -> None:
+    schema, names = made_schema(), Names()
+    first = made_batch(schema, 0, 10, names, kernels=2)
+    part = packed_names(names)
+    box.send(MadeSegment(0, 10, part, packed(schema, [first])))
+    second = packed(schema, [made_batch(schema, 10, 10, names, kernels=3)])
+    assert box.refused(MadeSegment(1, 10, b"", second)).startswith(
+        "server_refused: no name was given for the id 0x"
+    )
+
+
+def test_names_of_earlier_segments_are_known_after_a_restart(box: Box) -> None:
+    schema, names = made_schema(), Names()
+    batches = [made_batch(schema, 10 * i, 10, names, kernels=2) for i in range(2)]
+    box.send(MadeSegment(0, 10, packed_names(names), packed(schema, batches[:1])))
+    box.restart()
+    assert box.send(MadeSegment(1, 10, b"", packed(schema, batches[1:]))) == DURABLE
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"data": b"changed"}, "its bytes do not have the hash that its header names"),
+        ({"names": b"changed"}, "its bytes do not have the hash that its header names"),
+        ({"names": b""}, "its bytes do not have the hash that its header names"),
+        ({"launches": 11}, "it holds 10 launches where its header says 11"),
+        ({"launches": 0}, "0 launches in "),
+        ({"launches": 65_537}, "65,537 launches in "),
+        ({"launches": -1}, "-1 launches in "),
+    ],
+)
+def test_a_header_that_lies_is_refused(box: Box, change: dict[str, object], cause: str) -> None:
+    upload = replace(made_segments((10,))[0].upload(box.key), **change)  # type: ignore[arg-type]
+    assert box.refused(upload).startswith(f"server_refused: {cause}")
+    assert box.state_of() is AttemptState.FAILED
+    assert not [p for p in (box.state / "staging").rglob("*") if p.is_file()]
+
+
+def test_bytes_that_changed_on_the_way_are_worth_another_attempt_and_bad_content_is_not(box: Box) -> None:
+    upload = made_segments((10,))[0].upload(box.key)
+    assert box.send(replace(upload, data=b"changed")).refusal.retryable  # type: ignore[union-attr]
+    second = box.lease()
+    assert (second.run_id, second.attempt) == (box.key.run_id, 2)
+    answer = box.send(made_segments((10,), synthetic=True)[0], second)
+    assert answer.refusal is not None and not answer.refusal.retryable
+    with box.coordinator.snapshot() as store:
+        run = store.run(box.key.run_id)
+    assert run is not None and run.failure is not None
+    assert run.failure.failure_class == "server_refused"
+
+
+def test_a_full_disk_refuses_now_and_takes_it_later(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = made_segments((100, 50))
+    assert box.send(first) == DURABLE
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        box.send(second)
+    monkeypatch.undo()
+    assert box.send(second) == DURABLE
+    assert box.finish(2, 150)
+
+
+def test_a_segment_behind_one_that_was_not_stored_is_not_stored_either(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = made_segments((100, 50))
+    stage = LocalRecordStore.stage
+    monkeypatch.setattr(LocalRecordStore, "stage", _failing_once(stage))
+    one, two = box.ingest.take(first.upload(box.key)), None
+    try:
+        two = box.ingest.take(second.upload(box.key)).exception(timeout=20)
+    finally:
+        assert isinstance(one.exception(timeout=20), StorageError)
+    # It was either checked before the first failed, and fails with it, or found that the first is due.
+    assert two is None or isinstance(two, StorageError)
+    monkeypatch.undo()
+    if box.state_of() is AttemptState.LEASED:
+        assert box.send(first) == DURABLE
+        assert box.send(second) == DURABLE
+
+
+def _failing_once(stage: object) -> object:
+    left = [StorageError("disk", "full", "wait")]
+
+    def failing(self: LocalRecordStore, segments: object) -> None:
+        if left:
+            raise left.pop()
+        stage(self, segments)  # type: ignore[operator]
+
+    return failing
+
+
+def test_a_staged_segment_that_the_disk_lost_ends_the_attempt_for_another_try(box: Box) -> None:
+    first, second = made_segments((100, 50))
+    box.send(first)
+    box.restart()
+    [path] = (box.state / "staging").rglob("segment-000000")
+    path.write_bytes(b"")
+    assert box.refused(second).startswith("internal: its content has changed since it was acknowledged")
+    assert box.lease().attempt == 2
+
+
+def test_segments_after_the_finish_are_not_wanted(box: Box) -> None:
+    first, second = made_segments((100, 50))
+    box.send(first)
+    assert box.finish(1, 100)
+    assert box.refused(second).startswith("lease_expired: the attempt is not wanted any more")
+    assert box.send(first) == DUPLICATE
+
+
+def test_two_attempts_are_taken_side_by_side(box: Box) -> None:
+    other = box.lease("1")
+    mine, theirs = made_segments([10] * 30), made_segments([20] * 30)
+    with ThreadPoolExecutor(2) as threads:
+        for answers in threads.map(
+            lambda pair: [box.send(s, pair[0]) for s in pair[1]], ((box.key, mine), (other, theirs))
+        ):
+            assert answers == [DURABLE] * 30
+    with box.coordinator.snapshot() as store:
+        counts = [store.attempt(k.run_id, 0, 1) for k in (box.key, other)]
+    assert [(a.segments, a.launches) for a in counts if a] == [(30, 300), (30, 600)]

@@ -1,0 +1,179 @@
+"""Publishing: whole or not at all, once, and taken up again wherever it was interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_segments import made_segments
+from test_ingest import Box
+
+from assay_sampling.errors import StorageError
+from assay_sampling.readers import open_recording
+from assay_server.app import _recover
+from assay_server.store.model import AttemptLog, AttemptState
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sql import SqlTransaction
+
+
+class PowerCut(BaseException):
+    """The process dies here: nothing after it is run, nothing catches it."""
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
+
+
+def launches_of(path: Path) -> list[int]:
+    with open_recording(path) as recording:
+        return [value for batch in recording.batches() for value in batch.records["launch"].to_pylist()]
+
+
+def files(state: Path, folder: str) -> list[str]:
+    return sorted(str(p.relative_to(state)) for p in (state / folder).rglob("*") if p.is_file())
+
+
+def cut_at(target: object, name: str, *, after: bool) -> Callable[[pytest.MonkeyPatch], None]:
+    real = getattr(target, name)
+
+    def cut(*arguments: object, **keywords: object) -> object:
+        if after:
+            real(*arguments, **keywords)
+        raise PowerCut
+
+    return lambda patch: patch.setattr(target, name, cut)
+
+
+POINTS = {
+    "before the attempt is marked finished": cut_at(SqlTransaction, "save_attempt", after=False),
+    "before the file is written": cut_at(LocalRecordStore, "publish", after=False),
+    "in the middle of the file": cut_at(LocalRecordStore, "staged", after=True),
+    "after the file is renamed into place": cut_at(LocalRecordStore, "publish", after=True),
+    "in the last commit": cut_at(SqlTransaction, "save_slice", after=True),
+    "before staging is removed": cut_at(LocalRecordStore, "discard", after=False),
+    "after staging is removed": cut_at(LocalRecordStore, "discard", after=True),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_power_cut_anywhere_in_publishing_loses_nothing_and_doubles_nothing(
+    point: str, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for segment in made_segments((100, 50)):
+        box.send(segment)
+    POINTS[point](monkeypatch)
+    with pytest.raises(PowerCut):
+        box.finish(2, 150)
+    monkeypatch.undo()
+    box.restart()
+    _recover(box.coordinator)
+    # Either the agent asks again, or the server goes on by itself: the end is the same.
+    if list(POINTS).index(point) % 2:
+        box.publisher.resume()
+    assert box.finish(2, 150)
+    assert box.finish(2, 150)
+    assert box.state_of() is AttemptState.PUBLISHED
+    assert files(box.state, "records") == ["records/made-1.0000/slice-00000.parquet"]
+    assert files(box.state, "staging") == []
+    with box.coordinator.snapshot() as store:
+        [piece] = store.published_slices()
+    path = box.coordinator.records.path(piece.file)
+    assert launches_of(path) == list(range(150))
+    assert piece.file_bytes == path.stat().st_size
+    box.close()
+
+
+def test_what_is_finished_is_published_by_the_next_server_without_its_agent(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [segment] = made_segments((100,))
+    box.send(segment)
+    POINTS["before the file is written"](monkeypatch)
+    with pytest.raises(PowerCut):
+        box.finish(1, 100)
+    monkeypatch.undo()
+    box.restart()
+    _recover(box.coordinator)
+    box.publisher.resume()
+    assert box.state_of() is AttemptState.PUBLISHED
+    box.close()
+
+
+def test_a_file_without_its_commit_is_replaced_by_the_attempt_that_wins(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.send(made_segments((100,))[0])
+    POINTS["after the file is renamed into place"](monkeypatch)
+    with pytest.raises(PowerCut):
+        box.finish(1, 100)
+    monkeypatch.undo()
+    with box.coordinator.schedule() as schedule:
+        schedule.cancel("made-1")
+    box.restart()
+    _recover(box.coordinator)
+    assert files(box.state, "records") == []
+    assert not box.finish(1, 100)
+    box.close()
+
+
+def test_a_full_disk_leaves_the_attempt_finished_and_asking_again_publishes_it(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.send(made_segments((100,))[0])
+
+    def full(*_arguments: object) -> None:
+        raise StorageError("disk", "No space left on device", "free some")
+
+    monkeypatch.setattr(LocalRecordStore, "publish", full)
+    with pytest.raises(StorageError):
+        box.finish(1, 100)
+    box.publisher.resume()  # logs, and goes on
+    assert box.state_of() is AttemptState.PUBLISHING
+    monkeypatch.undo()
+    assert box.finish(1, 100)
+    box.close()
+
+
+def test_acknowledged_data_that_the_disk_lost_make_another_attempt(box: Box) -> None:
+    for segment in made_segments((100, 50)):
+        box.send(segment)
+    [path] = (box.state / "staging").rglob("segment-000001")
+    path.unlink()
+    assert not box.finish(2, 150)
+    assert box.state_of() is AttemptState.FAILED
+    box.key = box.lease()
+    assert box.key.attempt == 2
+    for segment in made_segments((100, 50)):
+        box.send(segment)
+    assert box.finish(2, 150)
+    box.close()
+
+
+def test_a_campaign_cancelled_while_it_is_published_leaves_no_file(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.send(made_segments((100,))[0])
+    publish = LocalRecordStore.publish
+
+    def cancelled_meanwhile(self: LocalRecordStore, *arguments: object) -> object:
+        published = publish(self, *arguments)  # type: ignore[arg-type]
+        with box.coordinator.schedule() as schedule:
+            schedule.cancel("made-1")
+        return published
+
+    monkeypatch.setattr(LocalRecordStore, "publish", cancelled_meanwhile)
+    assert not box.finish(1, 100)
+    assert files(box.state, "records") == []
+    box.close()
+
+
+def test_logs_and_flags_of_the_finish_are_kept(box: Box) -> None:
+    box.send(made_segments((100,))[0])
+    log = AttemptLog(("ncu", "--set", "full"), {"PATH": "/bin"}, "==PROF== done\n")
+    assert box.publisher.finish(box.key, 1, 100, (), log)
+    with box.coordinator.snapshot() as store:
+        [attempt] = store.attempts(box.key.run_id)
+    assert attempt.log == log
+    box.close()
