@@ -84,6 +84,7 @@ def score_on(
     *,
     reference: Launches,
     quantity: str | None = None,
+    alignments: Mapping[MatchKind, Alignment] | None = None,
 ) -> tuple[Evaluation, dict[MatchKind, float]]:
     """Score a selection on another GPU's recording of the same workload.
 
@@ -94,6 +95,8 @@ def score_on(
             (:func:`assay_sampling.alignment.match_flags`).
         reference: the launches the selection was made on.
         quantity: as in :func:`score_saved`.
+        alignments: of ``reference`` and ``other`` by every kind, where they are known already: whoever
+            scores several selections aligns the recordings once.
 
     Returns the evaluation and the match in percent of every kind. Launches of ``other`` without a
     counterpart belong to no group: their whole cost counts in the group error. Raises MisalignedError
@@ -109,7 +112,7 @@ def score_on(
         )
     subject = f"{_source(reference)} and {_source(other)}"
     _refuse_other_counts(subject, reference, other)
-    found = {each: align(reference, other, each) for each in MATCH_KINDS}
+    found = alignments or {each: align(reference, other, each) for each in MATCH_KINDS}
     require_match(found[kind], subject=subject)
     rows = _counterparts(found[kind], selection, subject)
     labels = None

@@ -12,7 +12,7 @@ import numpy as np
 from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.evaluation import Evaluation
 from assay_sampling.launches import Launches
-from assay_sampling.overlap import CONCURRENT_SHARE_PERCENT, overlap_of
+from assay_sampling.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
 from assay_sampling.selection import Selection
 from assay_server.analysis.cells import Cell
 from assay_server.analysis.request import RunData
@@ -83,16 +83,28 @@ def flags_of(run: RunData) -> list[dict[str, Any]]:
     ]
 
 
-def describe_launches(row: Row, launches: Launches, run: RunData) -> None:
-    """Counts of the launches that the row is about, and how much they overlap in time."""
-    row["launches"] = len(launches)
-    row["kernels"] = launches.kernels()
-    overlap = overlap_of(launches)
-    if overlap is None:
+@dataclass(frozen=True)
+class LaunchFacts:
+    """Counts of a run's launches, and how much they overlap in time."""
+
+    launches: int
+    kernels: int
+    overlap: Overlap | None
+
+    @classmethod
+    def of(cls, launches: Launches) -> LaunchFacts:
+        return cls(len(launches), launches.kernels(), overlap_of(launches))
+
+
+def describe_launches(row: Row, facts: LaunchFacts, run: RunData) -> None:
+    """Say which launches the row is about."""
+    row["launches"] = facts.launches
+    row["kernels"] = facts.kernels
+    if facts.overlap is None:
         return
-    row["overlap"] = overlap.to_dict()
-    if overlap.concurrent:
-        detail = f"{overlap.overlap_percent:.2f} % of the launches' time overlaps"
+    row["overlap"] = facts.overlap.to_dict()
+    if facts.overlap.concurrent:
+        detail = f"{facts.overlap.overlap_percent:.2f} % of the launches' time overlaps"
         row["flags"].append(
             {"run_id": run.run_id, "name": "concurrent_launches",
              "detail": f"{detail}, more than {CONCURRENT_SHARE_PERCENT:g} %", "invalidates": False}

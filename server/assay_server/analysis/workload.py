@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_sampling.alignment import MATCH_KINDS, MatchKind, align, align_window
-from assay_sampling.errors import AssayError, MisalignedError, RefusedError
+from assay_sampling.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
+from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers import select
@@ -18,7 +18,7 @@ from assay_server.analysis.cells import Cell, refuse_invalid
 from assay_server.analysis.export import exported
 from assay_server.analysis.held import HeldRuns, Load
 from assay_server.analysis.request import AnalysisRequest, RunData
-from assay_server.analysis.rows import Method, Row
+from assay_server.analysis.rows import LaunchFacts, Method, Row
 from assay_server.analysis.two_level import two_level_facts
 
 LEVELS_KIND: MatchKind = "exact"
@@ -76,6 +76,8 @@ class _Work:
         self.rows: dict[tuple[Cell, int], Row] = {}
         self.made: dict[int, _Made] = {}
         self.blocked: dict[int, Row] = {}
+        self._facts: dict[str, LaunchFacts] = {}
+        self._alignments: dict[tuple[str, str], dict[MatchKind, Alignment]] = {}
 
     def select(self, cell: Cell, method: Method) -> None:
         """Make the method's selection here, unless it was made or refused on the GPU it belongs on."""
@@ -97,7 +99,7 @@ class _Work:
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name)}
-        rows.describe_launches(row, self.held.launches(cell.whole), cell.whole)
+        self._describe(row, cell.whole)
         if len(levels) == 2:
             row["match"] = _match_of_levels(levels["detailed"], levels["light"])
         profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
@@ -139,17 +141,29 @@ class _Work:
         rows.rest_on(row, [*made.cell.runs_of(made.selection.method), run])
         self._refuse_invalid([run])
         other = self.held.launches(run)
-        rows.describe_launches(row, other, run)
+        self._describe(row, run)
+        alignments = self._aligned(made.whole, run)
+        row["match"] = _match(alignments, DEVICES_KIND, "GPUs")
         reference = self.held.launches(made.whole)
-        try:
-            evaluation, percents = score_on(made.selection, other, DEVICES_KIND, reference=reference)
-        except MisalignedError:
-            row["match"] = _match_of_devices(reference, other)
-            raise
-        row["match"] = _match(percents, DEVICES_KIND, "GPUs")
+        evaluation, _ = score_on(
+            made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
+        )
         rows.score(row, evaluation)
         for what in ("model", "window", "unknown"):
             row[what] = made.row[what]
+
+    def _describe(self, row: Row, run: RunData) -> None:
+        if run.run_id not in self._facts:
+            self._facts[run.run_id] = LaunchFacts.of(self.held.launches(run))
+        rows.describe_launches(row, self._facts[run.run_id], run)
+
+    def _aligned(self, reference: RunData, other: RunData) -> dict[MatchKind, Alignment]:
+        """The two runs aligned by every kind; once, however many selections are scored on them."""
+        pair = reference.run_id, other.run_id
+        if pair not in self._alignments:
+            left, right = self.held.launches(reference), self.held.launches(other)
+            self._alignments[pair] = {kind: align(left, right, kind) for kind in MATCH_KINDS}
+        return self._alignments[pair]
 
     def _no_selection(self, cell: Cell, method: Method) -> AssayError:
         blocked = self.blocked[method.position]
@@ -165,22 +179,14 @@ class _Work:
     def release(self) -> None:
         """Let go of launches that no later row needs."""
         self.held.keep_only({made.whole.run_id for made in self.made.values()})
+        self._alignments.clear()
 
 
 def _match_of_levels(detailed: Launches, light: Launches) -> dict[str, Any]:
-    percents = {kind: align_window(detailed, light, kind).match_percent for kind in MATCH_KINDS}
-    return _match(percents, LEVELS_KIND, "levels")
+    alignments = {kind: align_window(detailed, light, kind) for kind in MATCH_KINDS}
+    return _match(alignments, LEVELS_KIND, "levels")
 
 
-def _match_of_devices(left: Launches, right: Launches) -> dict[str, Any]:
-    percents = {kind: align(left, right, kind).match_percent for kind in MATCH_KINDS}
-    return _match(percents, DEVICES_KIND, "GPUs")
-
-
-def _match(percents: Mapping[MatchKind, float], kind: MatchKind, between: str) -> dict[str, Any]:
-    return {
-        "percent": percents[kind],
-        "kind": kind,
-        "between": between,
-        **{str(k): v for k, v in percents.items()},
-    }
+def _match(alignments: Mapping[MatchKind, Alignment], kind: MatchKind, between: str) -> dict[str, Any]:
+    percents = {str(each): alignment.match_percent for each, alignment in alignments.items()}
+    return {"percent": percents[kind], "kind": kind, "between": between, **percents}
