@@ -22,7 +22,8 @@ class AttemptRunner:
     """Makes attempts, one at a time for each caller; safe to use from several threads.
 
     Nothing is raised to the caller: every way an attempt can end is told to the server, or is the server's
-    own doing. ``give_up`` ends the waiting for a server that does not answer.
+    own doing. ``give_up`` ends the waiting for a server that does not answer; ``on_begin`` is called when
+    the spool holds a new attempt.
     """
 
     def __init__(
@@ -32,12 +33,15 @@ class AttemptRunner:
         connection: Connection,
         profilers: Mapping[str, Profiler],
         give_up: threading.Event,
+        *,
+        on_begin: Callable[[], None] = lambda: None,
     ) -> None:
         self._agent_id = agent_id
         self._spool = spool
         self._connection = connection
         self._profilers = profilers
         self._give_up = give_up
+        self._on_begin = on_begin
 
     def run(self, work: Assignment) -> None:
         """Make the attempt and see it to its end."""
@@ -47,6 +51,7 @@ class AttemptRunner:
         except StorageError as error:
             self.report(work.key, failure_of(error, FailureClass.DISK_FULL), AttemptLog())
             return
+        self._on_begin()
         log = _LogHolder()
         self._see_through(attempt, lambda: self._measure(work, attempt, log), log)
 

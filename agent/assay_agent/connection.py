@@ -29,7 +29,6 @@ PAUSES = wait_random_exponential(multiplier=0.1, min=0.05, max=5.0)
 # The channel keeps trying by itself; without these a restarted server is found only after minutes.
 _CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.enable_retries", 0),
 )
@@ -97,7 +96,7 @@ class Connection:
         self, request: agent_pb2.RegisterRequest, give_up: threading.Event
     ) -> agent_pb2.RegisterResponse:
         response: agent_pb2.RegisterResponse
-        response = self._repeat(lambda: self._agent.Register(request, timeout=30), give_up)
+        response = self._repeat(lambda: self._agent.Register(request, timeout=10), give_up)
         return response
 
     def heartbeat(self, request: agent_pb2.HeartbeatRequest, timeout: float) -> agent_pb2.HeartbeatResponse:
@@ -126,7 +125,7 @@ class Connection:
         return response
 
     def fail(self, request: agent_pb2.FailAttemptRequest, give_up: threading.Event) -> None:
-        self._repeat(lambda: self._agent.FailAttempt(request, timeout=30), give_up)
+        self._repeat(lambda: self._agent.FailAttempt(request, timeout=10), give_up)
 
     def _repeat(self, call: Callable[[], Response], give_up: threading.Event) -> Response:
         retrying = Retrying(

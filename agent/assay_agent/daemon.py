@@ -113,7 +113,9 @@ class _Process:
         self._session = agent._session
         self._give_up = agent._give_up
         self._uplink = Uplink(spool, connection)
-        self._runner = AttemptRunner(agent_id, spool, connection, agent._profilers, self._give_up)
+        self._runner = AttemptRunner(
+            agent_id, spool, connection, agent._profilers, self._give_up, on_begin=self._session.wake
+        )
         self._slots = agent.slots()
         self._heartbeat_seconds = 5.0
         self._threads: list[threading.Thread] = []
@@ -181,9 +183,6 @@ class _Process:
         self._drop(response.drop)
         if response.heartbeat_ms > 0:
             self._heartbeat_seconds = response.heartbeat_ms / 1000
-        if response.lease_ms > 0:
-            self._heartbeat_seconds = min(self._heartbeat_seconds, response.lease_ms / 3000)
-        self._heartbeat_seconds = max(self._heartbeat_seconds, _LEAST_HEARTBEAT_SECONDS)
         _log.info(
             "registered with %s (assay-server %s) as %s, %d slots",
             self._connection.address, response.server_version, self._agent.config.name, len(self._slots),
@@ -193,7 +192,7 @@ class _Process:
 
     def _tick(self, inventory: Inventory) -> None:
         """Wait for the next heartbeat, or for something that cannot wait, and see to it."""
-        self._session.wait_for_change(self._heartbeat_seconds)
+        self._session.wait_for_change(self._until_heartbeat())
         if self._session.stopping.is_set():
             return
         if not all(worker.thread.is_alive() for worker in self._workers) or not self._uplink.alive:
@@ -205,6 +204,12 @@ class _Process:
         else:
             self._register_again(inventory)
         self._uplink.watch()
+
+    def _until_heartbeat(self) -> float:
+        """Seconds to the next heartbeat: three of them fit the shortest lease, so that two may be lost."""
+        with self._spool.changed:
+            leases = [attempt.lease_seconds / 3 for attempt in self._spool.attempts.values()]
+        return max(min([self._heartbeat_seconds, *leases]), _LEAST_HEARTBEAT_SECONDS)
 
     def _register_again(self, inventory: Inventory) -> None:
         try:
@@ -251,7 +256,7 @@ class _Process:
         began = beat = time.monotonic()
         while (busy := self._busy()) and (rest := began + self._agent._drain_seconds - time.monotonic()) > 0:
             busy[0].join(min(rest, _DRAIN_STEP_SECONDS))
-            if time.monotonic() - beat >= self._heartbeat_seconds:
+            if time.monotonic() - beat >= self._until_heartbeat():
                 self._heartbeat()
                 beat = time.monotonic()
 

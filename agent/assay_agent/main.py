@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import queue
 import signal
 import socket
 import sys
@@ -20,6 +19,8 @@ from assay_agent.inventory import Inventory, read_inventory
 from assay_sampling.errors import AssayError
 
 _log = logging.getLogger(__name__)
+
+_ENDED = b"\0"  # the number of no signal
 
 app = typer.Typer(
     help="The agent of a GPU box: takes runs from an assay-server, measures, and streams launches.",
@@ -123,26 +124,34 @@ def _set_up_logging(level: str) -> None:
 
 def _run_until_signalled(agent: Agent) -> None:
     """Run the agent in a thread of its own, so that a signal never finds one of its locks held."""
-    events: queue.SimpleQueue[BaseException | signal.Signals | None] = queue.SimpleQueue()
+    problems: list[BaseException] = []
+    # Signals wake the main thread through a socket: one that comes just before it waits is not lost.
+    waiting, waking = socket.socketpair()
+    waking.setblocking(False)
 
     def work() -> None:
         try:
             agent.run()
         except BaseException as problem:  # noqa: BLE001 - raised again below, in the main thread
-            events.put(problem)
-        else:
-            events.put(None)
+            problems.append(problem)
+        finally:
+            waking.send(_ENDED)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, frame: events.put(signal.Signals(received)))
-    threading.Thread(target=work, name="assay-agent", daemon=True).start()
-    drain_seconds = None
-    while isinstance(event := events.get(), signal.Signals):
-        _log.info("%s: stopping", event.name)
-        agent.stop(drain_seconds)
-        drain_seconds = 0.0
-    if event is not None:
-        raise event
+    with waiting, waking:
+        signal.set_wakeup_fd(waking.fileno())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda received, frame: None)
+        thread = threading.Thread(target=work, name="assay-agent", daemon=True)
+        thread.start()
+        drain_seconds = None
+        while (received := waiting.recv(1)) != _ENDED:
+            _log.info("%s: stopping", signal.Signals(received[0]).name)
+            agent.stop(drain_seconds)
+            drain_seconds = 0.0
+        thread.join()
+        signal.set_wakeup_fd(-1)
+    if problems:
+        raise problems[0]
 
 
 def main() -> None:

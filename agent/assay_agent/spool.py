@@ -17,6 +17,7 @@ Source: design, promises 1 and 3.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import threading
@@ -133,7 +134,7 @@ class Spool:
             path.mkdir(mode=0o700)
             records.write_manifest(path, assignment)
             durable.sync_directory(self.directory)
-        attempt = SpooledAttempt(self, key, path)
+        attempt = SpooledAttempt(self, key, path, assignment.deadline_seconds)
         with self.changed:
             self.attempts[key] = attempt
             self.changed.notify_all()
@@ -190,8 +191,11 @@ class Spool:
 class SpooledAttempt:
     """One attempt in the spool: the profiler's side appends and seals, the uplink's reads and confirms."""
 
-    def __init__(self, spool: Spool, key: AttemptKey, directory: Path) -> None:
+    def __init__(
+        self, spool: Spool, key: AttemptKey, directory: Path, lease_seconds: float = math.inf
+    ) -> None:
         self.key = key
+        self.lease_seconds = lease_seconds
         self.directory = directory
         self.seal_record: Seal | None = None
         self.launches = 0

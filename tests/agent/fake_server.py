@@ -130,6 +130,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
         self.hold_acks = threading.Event()
         self.hold_acks.set()
         self.sessions: set[str] = set()
+        self.heartbeat_ms = 50
         self.duplicates = 0
         self.received = 0
         self._tokens = 0
@@ -196,7 +197,11 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
                     del self.leased[key]
                     self._again(work)
             return agent_pb2.RegisterResponse(
-                heartbeat_ms=50, lease_ms=60_000, resume=resume, drop=drop, server_version="fake"
+                heartbeat_ms=self.heartbeat_ms,
+                lease_ms=60_000,
+                resume=resume,
+                drop=drop,
+                server_version="fake",
             )
 
     def Heartbeat(self, request: agent_pb2.HeartbeatRequest, context: Any) -> agent_pb2.HeartbeatResponse:

@@ -167,12 +167,25 @@ def test_leases_are_kept_alive_with_progress(
     profiler.between = lambda work, cancelled: gate.wait(30) and None
     server.add_run("c-1.0000")
     with running(server, tmp_path, profiler):
-        wait_for(lambda: any(h.attempts for h in server.heartbeats))
+        wait_for(lambda: any(a.launches_spooled for h in server.heartbeats for a in h.attempts))
         gate.set()
         wait_for(lambda: server.published)
-    (progress,) = next(h.attempts for h in server.heartbeats if h.attempts)
-    assert progress.key.run_id == "c-1.0000"
-    assert 0 < progress.launches_spooled <= LAUNCHES
+    progress = [a for h in server.heartbeats for a in h.attempts if a.launches_spooled]
+    assert {a.key.run_id for a in progress} == {"c-1.0000"}
+    assert progress[0].launches_spooled == 100
+
+
+def test_a_short_lease_is_kept_alive_more_often_than_the_server_asks(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    server.heartbeat_ms = 3_600_000
+    gate = threading.Event()
+    profiler.between = lambda work, cancelled: gate.wait(30) and None
+    server.add_run("c-1.0000", deadline_ms=300)
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: sum(1 for h in server.heartbeats if h.attempts) >= 3)
+        gate.set()
+        wait_for(lambda: server.published)
 
 
 def test_an_attempt_that_is_not_wanted_any_more_is_dropped(
