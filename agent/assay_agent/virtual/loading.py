@@ -67,8 +67,8 @@ def _document(path: Path) -> dict[str, Any]:
 def _input_error(path: Path, error: ValidationError, prefix: str = "") -> InputError:
     first = error.errors()[0]
     key = prefix
-    for part in first["loc"]:
-        if part in ("launch", "loop") or "[" in str(part):
+    for before, part in zip(("", *first["loc"]), first["loc"], strict=False):
+        if isinstance(before, int) and part in ("launch", "loop"):
             continue  # pydantic's name of a branch, not a key of the file
         key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
     cause = first["msg"].removeprefix("Value error, ")
@@ -99,8 +99,9 @@ def _check_loop(workload: Workload, loop: Loop, key: str, around: list[Loop]) ->
     if len(around) >= DEEPEST_NESTING:
         cause = f"loops stand more than {DEEPEST_NESTING} deep"
         raise InputError(workload.path, cause, "unroll some of them", field=key)
-    if any(outer.graph for outer in around) and (loop.graph or loop.host_ns or loop.synchronize):
-        cause = "graph, host_ns and synchronize cannot stand inside a graph"
+    in_graph = any(outer.graph for outer in around)
+    if in_graph and (loop.graph or loop.host_ns or loop.synchronize or loop.nvtx):
+        cause = "graph, host_ns, synchronize and nvtx cannot stand inside a graph"
         raise InputError(workload.path, cause, "move them to a loop around the graph", field=key)
     around = [*around, loop]
     variables = [name for outer in around for name in outer.variables]
@@ -108,7 +109,7 @@ def _check_loop(workload: Workload, loop: Loop, key: str, around: list[Loop]) ->
         inner = f"{key}.steps[{index}]"
         if isinstance(step, Launch):
             _check_known(workload, f"{inner}.kernel", "kernel", step.kernel, workload.kernels)
-            for part in ("scale", "work"):
+            for part in ("grid_by", "work_by"):
                 name = getattr(step, part)
                 if isinstance(name, str):
                     _check_known(workload, f"{inner}.{part}", "variable of a loop around", name, variables)

@@ -158,9 +158,11 @@ def _shapes(
                 iteration[loop][rows]
             ]
 
-        if launch.scale is not None:
-            grid[rows, 0] = np.maximum(1, np.rint(grid[rows, 0] * drawn(launch.scale)))
-        work[rows] = drawn(launch.work) if isinstance(launch.work, str) else launch.work
+        if launch.grid_by is not None:
+            grid[rows, 0] = np.maximum(1, np.rint(grid[rows, 0] * drawn(launch.grid_by)))
+        work[rows] = launch.work
+        if launch.work_by is not None:
+            work[rows] *= drawn(launch.work_by)
         if launch.work_spread:
             work[rows] *= lognormal(key_of(workload.seed, process, "work"), rows, launch.work_spread)
     return grid, work

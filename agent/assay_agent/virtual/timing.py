@@ -26,7 +26,8 @@ SECTOR_BYTES = 32
 COLD_CODE_NS = 1400.0
 DRAM_SUSTAINED_SHARE = 0.88
 SM_L2_BYTES_PER_CYCLE = 64.0
-WARP_BYTES_IN_FLIGHT = 256.0
+WARP_BYTES_IN_FLIGHT = 512.0
+COPY_FACTOR_IN_FLIGHT = 4.0
 _REGISTERS_PER_UNIT = 256
 _WARPS_PER_UNIT = 4
 
@@ -201,7 +202,8 @@ def time_of(gpu: Architecture, demand: Demand, sm_count: int, clock_hz: Floats) 
     A full wave gives each SM ``blocks_per_sm`` blocks; the last wave spreads what is left evenly, so that
     its busiest SM has ceil(left / SMs) blocks. An SM with w warps issues min(issue slots, w x a warp's own
     rate) instructions a cycle. L2 and DRAM are shared by all SMs, yet only as many bytes are in flight as
-    the resident warps ask for (Little's law), and an SM takes 64 bytes a cycle from L2.
+    the resident warps ask for (Little's law; copies that need no registers ask for more), and an SM takes
+    64 bytes a cycle from L2.
     """
     capacity = demand.blocks_per_sm * sm_count
     full_waves = np.floor(demand.blocks / capacity)
@@ -211,7 +213,8 @@ def time_of(gpu: Architecture, demand: Demand, sm_count: int, clock_hz: Floats) 
     last_cycles = np.where(left > 0, _block_cycles(gpu, demand, np.maximum(last_blocks, 1.0)), 0.0)
     compute_cycles = full_waves * wave_cycles + last_cycles
     warps = np.minimum(demand.blocks, capacity) * demand.warps_per_block
-    in_flight = warps * WARP_BYTES_IN_FLIGHT
+    copies = demand.counts["async_copies"] + demand.counts["tensor_copies"]
+    in_flight = warps * WARP_BYTES_IN_FLIGHT * np.where(copies > 0, COPY_FACTOR_IN_FLIGHT, 1.0)
     busy_sms = np.minimum(demand.blocks, sm_count)
     l2_bytes_per_cycle = np.minimum(
         np.minimum(gpu.l2_bytes_per_cycle, busy_sms * SM_L2_BYTES_PER_CYCLE),

@@ -38,7 +38,7 @@ def _three(value: Any) -> Any:
     """A number of blocks or threads in one to three dimensions, always as three."""
     values = [value] if isinstance(value, int) else value
     if isinstance(values, list) and 1 <= len(values) <= 3:
-        return [*values, *[1] * (3 - len(values))]
+        return (*values, *[1] * (3 - len(values)))
     return value
 
 
@@ -67,7 +67,7 @@ Text = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Kernel(_Strict):
@@ -167,14 +167,15 @@ class Variable(_Strict):
 
 class Launch(_Strict):
     """A launch, ``times`` over. ``grid`` is one grid or a table with one for each iteration of the loop
-    around (again from the top after its end); ``scale`` and ``work`` name variables that multiply the
-    grid's x and the work of a warp; ``work_spread`` varies the work of each launch alone."""
+    around (again from the top after its end); ``work`` multiplies what a warp does. ``grid_by`` and ``work_by`` name
+    variables that multiply the grid's x and the work; ``work_spread`` varies the work of each launch."""
 
     kernel: str
     grid: Annotated[list[Dimensions], BeforeValidator(_table), Field(min_length=1)]
     times: Annotated[int, Field(ge=1)] = 1
-    scale: str | None = None
-    work: str | Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    grid_by: str | None = None
+    work: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    work_by: str | None = None
     work_spread: Spread = 0.0
     stream: Annotated[int, Field(ge=0, le=1 << 20)] = 7
     operator: Text | None = None
