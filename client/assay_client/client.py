@@ -47,6 +47,10 @@ class Client:
 
         Paths in the file are relative to the file. Raises CampaignError naming line and field.
         """
+        return str(self.submit_document(campaign_file)["campaign_id"])
+
+    def submit_document(self, campaign_file: AnyPath) -> dict[str, Any]:
+        """The same, with the number of runs that were planned: ``campaign_id``, ``runs_total``."""
         path = Path(campaign_file)
         try:
             text = path.read_text("utf-8")
@@ -61,7 +65,7 @@ class Client:
                 "save it as UTF-8",
             ) from error
         answer = self._connection.submit(text, str(path), str(path.resolve().parent))
-        return answer.campaign_id
+        return {"campaign_id": answer.campaign_id, "runs_total": answer.runs}
 
     def campaigns(self) -> list[dict[str, Any]]:
         """All campaigns of the server, without their runs."""

@@ -248,3 +248,17 @@ def test_a_narrow_locale_shows_any_name(assay_process: Assay) -> None:
     assert ended.code == 5
     assert ended.stderr.startswith("error: unix:/nope/gr")
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "unneeded"),
+    [("status", ["pyarrow", "numpy", "sklearn"]), ("inspect", ["grpc", "sklearn", "sqlalchemy"])],
+)
+def test_a_verb_loads_only_what_it_needs(verb: str, unneeded: list[str]) -> None:
+    code = (
+        f"import sys, assay_client.cli.main, {VERBS[verb]}; print(sorted(set(sys.modules) & set({unneeded})))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout == "[]\n"

@@ -201,6 +201,29 @@ def test_a_memory_limit_refuses_before_it_is_crossed(assay: Assay, raw_page: Pat
     assert "memory" in ended.stderr
 
 
+def test_a_memory_limit_is_of_all_files_together(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
+    second = hand_made.write_raw_page(tmp_path / "second.csv", LAUNCHES)
+    enough_for_one = ["--memory-limit", "30000"]
+    assert assay("select", "pks", raw_page, *enough_for_one).code == 0
+    ended = assay("select", "pks", raw_page, second, *enough_for_one)
+    assert (ended.code, ended.stdout) == (7, "")
+    assert f"{second}: with the files before it" in ended.stderr
+    assert "30,000 bytes" in ended.stderr
+
+
+def test_several_recordings_are_one_profile_with_a_process_each(
+    assay: Assay, raw_page: Path, tmp_path: Path
+) -> None:
+    second = hand_made.write_raw_page(tmp_path / "second.csv", 10)
+    document = document_of(assay("select", "systematic", raw_page, second, "-p", "launches=50", "--json"))
+    assert document["profile"]["launches"] == 50
+    assert document["profile"]["sources"] == [str(raw_page), str(second)]
+    chosen = [r for group in document["groups"] for r in group["representatives"]]
+    assert [(r["process"], r["launch"]) for r in chosen] == [(0, i) for i in range(40)] + [
+        (1, i) for i in range(10)
+    ]
+
+
 def test_evaluate_on_the_same_recording_gives_the_same_scores(
     assay: Assay, raw_page: Path, tmp_path: Path
 ) -> None:

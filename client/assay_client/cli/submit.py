@@ -27,5 +27,5 @@ def submit(
 
     It checks the file, plans the runs and gives them to agents."""
     with Client(server) as client:
-        status = client.status(client.submit(campaign))
-    show(status, as_json, lambda console: render_submitted(status, console))
+        submitted = client.submit_document(campaign)
+    show(submitted, as_json, lambda console: render_submitted(submitted, console))

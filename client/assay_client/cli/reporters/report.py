@@ -13,6 +13,8 @@ from assay_client.cli.reporters.text import clipped, condition, count, printable
 
 Row = Mapping[str, Any]
 
+_NONE = "-"
+
 
 def render_report(report: Mapping[str, Any], console: Console) -> None:
     """Draw a report document; every page of synthetic data says that it is."""
@@ -43,11 +45,11 @@ def _render_summary(summary: Sequence[Row], console: Console) -> None:
         ("balanced %", lambda row: _number(row["chronological_balanced_accuracy_percent"])),
         ("grouped %", lambda row: _number(row["grouped_accuracy_percent"])),
         ("grouped, balanced %", lambda row: _number(row["grouped_balanced_accuracy_percent"])),
-        ("unknown", lambda row: "-" if row["unknown_launches"] is None else count(row["unknown_launches"])),
+        ("unknown", lambda row: _NONE if row["unknown_launches"] is None else count(row["unknown_launches"])),
     ]
     shared: list[Column] = [
         ("condition", lambda row: condition(row["condition"])),
-        ("cost", lambda row: row["cost_quantity"] or "-"),
+        ("cost", lambda row: row["cost_quantity"] or _NONE),
     ]
     _render("Workload x device", summary, columns, shared, console)
     if any(entry["chronological_accuracy_percent"] is not None for entry in summary):
@@ -64,7 +66,7 @@ def _render_rows(rows: Sequence[Row], console: Console) -> None:
         ("workload", lambda row: clipped(row["workload"], 40)),
         ("device", lambda row: clipped(row["device"], 40)),
         ("method", _method),
-        ("groups", lambda row: "-" if row["groups"] is None else count(row["groups"])),
+        ("groups", lambda row: _NONE if row["groups"] is None else count(row["groups"])),
         ("error %", lambda row: _number(row["error_percent"])),
         ("signed %", lambda row: _number(row["signed_error_percent"], signed=True)),
         ("group error %", lambda row: _number(row["group_error_percent"])),
@@ -73,8 +75,8 @@ def _render_rows(rows: Sequence[Row], console: Console) -> None:
     ]
     shared: list[Column] = [
         ("condition", lambda row: condition(row["condition"])),
-        ("selected on", lambda row: clipped((row["selected_on"] or {}).get("device") or "-", 24)),
-        ("cost", lambda row: (row["cost"] or {}).get("quantity") or "-"),
+        ("selected on", lambda row: clipped((row["selected_on"] or {}).get("device") or _NONE, 24)),
+        ("cost", lambda row: (row["cost"] or {}).get("quantity") or _NONE),
     ]
     _render("Every method", rows, columns, shared, console)
 
@@ -85,20 +87,24 @@ _TEXTS = frozenset({"workload", "device", "method", "condition", "selected on", 
 def _render(
     title: str, rows: Sequence[Row], columns: list[Column], shared: Sequence[Column], console: Console
 ) -> None:
-    """Draw the rows; of ``shared``, what is the same in all of them stands in the title instead."""
-    parts = [title]
+    """Draw the rows: what of ``shared`` is the same in all stands in the title, what none has is left out."""
+    if not rows:
+        return
+    parts, differing = [title], []
     for name, text in shared:
         values = {text(row) for row in rows}
         if len(values) == 1:
             parts.append(f"{name} {values.pop()}")
         else:
-            columns = [*columns[:3], (name, text), *columns[3:]]
+            differing.append((name, text))
+    columns = [*columns[:3], *differing, *columns[3:]]
+    columns = [(name, text) for name, text in columns if any(text(row) != _NONE for row in rows)]
     names = [name for name, _ in columns]
     drawn = Table(
         ", ".join(parts),
         names,
         right=[name for name in names if name not in _TEXTS],
-        clip=["device", "workload"],
+        clip=[name for name in ("device", "workload") if name in names],
     )
     for row in rows:
         drawn.add_row(*[text(row) for _, text in columns])
@@ -132,4 +138,4 @@ def _number(value: float | None, *, signed: bool = False) -> str:
 
 def _match(value: float | None) -> str:
     # Rounded down: 98.999 must not look like the 99 that is asked for.
-    return "-" if value is None else f"{math.floor(value * 100) / 100:g}"
+    return _NONE if value is None else f"{math.floor(value * 100) / 100:g}"
