@@ -83,6 +83,7 @@ def nsys_export(
     kernels: Sequence[Mapping[str, Any]],
     calls: Sequence[Mapping[str, Any]] | None = (),
     nvtx: Sequence[Mapping[str, Any]] | None = None,
+    *,
     strings: Mapping[int, str] | None = None,
     extra: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     page_size: int = 4096,
@@ -104,7 +105,9 @@ def nsys_export(
             listed = ", ".join('"' + column + '"' for column in columns)
             connection.execute(f"CREATE TABLE {table} ({listed})")
             marks = ", ".join("?" * len(columns))
-            connection.executemany(f"INSERT INTO {table} VALUES ({marks})", [[r[c] for c in columns] for r in rows])
+            connection.executemany(
+                f"INSERT INTO {table} VALUES ({marks})", [[r[c] for c in columns] for r in rows]
+            )
     connection.commit()
     connection.close()
     return path
@@ -142,12 +145,20 @@ def trace_kernel(ts: Any, correlation: int, **changed: Any) -> dict[str, Any]:
 
 def trace_call(ts: Any, correlation: int, **changed: Any) -> dict[str, Any]:
     return {
-        "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 100, "tid": 101, "ts": ts, "dur": 3,
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "name": "cudaLaunchKernel",
+        "pid": 100,
+        "tid": 101,
+        "ts": ts,
+        "dur": 3,
         "args": {"External id": correlation, "cbid": 211, "correlation": correlation},
-    } | changed  # fmt: skip
+    } | changed
 
 
-def trace_range(category: str, name: str, ts: Any, dur: Any, args: Any = None, **changed: Any) -> dict[str, Any]:
+def trace_range(
+    category: str, name: str, ts: Any, dur: Any, args: Any = None, **changed: Any
+) -> dict[str, Any]:
     return {
         "ph": "X", "cat": category, "name": name, "pid": 100, "tid": 101, "ts": ts, "dur": dur,
         "args": args or {},

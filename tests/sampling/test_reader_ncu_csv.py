@@ -7,11 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from assay_sampling.counters import counter_of_metric
-from assay_sampling.errors import InputError
-from assay_sampling.launch_table import Condition, counter_columns
-from assay_sampling.launches import Launches
-from assay_sampling.readers import ReadOptions, ncu_csv, open_recording, read_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reader_files import (
@@ -26,14 +21,19 @@ from reader_files import (
     write_gzip,
 )
 
+from assay_sampling.counters import counter_of_metric
+from assay_sampling.errors import InputError
+from assay_sampling.launch_table import Condition, counter_columns
+from assay_sampling.launches import Launches
+from assay_sampling.readers import ReadOptions, ncu_csv, open_recording, read_launches
+
 # --- real files -----------------------------------------------------------------------------------
 
 
 def _simply_read(path: Path) -> list[dict[str, str]]:
     """The launch rows of a raw page, by the csv module and nothing of ours."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
-        lines = file.read().splitlines()
+    content = path.read_bytes()
+    lines = (gzip.decompress(content) if path.suffix == ".gz" else content).decode().splitlines()
     header = next(i for i, line in enumerate(lines) if line.startswith('"ID",'))
     rows = csv.DictReader(io.StringIO("\n".join(lines[header:])))
     return [row for row in rows if row["ID"].isdigit()]
@@ -129,17 +129,36 @@ def test_a_modern_row_becomes_one_launch(tmp_path: Path) -> None:
     launches = _read(tmp_path, raw_page([raw_row(0), raw_row(1)]))
     assert launches.table.slice(1).drop_columns(["kernel_id"]).to_pylist() == [
         {
-            "process": 0, "launch": 1, "report_id": 1, "graph_launch": None, "graph_node": None,
-            "grid_x": 2, "grid_y": 2, "grid_z": 1, "block_x": 256, "block_y": 1, "block_z": 1,
-            "registers_per_thread": None, "shared_memory_bytes": None, "dynamic_shared_memory_bytes": None,
-            "device": 0, "stream": 7, "start_ns": None, "duration_ns": None, "nvtx_id": None,
-            "operator_id": None, "input_shapes_id": None,
-            "cycles_gpc_avg": 1001.5, "profiled_duration_ns": 2048.0, "thread_blocks": 4.0, "instructions": 12345.0,
+            "process": 0,
+            "launch": 1,
+            "report_id": 1,
+            "graph_launch": None,
+            "graph_node": None,
+            "grid_x": 2,
+            "grid_y": 2,
+            "grid_z": 1,
+            "block_x": 256,
+            "block_y": 1,
+            "block_z": 1,
+            "registers_per_thread": None,
+            "shared_memory_bytes": None,
+            "dynamic_shared_memory_bytes": None,
+            "device": 0,
+            "stream": 7,
+            "start_ns": None,
+            "duration_ns": None,
+            "nvtx_id": None,
+            "operator_id": None,
+            "input_shapes_id": None,
+            "cycles_gpc_avg": 1001.5,
+            "profiled_duration_ns": 2048.0,
+            "thread_blocks": 4.0,
+            "instructions": 12345.0,
         }
-    ]  # fmt: skip
+    ]
     assert launches.metadata.devices[0].compute_capability == "8.0"
     assert launches.notes == ()
-    assert [c.metric for c in counter_columns(launches.table.schema)][0] == "gpc__cycles_elapsed.avg"
+    assert next(c.metric for c in counter_columns(launches.table.schema)) == "gpc__cycles_elapsed.avg"
 
 
 def _with_metrics(cells: dict[str, tuple[str, str]], *, drop: tuple[str, ...] = ()) -> str:
@@ -152,7 +171,9 @@ def _with_metrics(cells: dict[str, tuple[str, str]], *, drop: tuple[str, ...] = 
 
 def test_grid_dimensions_stand_in_where_the_sizes_are_totals(tmp_path: Path) -> None:
     dims = {f"launch__grid_dim_{axis}": ("", str(size)) for axis, size in zip("xyz", (5, 6, 7), strict=True)}
-    dims |= {f"launch__block_dim_{axis}": ("", str(size)) for axis, size in zip("xyz", (32, 4, 2), strict=True)}
+    dims |= {
+        f"launch__block_dim_{axis}": ("", str(size)) for axis, size in zip("xyz", (32, 4, 2), strict=True)
+    }
     launches = _read(tmp_path, _with_metrics(dims, drop=("Grid Size", "Block Size")))
     shape = [int(launches.column(f"{what}_{axis}")[0]) for what in ("grid", "block") for axis in "xyz"]
     assert shape == [5, 6, 7, 32, 4, 2]
@@ -165,7 +186,9 @@ def test_totals_alone_leave_the_other_axes_null_and_say_so(tmp_path: Path) -> No
     assert launches.table["block_x"].to_pylist() == [1024]
     assert launches.table["grid_x"].to_pylist() == [2]
     assert launches.table["grid_y"].to_pylist() == launches.table["block_z"].to_pylist() == [None]
-    assert "only total numbers of blocks and threads are known: grid_x and block_x hold them" in launches.notes
+    assert (
+        "only total numbers of blocks and threads are known: grid_x and block_x hold them" in launches.notes
+    )
 
 
 def test_shared_memory_is_static_and_dynamic_in_bytes(tmp_path: Path) -> None:
@@ -196,7 +219,7 @@ def test_shared_memory_is_static_and_dynamic_in_bytes(tmp_path: Path) -> None:
     ],
 )
 def test_units_are_converted(
-    tmp_path: Path, metric: str, unit: str, text: str, counter: str, value: float
+    tmp_path: Path, metric: str, unit: str, text: str, *, counter: str, value: float
 ) -> None:
     drop = (metric,) if metric in RAW_FIELDS else ()
     launches = _read(tmp_path, _with_metrics({metric: (unit, text)}, drop=drop))
@@ -228,7 +251,10 @@ def test_variants_of_a_metric_are_two_counters(tmp_path: Path) -> None:
 
 def test_devices_of_the_modern_layout(tmp_path: Path) -> None:
     name, count = "device__attribute_display_name", "device__attribute_multiprocessor_count"
-    rows = [raw_row(0) | {name: "A100", count: "108"}, raw_row(1, Device="3", CC="9.0") | {name: "H100", count: "132"}]
+    rows = [
+        raw_row(0) | {name: "A100", count: "108"},
+        raw_row(1, Device="3", CC="9.0") | {name: "H100", count: "132"},
+    ]
     launches = _read(tmp_path, raw_page(rows, (*RAW_FIELDS, name, count), (*RAW_UNITS, "", "")))
     assert [(d.index, d.name, d.compute_capability, d.sm_count) for d in launches.metadata.devices] == [
         (0, "A100", "8.0", 108),
@@ -246,7 +272,9 @@ def test_several_gpus_in_the_classic_layout_are_refused(tmp_path: Path) -> None:
 
 def test_nvtx_ranges_become_a_path(tmp_path: Path) -> None:
     column = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
-    stack = '4242  "<default domain>:step:none:none:none:none:none:none" "lib:a:b:none:none:none:none:none:none" '
+    stack = (
+        '4242  "<default domain>:step:none:none:none:none:none:none" "lib:a:b:none:none:none:none:none:none" '
+    )
     rows = [raw_row(0) | {column: stack}, raw_row(1) | {column: ""}, raw_row(2) | {column: "what is this"}]
     launches = _read(tmp_path, raw_page(rows, (*RAW_FIELDS, column), (*RAW_UNITS, "")))
     assert texts(launches, "nvtx_id") == ["step/a:b", None, None]
@@ -352,10 +380,22 @@ def test_messages_after_the_rows_are_passed_on(tmp_path: Path) -> None:
 
 
 _TEXT = st.one_of(
-    st.sampled_from(["", "PASSED", "loss: 0.25, accuracy: 93%", '==PROF== Disconnected from process 1',
-                     '"quoted" remark', "12, 13, 14", '{"step": 3, "loss": 1.5}', "a,b,c", "\x1b[32mok\x1b[0m", "é"]),
+    st.sampled_from(
+        [
+            "",
+            "PASSED",
+            "loss: 0.25, accuracy: 93%",
+            "==PROF== Disconnected from process 1",
+            '"quoted" remark',
+            "12, 13, 14",
+            '{"step": 3, "loss": 1.5}',
+            "a,b,c",
+            "\x1b[32mok\x1b[0m",
+            "é",
+        ]
+    ),
     st.text(st.characters(codec="utf-8", exclude_characters='"\r\n'), max_size=30),
-)  # fmt: skip
+)
 
 
 @settings(deadline=None, max_examples=40)

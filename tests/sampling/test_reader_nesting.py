@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
-from assay_sampling.readers.nesting import CUT_MARK, MAX_DEPTH, Ranges, ThreadRanges
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from assay_sampling.readers.nesting import CUT_MARK, MAX_DEPTH, Ranges, ThreadRanges
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 25)), min_size=1, max_size=30)
 _MOMENTS = st.lists(st.tuples(st.integers(-3, 70), st.integers(0, 4)), min_size=1, max_size=20)

@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from assay_sampling.errors import InputError
-from assay_sampling.launches import Launches
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reader_files import (
@@ -24,6 +21,10 @@ from reader_files import (
     write,
     write_gzip,
 )
+
+from assay_sampling.errors import InputError
+from assay_sampling.launches import Launches
+from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
 
 _REAL = "nsys/a100_nerf_1106_kernels.sqlite"
 
@@ -110,7 +111,11 @@ def _read(path: Path, options: ReadOptions | None = None) -> Launches:
 
 
 def test_launches_stand_in_the_order_of_their_calls(tmp_path: Path) -> None:
-    kernels = [nsys_kernel(500, 3), nsys_kernel(300, 1, demangledName=2), nsys_kernel(200, 2, demangledName=3)]
+    kernels = [
+        nsys_kernel(500, 3),
+        nsys_kernel(300, 1, demangledName=2),
+        nsys_kernel(200, 2, demangledName=3),
+    ]
     calls = [nsys_call(10, 1), nsys_call(30, 3), nsys_call(20, 2), nsys_call(5, 99)]
     launches = _read(nsys_export(tmp_path / "x", kernels, calls))
     assert kernel_names(launches) == ["void second(float)", "third", "void first<int>(int*)"]
@@ -124,7 +129,11 @@ def test_launches_stand_in_the_order_of_their_calls(tmp_path: Path) -> None:
 
 def test_correlations_repeat_across_processes(tmp_path: Path) -> None:
     other = PID + (1 << 24)
-    kernels = [nsys_kernel(900, 1, globalPid=other), nsys_kernel(800, 2, globalPid=other), nsys_kernel(950, 1)]
+    kernels = [
+        nsys_kernel(900, 1, globalPid=other),
+        nsys_kernel(800, 2, globalPid=other),
+        nsys_kernel(950, 1),
+    ]
     calls = [nsys_call(50, 1), nsys_call(7, 1, globalTid=other + 5), nsys_call(6, 2, globalTid=other + 9)]
     launches = _read(nsys_export(tmp_path / "x", kernels, calls))
     # The other process launched first, so it is process 0 though its ID is greater.
@@ -168,7 +177,9 @@ def test_graph_nodes_get_ordinals(tmp_path: Path) -> None:
 
 
 _CALLS = st.lists(
-    st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 1), st.integers(0, 60)), min_size=1, max_size=25
+    st.tuples(st.integers(0, 50), st.integers(0, 3), st.integers(0, 1), st.integers(0, 60)),
+    min_size=1,
+    max_size=25,
 )
 _NVTX = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30), st.integers(0, 1)), max_size=15)
 
@@ -206,10 +217,13 @@ def test_any_recording_is_what_the_plain_query_finds(
 
 def test_the_path_is_of_the_launching_thread_by_the_time_of_the_call(tmp_path: Path) -> None:
     nvtx = [
-        nsys_range(0, 100, "step"), nsys_range(10, 50, None, textId=3), nsys_range(20, 30, "marker", eventType=34),
-        nsys_range(0, 100, "elsewhere", globalTid=TID + 1), nsys_range(60, None, "never closed"),
+        nsys_range(0, 100, "step"),
+        nsys_range(10, 50, None, textId=3),
+        nsys_range(20, 30, "marker", eventType=34),
+        nsys_range(0, 100, "elsewhere", globalTid=TID + 1),
+        nsys_range(60, None, "never closed"),
         nsys_range(55, 90, "start-end", eventType=60),
-    ]  # fmt: skip
+    ]
     kernels = [nsys_kernel(500 + i, i) for i in range(4)]
     calls = [nsys_call(20, 0), nsys_call(45, 1), nsys_call(70, 2), nsys_call(120, 3)]
     launches = _read(nsys_export(tmp_path / "x", kernels, calls, nvtx))
@@ -225,7 +239,14 @@ def test_columns_and_tables_that_are_absent_become_null(tmp_path: Path) -> None:
     kernel = {name: nsys_kernel(10, 1)[name] for name in kept}
     launches = _read(nsys_export(tmp_path / "x", [kernel, kernel | {"start": 5}], None))
     assert launches.column("start_ns").tolist() == [5, 10]
-    for name in ("device", "stream", "registers_per_thread", "shared_memory_bytes", "graph_launch", "nvtx_id"):
+    for name in (
+        "device",
+        "stream",
+        "registers_per_thread",
+        "shared_memory_bytes",
+        "graph_launch",
+        "nvtx_id",
+    ):
         assert launches.table[name].null_count == 2
     assert "kernels are known by their short names only" in launches.notes
     assert launches.metadata.tool_version == "" and launches.metadata.devices == ()
@@ -233,8 +254,24 @@ def test_columns_and_tables_that_are_absent_become_null(tmp_path: Path) -> None:
 
 def test_the_newer_device_table_tells_which_gpu_a_kernel_ran_on(tmp_path: Path) -> None:
     gpus = [
-        {"id": 0, "cuDevice": 0, "name": "Big", "uuid": "u0", "smCount": 132, "computeMajor": 9, "computeMinor": 0},
-        {"id": 1, "cuDevice": 0, "name": "Small", "uuid": "u1", "smCount": 0, "computeMajor": 0, "computeMinor": 0},
+        {
+            "id": 0,
+            "cuDevice": 0,
+            "name": "Big",
+            "uuid": "u0",
+            "smCount": 132,
+            "computeMajor": 9,
+            "computeMinor": 0,
+        },
+        {
+            "id": 1,
+            "cuDevice": 0,
+            "name": "Small",
+            "uuid": "u1",
+            "smCount": 0,
+            "computeMajor": 0,
+            "computeMinor": 0,
+        },
     ]
     path = nsys_export(
         tmp_path / "x",
@@ -248,13 +285,19 @@ def test_the_newer_device_table_tells_which_gpu_a_kernel_ran_on(tmp_path: Path) 
     )
     launches = _read(path)
     assert launches.device_labels() == ["Small", "Big"]
-    assert [(d.sm_count, d.compute_capability) for d in launches.metadata.devices] == [(None, ""), (132, "9.0")]
+    assert [(d.sm_count, d.compute_capability) for d in launches.metadata.devices] == [
+        (None, ""),
+        (132, "9.0"),
+    ]
     assert launches.metadata.tool_version == "2025.3.2"
 
 
 def test_lost_events_and_whole_graphs_are_noted(tmp_path: Path) -> None:
     extra = {
-        "DIAGNOSTIC_EVENT": [{"severity": 3, "text": "Number of CUDA events dropped: 12"}, {"severity": 1, "text": "ok"}],
+        "DIAGNOSTIC_EVENT": [
+            {"severity": 3, "text": "Number of CUDA events dropped: 12"},
+            {"severity": 1, "text": "ok"},
+        ],
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [{"start": 1, "end": 2}] * 4,
     }
     notes = _read(nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], [nsys_call(0, 1)], extra=extra)).notes
@@ -301,10 +344,17 @@ def test_another_database_is_not_taken_for_an_export(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
-        ({"end": 5}, "end"), ({"end": None}, "end"), ({"start": None}, "start"), ({"start": "soon"}, "start"),
-        ({"gridX": 0}, "gridX"), ({"gridY": None}, "gridY"), ({"blockZ": 1.5}, "blockZ"), ({"blockX": 2**40}, "blockX"),
+        ({"end": 5}, "end"),
+        ({"end": None}, "end"),
+        ({"start": None}, "start"),
+        ({"start": "soon"}, "start"),
+        ({"end": 2**63 - 1}, "end"),
+        ({"gridX": 0}, "gridX"),
+        ({"gridY": None}, "gridY"),
+        ({"blockZ": 1.5}, "blockZ"),
+        ({"blockX": 2**40}, "blockX"),
     ],
-)  # fmt: skip
+)
 def test_times_and_shapes_that_cannot_be_name_their_row(
     tmp_path: Path, changed: dict[str, Any], field: str
 ) -> None:
@@ -314,9 +364,16 @@ def test_times_and_shapes_that_cannot_be_name_their_row(
 
 
 @pytest.mark.parametrize(
-    "kernel", [{"demangledName": 77}, {"demangledName": None}, {"registersPerThread": "many"}, {"streamId": 1.5},
-               {"correlationId": "x"}, {"globalPid": b"x"}]
-)  # fmt: skip
+    "kernel",
+    [
+        {"demangledName": 77},
+        {"demangledName": None},
+        {"registersPerThread": "many"},
+        {"streamId": 1.5},
+        {"correlationId": "x"},
+        {"globalPid": b"x"},
+    ],
+)
 def test_values_of_another_kind_are_errors(tmp_path: Path, kernel: dict[str, Any]) -> None:
     _error(nsys_export(tmp_path / "x", [nsys_kernel(10, 1, **kernel)], [nsys_call(0, 1)]))
 

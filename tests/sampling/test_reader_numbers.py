@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from assay_sampling.readers.numbers import NOT_MEASURED, parse_integers, parse_numbers, unit_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from assay_sampling.readers.numbers import NOT_MEASURED, parse_integers, parse_numbers, unit_factor
 
 
 @settings(deadline=None)
@@ -33,7 +34,9 @@ def test_fractions_with_groups_are_read_exactly(number: float, digits: int) -> N
     assert parse_numbers(pa.array([text])).values.to_pylist() == [float(text.replace(",", ""))]
 
 
-_BADLY_GROUPED = st.from_regex(r"-?[0-9]{1,4}(,[0-9]{1,2}|,[0-9]{4,5})(,[0-9]{3})*(\.[0-9]+)?", fullmatch=True)
+_BADLY_GROUPED = st.from_regex(
+    r"-?[0-9]{1,4}(,[0-9]{1,2}|,[0-9]{4,5})(,[0-9]{3})*(\.[0-9]+)?", fullmatch=True
+)
 
 
 @settings(deadline=None)
@@ -77,7 +80,14 @@ def test_whole_numbers(numbers: list[int], grouped: bool) -> None:
 
 @pytest.mark.parametrize(
     ("column", "bad_row"),
-    [(["1", "0"], 1), (["1", "-1"], 1), (["11", "1"], 0), (["1.5", "1"], 0), (["1", "n/a"], 1), (["1", ""], 1)],
+    [
+        (["1", "0"], 1),
+        (["1", "-1"], 1),
+        (["11", "1"], 0),
+        (["1.5", "1"], 0),
+        (["1", "n/a"], 1),
+        (["1", ""], 1),
+    ],
 )
 def test_whole_numbers_out_of_range_or_missing_are_refused(column: list[str], bad_row: int) -> None:
     assert parse_integers(pa.array(column), 1, 10).bad_row == bad_row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -69,20 +69,34 @@ def open_binary(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
-    """The first ``size`` bytes (fewer in a small file), decompressed."""
-    with reading(path), open_binary(path) as file:
-        parts, missing = [], size
-        while missing and (part := file.read(missing)):
-            parts.append(part)
-            missing -= len(part)
-        return b"".join(parts)
+    """The first ``size`` bytes (fewer in a small or cut file), decompressed."""
+    blocks = read_blocks(path, size)
+    try:
+        return next(blocks, b"")
+    finally:
+        blocks.close()
 
 
-def read_blocks(path: Path, block_bytes: int) -> Iterator[bytes]:
-    """The file, decompressed, in blocks of at most ``block_bytes``."""
+def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
+    """The file, decompressed, in blocks of at most ``block_bytes``.
+
+    What can be read before a cut is given before the InputError is raised.
+    """
     with reading(path), open_binary(path) as file:
-        while block := file.read(block_bytes):
-            yield block
+        read = getattr(file, "read1", file.read)
+        missing = 0
+        while not missing:
+            parts, missing, failure = [], block_bytes, None
+            try:
+                while missing and (part := read(missing)):
+                    parts.append(part)
+                    missing -= len(part)
+            except (EOFError, OSError, zlib.error) as error:
+                failure = error
+            if parts:
+                yield b"".join(parts)
+            if failure is not None:
+                raise failure
 
 
 class PlainFile:

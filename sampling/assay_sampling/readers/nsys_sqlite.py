@@ -54,7 +54,10 @@ _OPTIONAL = {
     "stream": "streamId",
 }
 _OTHER_INTEGERS = ("staticSharedMemory", "correlationId", "globalPid", "graphNodeId")
-_LARGEST_SIZE = 2**31 - 1
+_BOUNDS = {
+    **dict.fromkeys(("start", "end"), (-(2**62), 2**62)),
+    **dict.fromkeys(_SHAPE.values(), (1, 2**31 - 1)),
+}
 _PUSH_POP, _START_END = 59, 60
 
 
@@ -152,21 +155,21 @@ def _check_tables(database: Database) -> None:
 
 def _check_rows(database: Database) -> None:
     """Raises InputError naming the first row whose times or shape cannot be."""
-    due = ["start", "end", *_SHAPE.values()]
     optional = [name for name in (*_OPTIONAL.values(), *_OTHER_INTEGERS) if database.has(KERNEL, name)]
-    wrong = [f"typeof(\"{name}\") <> 'integer'" for name in due]
-    wrong += [f"typeof({name}) NOT IN ('integer', 'null')" for name in optional]
-    wrong += [f"{name} < 1 OR {name} > {_LARGEST_SIZE}" for name in _SHAPE.values()]
-    columns = ", ".join(f'"{name}"' for name in due + optional)
+    wrong = [f"typeof({name}) NOT IN ('integer', 'null')" for name in optional]
+    for name, (least, greatest) in _BOUNDS.items():
+        wrong.append(f'typeof("{name}") <> \'integer\' OR "{name}" NOT BETWEEN {least} AND {greatest}')
+    columns = ", ".join(f'"{name}"' for name in (*_BOUNDS, *optional))
     row = database.first(
         f'SELECT rowid, {columns} FROM {KERNEL} WHERE {" OR ".join(wrong)} OR "end" < start LIMIT 1'
     )
     if row is None:
         return
-    for name, value in zip(due + optional, row[1:], strict=True):
-        missing = value is None and name in optional
-        out_of_range = name in _SHAPE.values() and isinstance(value, int) and not 1 <= value <= _LARGEST_SIZE
-        if not missing and (not isinstance(value, int) or out_of_range):
+    for name, value in zip((*_BOUNDS, *optional), row[1:], strict=True):
+        least, greatest = _BOUNDS.get(name, (-(2**63), 2**63))
+        if value is None and name in optional:
+            continue
+        if not isinstance(value, int) or not least <= value <= greatest:
             raise InputError(
                 database.path,
                 f"row {row[0]} of {KERNEL} has {value!r} there",
