@@ -428,3 +428,20 @@ def test_unknown_methods_name_those_that_exist(store_run: StoreRun) -> None:
     )["rows"]
     assert row["status"] == "failed"
     assert str(ParameterError("select", "there is no method 'sieves'")) in row["reason"]
+
+
+def test_two_runs_are_aligned_once_for_all_methods(
+    store_run: StoreRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    align = workload_module.align
+
+    def counting(left: Any, right: Any, kind: Any) -> Any:
+        asked.append(kind)
+        return align(left, right, kind)
+
+    monkeypatch.setattr(workload_module, "align", counting)
+    runs = [store_run(gpu, "light", KERNELS, duration_ns=range(1, 9)) for gpu in ("V100", "A100", "H100")]
+    report = analyse(request(*runs, methods=(("random", {}), *SYSTEMATIC, ("systematic", {}))))
+    assert asked == ["exact", "name_block", "position"] * 2
+    assert {row["status"] for row in report["rows"]} == {"ok"}
