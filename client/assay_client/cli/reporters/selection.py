@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
-from assay_client.cli.reporters.text import clipped, count, percent, shape, times
+from assay_client.cli.reporters.text import clipped, count, counted, percent, shape, times
 from assay_client.cli.reporters.two_level import render_two_level
 
 _GROUPS_SHOWN = 20
@@ -25,6 +25,7 @@ def render_selection(
     """Draw a selection's document; ``projected_by_group`` orders the groups, in the unit of the cost."""
     profile = document["profile"]
     chosen = sum(len(group["representatives"]) for group in document["groups"])
+    groups = len(document["groups"])
     parameters = [f"{name}={v}" for name, v in document["parameters"].items() if v is not None]
     pairs = [
         ("method", ", ".join([f"{document['method']}, seed {document['seed']}", *parameters])),
@@ -33,7 +34,7 @@ def render_selection(
             f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
             f"{', '.join(profile['devices']) or 'an unnamed device'}",
         ),
-        ("selected", f"{count(chosen)} launches in {count(len(document['groups']))} groups"),
+        ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
         *score_facts(document),
         *synthetic_mark(bool(profile["synthetic"])),
         *[("note", clipped(str(note), 300)) for note in profile.get("notes", ())],

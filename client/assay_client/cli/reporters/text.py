@@ -24,6 +24,11 @@ def count(value: int | None) -> str:
     return "n/a" if value is None else f"{value:,}"
 
 
+def counted(value: int, one: str, many: str) -> str:
+    """``1 group``, ``1,106 launches``."""
+    return f"{value:,} {one if value == 1 else many}"
+
+
 def percent(value: float | None, digits: int = 2) -> str:
     """A percentage that is one already: 3.72 is ``3.72 %``."""
     return "n/a" if value is None else f"{value:,.{digits}f} %"
