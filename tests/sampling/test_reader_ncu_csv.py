@@ -413,7 +413,7 @@ def test_text_between_rows_is_skipped_and_counted_wherever_it_stands(
     lines, identifier, skipped, expected = [], 0, 0, []
     for step, remarks in rows:
         lines += [remark + "\n" for remark in remarks]
-        skipped += sum(bool(remark.strip().encode().strip()) for remark in remarks)
+        skipped += sum(bool(remark.encode().strip()) for remark in remarks)
         identifier += step
         expected.append(identifier)
         lines.append(raw_line(raw_row(identifier)[name] for name in RAW_FIELDS))
