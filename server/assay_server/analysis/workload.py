@@ -189,4 +189,6 @@ def _match_of_levels(detailed: Launches, light: Launches) -> dict[str, Any]:
 
 def _match(alignments: Mapping[MatchKind, Alignment], kind: MatchKind, between: str) -> dict[str, Any]:
     percents = {str(each): alignment.match_percent for each, alignment in alignments.items()}
-    return {"percent": percents[kind], "kind": kind, "between": between, **percents}
+    # Very different recordings are not searched to the end: more of their launches may match.
+    at_least = [str(each) for each, alignment in alignments.items() if alignment.lower_bound]
+    return {"percent": percents[kind], "kind": kind, "between": between, **percents, "at_least": at_least}

@@ -125,7 +125,10 @@ def _match(row: Row) -> str:
     match = row["match"]
     if match is None:
         return ABSENT
-    shown = ", ".join(match_percent(match[kind]) for kind in ("exact", "name_block", "position"))
+    shown = ", ".join(
+        f"{'at least ' if kind in match['at_least'] else ''}{match_percent(match[kind])}"
+        for kind in ("exact", "name_block", "position")
+    )
     return f"{shown} ({match['between']}: {match['kind']})"
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.launch_table import Condition
+from assay_sampling.launch_table import BASELINE, Condition
+from assay_sampling.parquet import LaunchWriter
+from assay_sampling.readers import ReadOptions, open_recording
 from assay_server.analysis import workload as workload_module
 from assay_server.analysis.pipeline import analyse
 from assay_server.analysis.request import AnalysisRequest, RunData
@@ -81,7 +83,7 @@ def test_the_same_selection_is_scored_on_other_gpus(store_run: StoreRun) -> None
     assert row["runs"] == [first.run_id, second.run_id]
     assert row["match"] == {
         "percent": 100.0, "kind": "name_block", "between": "GPUs",
-        "exact": 37.5, "name_block": 100.0, "position": 100.0,
+        "exact": 37.5, "name_block": 100.0, "position": 100.0, "at_least": [],
     }  # fmt: skip
 
 
@@ -162,7 +164,7 @@ def test_two_levels(store_run: StoreRun, counters: Counters) -> None:
     assert row["runs"] == [run.run_id for run in runs]
     assert row["match"] == {
         "percent": 100.0, "kind": "exact", "between": "levels",
-        "exact": 100.0, "name_block": 100.0, "position": 100.0,
+        "exact": 100.0, "name_block": 100.0, "position": 100.0, "at_least": [],
     }  # fmt: skip
     # 59 "a", 39 "b" and two "new": every group's first launch costs what each of its launches costs.
     assert row["launches"] == 100
@@ -445,3 +447,43 @@ def test_two_runs_are_aligned_once_for_all_methods(
     report = analyse(request(*runs, methods=(("random", {}), *SYSTEMATIC, ("systematic", {}))))
     assert asked == ["exact", "name_block", "position"] * 2
     assert {row["status"] for row in report["rows"]} == {"ok"}
+
+
+REAL = (
+    ("dims", "V100", "kineto/v100_input_dims_9876_kernels.json.gz", 9876),
+    ("dims", "A100", "kineto/a100_input_dims_8568_kernels.json.gz", 8568),
+    ("nerf", "A100", "nsys/a100_nerf_1106_kernels.sqlite", 1106),
+)
+
+
+@pytest.mark.shared_data
+def test_real_recordings(shared_data: Path, tmp_path: Path) -> None:
+    runs = []
+    for index, (workload, gpu, name, launches) in enumerate(REAL):
+        path = tmp_path / f"{index}.parquet"
+        options = ReadOptions(condition=BASELINE)
+        with (
+            open_recording(shared_data / name, options) as recording,
+            LaunchWriter(path, recording.schema) as writer,
+        ):
+            for batch in recording.batches():
+                writer.write(batch)
+        runs.append(RunData(f"real-1.{index}", workload, gpu, "light", files=(str(path),), launches=launches))
+    report = analyse(request(*runs, methods=(("pks", {}), ("random", {}))))
+    found = [(r["workload"], r["device"], r["method"], r["status"], r["launches"]) for r in report["rows"]]
+    assert found == [
+        ("dims", "V100", "pks", "not applicable", 9876),
+        ("dims", "V100", "random", "ok", 9876),
+        ("dims", "A100", "pks", "not applicable", 8568),
+        ("dims", "A100", "random", "refused", 8568),
+        ("nerf", "A100", "pks", "not applicable", 1106),
+        ("nerf", "A100", "random", "ok", 1106),
+    ]
+    scored, refused = report["rows"][1], report["rows"][3]
+    assert scored["cost"]["quantity"] == "duration_ns"
+    assert scored["cost"]["total"] == scored["overlap"]["sum_ns"]
+    assert [flag["name"] for flag in scored["flags"]] == ["concurrent_launches"]
+    assert "different numbers of launches (9,876 and 8,568)" in refused["reason"]
+    assert 0 < refused["match"]["exact"] < refused["match"]["name_block"] < 99
+    assert refused["match"]["position"] == pytest.approx(100 * 8568 / 9876)
+    assert "concurrent_launches" in render_html(report)

@@ -25,7 +25,7 @@ def row(device: str, method: str, error: float | None, **changes: Any) -> dict[s
         "error_percent": error, "signed_error_percent": error, "group_error_percent": error,
         "speedup": 512.5 if ok else None,
         "match": {"percent": 98.999, "kind": "exact", "between": "levels", "exact": 98.999,
-                  "name_block": 99.5, "position": 100.0} if ok else None,
+                  "name_block": 99.5, "position": 100.0, "at_least": []} if ok else None,
         "model": None, "window": None, "unknown": None, "overlap": None, "flags": [], "runs": ["demo-1.0000"],
         "notes": [], **changes,
     }  # fmt: skip

@@ -62,6 +62,12 @@ def test_page_holds_the_numbers_of_the_report(report: dict[str, Any]) -> None:
     assert "none, none, 100 %" in page.cells
 
 
+def test_a_match_that_may_be_larger_says_so(report: dict[str, Any]) -> None:
+    report["rows"][0]["match"]["at_least"] = ["exact", "name_block"]
+    page = Page(render_html(report))
+    assert "at least 98.99, at least 99.5, 100 (levels: exact)" in page.cells
+
+
 def test_synthetic_is_said_first_and_in_every_picture(report: dict[str, Any]) -> None:
     page = render_html(report)
     body = page[page.index("<body>") :]
