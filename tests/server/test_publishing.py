@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -176,4 +179,34 @@ def test_logs_and_flags_of_the_finish_are_kept(box: Box) -> None:
     with box.coordinator.snapshot() as store:
         [attempt] = store.attempts(box.key.run_id)
     assert attempt.log == log
+    box.close()
+
+
+def test_a_slice_is_written_by_one_at_a_time_whoever_asks(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.send(made_segments((100,))[0])
+    publish = LocalRecordStore.publish
+    writing, most, calls = 0, 0, 0
+    begun, count = threading.Event(), threading.Lock()
+
+    def watched(self: LocalRecordStore, *arguments: object) -> object:
+        nonlocal writing, most, calls
+        with count:
+            writing, calls = writing + 1, calls + 1
+            most = max(most, writing)
+        begun.set()
+        time.sleep(0.05)  # long enough for the others to come in, if anything let them
+        try:
+            return publish(self, *arguments)  # type: ignore[arg-type]
+        finally:
+            with count:
+                writing -= 1
+
+    monkeypatch.setattr(LocalRecordStore, "publish", watched)
+    with ThreadPoolExecutor(4) as threads:
+        first = threads.submit(box.finish, 1, 100)
+        begun.wait(20)
+        others = [threads.submit(box.finish, 1, 100) for _ in range(2)]
+        box.publisher.resume()
+        assert all(asked.result(timeout=20) for asked in (first, *others))
+    assert (most, calls) == (1, 1)
     box.close()

@@ -22,7 +22,7 @@ class Publisher:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._lock = threading.Lock()
-        self._slices: WeakValueDictionary[tuple[str, int], _SliceLock] = WeakValueDictionary()
+        self._slices: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
 
     def finish(
         self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
@@ -42,7 +42,7 @@ class Publisher:
         with self._coordinator.snapshot() as store:
             waiting = store.attempts_in((AttemptState.PUBLISHING,))
         for attempt in waiting:
-            if self._slice_lock(attempt.key).lock.locked():
+            if self._slice_lock(attempt.key).locked():
                 continue  # its agent waits for just this
             try:
                 self._publish(attempt.key)
@@ -50,7 +50,8 @@ class Publisher:
                 _log.warning("%s is finished but not published yet: %s", attempt.key, error)
 
     def _publish(self, key: AttemptKey) -> bool:
-        with self._slice_lock(key).lock:
+        # The statement keeps the lock alive, and with it its entry.
+        with self._slice_lock(key):
             with self._coordinator.snapshot() as store:
                 attempt = store.attempt(key.run_id, key.slice, key.attempt)
                 segments = store.segments(key)
@@ -76,11 +77,6 @@ class Publisher:
             schedule.fail(key, why)
         return False
 
-    def _slice_lock(self, key: AttemptKey) -> _SliceLock:
+    def _slice_lock(self, key: AttemptKey) -> threading.Lock:
         with self._lock:
-            return self._slices.setdefault((key.run_id, key.slice), _SliceLock())
-
-
-class _SliceLock:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+            return self._slices.setdefault((key.run_id, key.slice), threading.Lock())

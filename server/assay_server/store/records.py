@@ -11,7 +11,9 @@ is a pure function of the staged segments and ends in one rename, so it may be r
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
@@ -31,6 +33,7 @@ from assay_server.store.protocols import PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 
 REPORT_FORMS = ("json", "html")
+_UNPACKED_AHEAD = 2
 
 
 class DamagedSegmentError(StorageError):
@@ -136,8 +139,19 @@ class LocalRecordStore:
         return self._reports / campaign_id / f"report.{form}"
 
     def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
-        for segment in segments:
-            yield decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
+        """The segments in order, the next ones unpacked by another thread while one is written."""
+
+        def content(segment: Segment) -> SegmentContent:
+            return decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
+
+        with ThreadPoolExecutor(1, "assay-unpack") as thread:
+            ahead: deque[Future[SegmentContent]] = deque()
+            for segment in segments:
+                ahead.append(thread.submit(content, segment))
+                if len(ahead) > _UNPACKED_AHEAD:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
 
     def _attempt_folder(self, key: AttemptKey) -> Path:
         return self._staging / key.run_id / f"slice-{key.slice:05d}" / f"attempt-{key.attempt:04d}"
