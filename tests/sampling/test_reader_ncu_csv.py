@@ -241,6 +241,12 @@ def test_of_two_metrics_for_one_counter_the_registry_prefers(tmp_path: Path) -> 
     assert any(second in note for note in launches.notes)
 
 
+def test_thread_blocks_follow_from_the_grid_where_nobody_collected_them(tmp_path: Path) -> None:
+    fields = [name for name in RAW_FIELDS if name != "launch__grid_size"]
+    launches = _read(tmp_path, raw_page([raw_row(0), raw_row(7)], fields, None))
+    assert launches.column("thread_blocks").tolist() == [2.0, 16.0]
+
+
 def test_variants_of_a_metric_are_two_counters(tmp_path: Path) -> None:
     cells = {"smsp__inst_executed_op_global_ld.sum": ("inst", "3"),
              "smsp__sass_inst_executed_op_global_ld.sum": ("inst", "5")}  # fmt: skip

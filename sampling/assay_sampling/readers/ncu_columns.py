@@ -45,7 +45,10 @@ class ColumnError(Exception):
 
 @dataclass(frozen=True)
 class CounterSource:
-    """Where a counter comes from: column of the file, canonical column, factor to its base unit."""
+    """Where a counter comes from: column of the file, canonical column, factor to its base unit.
+
+    The position is -1 for the number of thread blocks where it follows from the grid.
+    """
 
     position: int
     column: CounterColumn
@@ -77,13 +80,14 @@ class Layout:
         """Positions of the columns to read."""
         named = (self.at(name) for name in _USED if self.has(name))
         devices = (i for name, i in self.positions.items() if name in _DEVICE_ATTRIBUTES)
-        counters = (source.position for source in self.counters)
+        counters = (source.position for source in self.counters if source.position >= 0)
         nvtx = (self.at(_PUSH_POP),) if self.has(_PUSH_POP) else ()
         return sorted({*named, *devices, *counters, *nvtx})
 
 
 _GRID_DIM = tuple(f"launch__grid_dim_{axis}" for axis in "xyz")
 _BLOCK_DIM = tuple(f"launch__block_dim_{axis}" for axis in "xyz")
+_GRID_SIZE = "launch__grid_size"
 _STATIC = "launch__shared_mem_per_block_static"
 _DYNAMIC = "launch__shared_mem_per_block_dynamic"
 _SHARED = "launch__shared_mem_per_block"
@@ -176,6 +180,10 @@ def _counters(
         unit = units[position] if units else ""
         factor = _factor(chosen, unit, counter.unit, assumed=units is None)
         sources.append(CounterSource(position, counter.column(chosen), factor))
+    blocks = counter_of_metric(_GRID_SIZE)
+    if blocks is not None and blocks.name not in by_counter:
+        # The grid says it too: known without counting, by definition the same number.
+        sources.append(CounterSource(-1, blocks.column(_GRID_SIZE), 1.0))
     return sources, notes
 
 
@@ -209,7 +217,10 @@ class Converter:
         if layout.has(_PUSH_POP):
             columns["nvtx_id"] = self._ranges(cells(table, layout.at(_PUSH_POP)))
         for source in layout.counters:
-            columns[source.column.name] = self._counter(table, source, lines)
+            derived = source.position < 0
+            columns[source.column.name] = (
+                _thread_blocks(columns) if derived else self._counter(table, source, lines)
+            )
         return columns
 
     def integers(self, table: pa.Table, name: str, least: int, greatest: int) -> np.ndarray:
@@ -306,6 +317,12 @@ class Converter:
         unread = np.array([bool(t.strip()) for t in encoded.dictionary.to_pylist()]) & (lookup < 0)
         self.ranges_unread += int(unread[encoded.indices.to_numpy(zero_copy_only=False)].sum())
         return self._names.intern_indices(paths, indices)
+
+
+def _thread_blocks(columns: dict[str, pa.Array | np.ndarray]) -> np.ndarray:
+    sizes = [np.asarray(columns[f"grid_{axis}"], np.float64) for axis in "xyz"]
+    product: np.ndarray = sizes[0] * sizes[1] * sizes[2]
+    return product
 
 
 _TRIPLE = re.compile(r"\(\s*(\d{1,19}),\s*(\d{1,19}),\s*(\d{1,19})\s*\)")
