@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -487,3 +488,15 @@ def test_real_recordings(shared_data: Path, tmp_path: Path) -> None:
     assert 0 < refused["match"]["exact"] < refused["match"]["name_block"] < 99
     assert refused["match"]["position"] == pytest.approx(100 * 8568 / 9876)
     assert "concurrent_launches" in render_html(report)
+
+
+def test_the_documented_keys_are_those_of_the_document(store_run: StoreRun) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "report-format.md").read_text()
+    named = {
+        key
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for key in re.findall(r"`(\w+)`", line.split("|")[1])
+    }
+    report = analyse(request(store_run("V100", "light", KERNELS, duration_ns=range(1, 9))))
+    assert named == set(report) | set(report["rows"][0])
