@@ -40,6 +40,7 @@ def light_batches(
             "process": np.zeros(rows, np.int32),
             "launch": np.arange(first, first + rows),
             "kernel_id": identifiers[kernel],
+            # One grid for each (kernel, shape): kernels x shapes signatures in all.
             "grid_x": 64 + 32 * shape + kernel % 13,
             "grid_y": np.ones(rows, np.int32),
             "grid_z": np.ones(rows, np.int32),

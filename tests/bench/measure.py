@@ -1,11 +1,12 @@
 """Runs a case in a fresh process, several times, and keeps the medians.
 
-A case is a module-level function ``case(scale) -> Measurement``; a fresh process gives each run cold caches of
-our own and its own peak of resident memory.
+A case is a module-level function ``case(scale) -> Measurement``; a fresh process gives each run cold caches
+of our own and its own peak of resident memory.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import resource
@@ -71,8 +72,6 @@ def peak_bytes() -> int:
 
 def main() -> None:
     """Entry of the fresh process: run one case and print its measurement as JSON."""
-    import importlib
-
     module, name, scale = sys.argv[1], sys.argv[2], int(sys.argv[3])
     measurement = getattr(importlib.import_module(module), name)(scale)
     print(json.dumps({**asdict(measurement), "peak_bytes": peak_bytes()}))

@@ -16,10 +16,9 @@ from typing import Any
 
 import grpc
 import pyarrow as pa
-import pyarrow.flight as flight
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
+from pyarrow import flight
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
 

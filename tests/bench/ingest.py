@@ -1,0 +1,102 @@
+"""Ingest: a sealed attempt on an agent's disk, through the uplink and the server, to published Parquet."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from tests.bench.made_data import SCHEMA, light_batches
+from tests.bench.measure import Measurement
+
+from assay_agent.attempts import AttemptRunner
+from assay_agent.connection import Connection
+from assay_agent.records import AttemptLog
+from assay_agent.spool import Spool, SpooledAttempt
+from assay_agent.uplink import Uplink
+from assay_agent.work import Assignment
+from assay_client.connection import Connection as Client
+from assay_protos import agent_pb2
+from assay_sampling.parquet import LaunchWriter
+from assay_server.app import Server
+from assay_server.config import ServerConfig
+
+CAMPAIGN = """\
+campaign: bench
+synthetic: true
+workloads:
+  - name: bench
+    recordings: [{device: none, light: launches.parquet}]
+"""
+LEASE_MS = 3_600_000
+
+
+def _lease(connection: Connection) -> Assignment:
+    """Register as an agent with one slot and take the only run there is."""
+    slot = agent_pb2.Slot(slot_id="recorded-0", profilers=["recorded"])
+    never = threading.Event()
+    connection.register(
+        agent_pb2.RegisterRequest(agent_id="bench", session_id="bench", name="bench", slots=[slot]), never
+    )
+    request = agent_pb2.LeaseRequest(agent_id="bench", session_id="bench", slot_id="recorded-0", wait_ms=5000)
+    return Assignment.from_proto(connection.answer(connection.start_lease(request)).work)
+
+
+def assay(launches: int) -> Measurement:
+    """Our own way: launches a second from the agent's spool to published, fsynced Parquet."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as directory:
+        root = Path(directory)
+        config = ServerConfig(
+            root / "server", listen=(f"unix:{root / 'socket'}",), lease_ms=LEASE_MS, heartbeat_ms=60_000
+        )
+        with Server(config) as server:
+            address = server.addresses[0]
+            _submit(address, root)
+            connection = Connection(address)
+            spool = Spool(root / "spool", minimum_free_bytes=0)
+            attempt = _spooled(spool, _lease(connection), launches)
+            measurement = _send(spool, attempt, connection)
+            connection.close()
+            spool.close()
+        published = next((root / "server" / "records").rglob("slice-*.parquet"))
+        metadata = pq.read_metadata(published)
+        assert metadata.num_rows == launches
+        assert metadata.row_group(0).num_rows == min(launches, 131_072)
+        return measurement
+
+
+def _submit(address: str, root: Path) -> None:
+    with LaunchWriter(root / "launches.parquet", SCHEMA) as writer:
+        for batch in light_batches(1):
+            writer.write(batch)
+    with Client(address) as client:
+        client.submit(CAMPAIGN, "bench.yaml", str(root))
+
+
+def _spooled(spool: Spool, assignment: Assignment, launches: int) -> SpooledAttempt:
+    attempt = spool.create(assignment)
+    for batch in light_batches(launches):
+        attempt.append(batch)
+    attempt.seal([], AttemptLog())
+    return attempt
+
+
+def _send(spool: Spool, attempt: SpooledAttempt, connection: Connection) -> Measurement:
+    uplink = Uplink(spool, connection)
+    runner = AttemptRunner("bench", spool, connection, {}, threading.Event())
+    began = time.perf_counter()
+    uplink.start()
+    seal = attempt.wait_acknowledged()
+    durable_seconds = time.perf_counter() - began
+    runner.resume(attempt)
+    seconds = time.perf_counter() - began
+    uplink.stop()
+    extra = {
+        "segments": seal.segments,
+        "durable_seconds": durable_seconds,
+        "durable_launches_per_second": seal.launches / durable_seconds,
+        "durable_segments_per_second": seal.segments / durable_seconds,
+    }
+    return Measurement(seal.launches, seconds, extra)
