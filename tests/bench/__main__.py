@@ -97,18 +97,18 @@ _PAGE_HEAD = """\
 # Benchmarks
 
 Written by `make bench BENCH_ARGS='--output docs/benchmarks.md'`. Launches are synthetic, from a seeded
-generator: these numbers say how fast the program is, nothing about any GPU. There is no target here; peers are
-named, run in the same call, and end in the same state.
+generator: these numbers say how fast the program is, nothing about any GPU. There is no target here; peers
+are named, run in the same call, and end in the same state.
 """
 _PAGE_FOOT = """
 ## How to read this
 
-- *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file in row groups of
-  131,072 launches. We also validate every batch and name, fsync every segment before it is acknowledged, and keep
-  an attempt's state in SQLite; Flight and the message stream do none of that.
-- *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP that were trained before the clock
-  starts. Plain scikit-learn encodes and predicts each launch, 100,000 at a time; only its first chunk is run, and
-  its rate is that one's. Ours classifies distinct signatures once and broadcasts.
+- *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file in row groups
+  of 131,072 launches. We also validate every batch and name, fsync every segment before it is acknowledged, and
+  keep an attempt's state in SQLite; Flight and the message stream do none of that.
+- *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP that were trained before the
+  clock starts. Plain scikit-learn encodes and predicts each launch, 100,000 at a time; only its first chunk is
+  run, and its rate is that one's. Ours classifies distinct signatures once and broadcasts.
 - Peak memory is of the whole process, the generated launches included.
 """
 

@@ -1,7 +1,7 @@
 """Classification: encode and predict millions of launches with shared models, beside plain scikit-learn.
 
 Both use the same trained models and the same encoder. The peer does what a script does: it encodes and
-predicts every launch, 100,000 at a time. It is so slow that only its first chunk is run; its rate is that one's.
+predicts every launch, 100,000 at a time. It is so slow that only its first chunk is run; its rate counts.
 """
 
 from __future__ import annotations
