@@ -104,11 +104,11 @@ _PAGE_FOOT = """
 ## How to read this
 
 - *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file in row groups
-  of 131,072 launches. We also validate every batch and name, fsync every segment before it is acknowledged, and
+  of 131,072 launches. We also validate every batch and name, fsync every segment before acknowledging it, and
   keep an attempt's state in SQLite; Flight and the message stream do none of that.
 - *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP that were trained before the
-  clock starts. Plain scikit-learn encodes and predicts each launch, 100,000 at a time; only its first chunk is
-  run, and its rate is that one's. Ours classifies distinct signatures once and broadcasts.
+  clock starts. Plain scikit-learn encodes and predicts every launch, 100,000 at a time; only its first chunk
+  is run, and its rate is that one's. Ours classifies distinct signatures once and broadcasts.
 - Peak memory is of the whole process, the generated launches included.
 """
 
