@@ -121,9 +121,7 @@ class MisalignedError(RefusedError):
     ``differences`` lists the first launches that differ, one human-readable line each.
     """
 
-    def __init__(
-        self, subject: str, cause: str, remedy: str, differences: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, subject: str, cause: str, remedy: str, differences: tuple[str, ...] = ()) -> None:
         self.differences = differences
         shown = f"; first differences: {' | '.join(differences)}" if differences else ""
         super().__init__(subject, cause + shown, remedy)
