@@ -22,12 +22,14 @@ from pyarrow import flight
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
 
+from assay_sampling.parquet import encoding_of
+
 ROW_GROUP_LAUNCHES = 131_072
 
 
 def write_durably(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     """The common end state: zstd Parquet, row groups of 128 k launches, file and directory fsynced."""
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(path, SCHEMA, **encoding_of(SCHEMA)) as writer:
         held: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:
