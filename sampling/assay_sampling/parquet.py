@@ -28,9 +28,6 @@ NAMES_KEY = b"assay.names"
 ROW_GROUP_ROWS = 131_072
 # Ordinals and times are all distinct: dictionaries of them cost twice the time and half the space again.
 _DELTA_COLUMNS = ("launch", "report_id", "graph_launch", "graph_node", "start_ns", "duration_ns")
-# Ordinals and time stamps grow from row to row: their differences are small, and a dictionary of them is
-# only in the way (it made files twice as large and writing twice as slow).
-_GROWING = ("launch", "report_id", "start_ns")
 # A footer that unpacks to more than this is not ours: a million names of 1,000 characters fit.
 MAX_NAMES_BYTES = 2 << 30
 
@@ -39,8 +36,8 @@ def encoding_of(schema: pa.Schema) -> dict[str, Any]:
     """How a launch table is written: options of pyarrow's ParquetWriter."""
     return {
         "compression": "zstd",
-        "use_dictionary": [name for name in schema.names if name not in _GROWING],
-        "column_encoding": dict.fromkeys(_GROWING, "DELTA_BINARY_PACKED"),
+        "use_dictionary": [name for name in schema.names if name not in _DELTA_COLUMNS],
+        "column_encoding": dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
     }
 
 
@@ -73,9 +70,7 @@ class LaunchWriter:
             self._writer = pq.ParquetWriter(
                 self._file,
                 self._schema,
-                compression="zstd",
-                use_dictionary=[name for name in self._schema.names if name not in _DELTA_COLUMNS],
-                column_encoding=dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+                **encoding_of(self._schema),
                 write_page_checksum=True,
                 store_schema=True,
             )
