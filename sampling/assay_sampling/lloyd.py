@@ -20,6 +20,11 @@ _BLOCK_ELEMENTS = 32768
 MAX_STEPS = 300
 # Two solutions whose inertias differ relatively by less are held to be one.
 _SAME_INERTIA = 1e-7
+# Transfers that gain less, relative to the total scatter, are not worth a step.
+_LEAST_GAIN = 1e-12
+_TRANSFER_ROUNDS = 20
+# Centres move a little while points are transferred: look at somewhat more points than can gain at first.
+_MARGIN = 1.05
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,12 @@ class WeightedPoints:
         """Positions about ``origin``, shape (n, d)."""
         return self.augmented[:, :-1]
 
-    def blocks(self, width: int) -> Iterator[slice]:
-        """Slices of the points whose matrices of ``width`` columns fit a core's cache."""
-        rows = max(64, _BLOCK_ELEMENTS // width)
-        for start in range(0, len(self), rows):
-            yield slice(start, start + rows)
+
+def blocks(rows: int, width: int) -> Iterator[slice]:
+    """Slices of ``rows`` rows whose matrices of ``width`` columns fit a core's cache."""
+    height = max(64, _BLOCK_ELEMENTS // width)
+    for start in range(0, rows, height):
+        yield slice(start, start + height)
 
 
 def products(centres: np.ndarray) -> np.ndarray:
@@ -68,45 +74,61 @@ def products(centres: np.ndarray) -> np.ndarray:
     return np.concatenate([-2.0 * centres, squares[..., None]], axis=-1)
 
 
-def lloyd_step(points: WeightedPoints, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class Batch:
+    """Solutions of one K: ``centres`` (b, k, d), ``inertia`` (b,), ``weights`` of the groups (b, k)."""
+
+    centres: np.ndarray
+    inertia: np.ndarray
+    weights: np.ndarray
+
+    def __getitem__(self, which: np.ndarray | slice) -> Batch:
+        return Batch(self.centres[which], self.inertia[which], self.weights[which])
+
+    def joined(self, other: Batch) -> Batch:
+        """The solutions of both."""
+        return Batch(
+            np.concatenate([self.centres, other.centres]),
+            np.concatenate([self.inertia, other.inertia]),
+            np.concatenate([self.weights, other.weights]),
+        )
+
+
+def lloyd_step(points: WeightedPoints, centres: np.ndarray) -> Batch:
     """One step of every solution of a batch (b, k, d); a centre that no point is nearest to stays.
 
-    Returns the new centres and the inertias, shape (b,), of the new centres under the assignment to the
-    old ones: an upper bound of the new inertia, and never above that of the old centres.
+    The inertias are those of the new centres under the assignment to the old ones: an upper bound of the
+    new inertia, and never above that of the old centres. The weights are of the old assignment, too.
     """
     b, k, d = centres.shape
     factors = products(centres).reshape(b * k, d + 1).T
     offsets = np.arange(b) * k
     sums = np.zeros((b * k, d + 1))
-    for block in points.blocks(b * k):
+    for block in blocks(len(points), b * k):
         augmented = points.augmented[block]
         nearest = (augmented @ factors).reshape(-1, b, k).argmin(axis=2)
         nearest += offsets
         membership = np.zeros((len(augmented), b * k))
         membership[np.arange(len(augmented))[:, None], nearest] = points.weights[block, None]
         sums += membership.T @ augmented
-    weight = sums[:, -1:]
-    moved = np.divide(sums[:, :-1], weight, out=centres.reshape(b * k, d).copy(), where=weight > 0)
-    within = (weight[:, 0] * np.einsum("ij,ij->i", moved, moved)).reshape(b, k).sum(axis=1)
-    return moved.reshape(b, k, d), np.maximum(points.total_square - within, 0.0)
+    moved = _means(sums, centres.reshape(b * k, d)).reshape(b, k, d)
+    sums = sums.reshape(b, k, d + 1)
+    return Batch(moved, _inertia(points, sums, moved), sums[:, :, -1])
 
 
-def settle(
-    points: WeightedPoints, centres: np.ndarray, stages: Sequence[tuple[int, int]]
-) -> tuple[np.ndarray, np.ndarray]:
+def settle(points: WeightedPoints, centres: np.ndarray, stages: Sequence[tuple[int, int]]) -> Batch:
     """Lloyd steps with elimination: a stage ``(steps, keep)`` makes at most so many steps, then keeps so
     many of the best solutions that differ. A stage ends early once no centre moves."""
-    inertia = np.full(len(centres), np.inf)
     for steps, keep in stages:
         for _ in range(steps):
-            moved, inertia = lloyd_step(points, centres)
-            still = np.array_equal(moved, centres)
-            centres = moved
+            batch = lloyd_step(points, centres)
+            still = (batch.centres == centres).all()
+            centres = batch.centres
             if still:
                 break
-        best = best_distinct(inertia, keep)
-        centres, inertia = centres[best], inertia[best]
-    return centres, inertia
+        batch = batch[best_distinct(batch.inertia, keep)]
+        centres = batch.centres
+    return batch
 
 
 def best_distinct(inertia: np.ndarray, keep: int) -> np.ndarray:
@@ -120,112 +142,178 @@ def best_distinct(inertia: np.ndarray, keep: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Assignment:
-    """Each point's nearest centre: ``labels`` and squared distance ``nearest``, shape (n,).
-
-    ``removal`` has shape (k,): by how much the inertia grows when a centre is taken away and its points
-    go to their second nearest, before any further step (infinite for a single centre).
-    """
+    """Each point's nearest centre: ``labels``, and squared distances to it and to the second ``nearest``
+    (infinite for a single centre), each of shape (n,)."""
 
     labels: np.ndarray
     nearest: np.ndarray
-    removal: np.ndarray
+    second: np.ndarray
 
 
-def assign(points: WeightedPoints, centres: np.ndarray) -> Assignment:
-    """Nearest and second nearest of the centres (k, d) for every point."""
-    k = len(centres)
-    labels = np.empty(len(points), np.intp)
-    nearest = np.empty(len(points))
-    removal = np.zeros(k)
+def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | None = None) -> Assignment:
+    """Nearest and second nearest of the centres (k, d) for all points, or those at ``rows``."""
+    chosen = points.augmented if rows is None else points.augmented[rows]
+    squares = points.squares if rows is None else points.squares[rows]
+    labels = np.empty(len(chosen), np.intp)
+    nearest, second = np.empty(len(chosen)), np.empty(len(chosen))
     factors = products(centres).T
-    for block in points.blocks(k):
-        distances = points.augmented[block] @ factors
+    for block in blocks(len(chosen), len(centres)):
+        distances = chosen[block] @ factors
         own = distances.argmin(axis=1)
-        rows = np.arange(len(own))
-        first = distances[rows, own]
-        distances[rows, own] = np.inf
-        loss = points.weights[block] * (distances.min(axis=1) - first)
-        removal += np.bincount(own, loss, k)
+        row = np.arange(len(own))
         labels[block] = own
-        nearest[block] = np.maximum(first + points.squares[block], 0.0)
-    return Assignment(labels, nearest, removal)
+        nearest[block] = distances[row, own]
+        distances[row, own] = np.inf
+        second[block] = distances.min(axis=1)
+    return Assignment(labels, np.maximum(nearest + squares, 0.0), np.maximum(second + squares, 0.0))
 
 
-def transfer(points: WeightedPoints, centres: np.ndarray, rounds: int) -> np.ndarray:
-    """Move single points between groups where that lowers the inertia although they are nearest to their
-    own centre (Hartigan's criterion), one point a solution and round, each followed by a Lloyd step.
+def removal_costs(points: WeightedPoints, now: Assignment, k: int) -> np.ndarray:
+    """By how much the inertia grows, shape (k,), when a centre is taken away and its points go to their
+    second nearest."""
+    return np.bincount(now.labels, points.weights * (now.second - now.nearest), k)
 
-    It matters where one point weighs much: thousands of equal launches are one point. Batch (b, k, d).
+
+def converge(points: WeightedPoints, centres: np.ndarray) -> tuple[Batch, np.ndarray]:
+    """Lloyd steps from centres (k, d) until no point changes its group, at most MAX_STEPS.
+
+    Only points that can have changed are looked at: the triangle inequality bounds how near a centre
+    that moved can have come (Hamerly 2010). Returns a batch of one solution and the labels, shape (n,).
     """
-    for _ in range(rounds):
-        moved = _best_transfer(points, centres)
-        if moved is None:
+    k = len(centres)
+    now = assign(points, centres)
+    labels = now.labels
+    # What the expanded squares can be wrong by: the bounds stay bounds.
+    slack = 1e-14 * (points.squares + np.square(centres).sum(axis=1).max(initial=0.0))
+    upper, lower = np.sqrt(now.nearest + slack), np.sqrt(np.maximum(now.second - slack, 0.0))
+    sums = _group_sums(points, labels, k)
+    for _ in range(MAX_STEPS):
+        means = _means(sums, centres)
+        moved = np.sqrt(np.square(means - centres).sum(axis=1))
+        centres = means
+        if not moved.any():
             break
-        centres, _ = lloyd_step(points, moved)
-    return centres
+        upper += moved[labels]
+        lower -= moved.max()
+        doubtful = np.flatnonzero(upper > np.maximum(lower, _half_gaps(centres)[labels]))
+        if not len(doubtful):
+            continue
+        now = assign(points, centres, doubtful)
+        upper[doubtful] = np.sqrt(now.nearest + slack[doubtful])
+        lower[doubtful] = np.sqrt(np.maximum(now.second - slack[doubtful], 0.0))
+        changing = now.labels != labels[doubtful]
+        if changing.any():
+            rows = doubtful[changing]
+            sums += _group_sums(points, now.labels[changing], k, rows)
+            sums -= _group_sums(points, labels[rows], k, rows)
+            labels[rows] = now.labels[changing]
+            sums[np.bincount(labels, minlength=k) == 0] = 0.0
+    return Batch(centres[None], _inertia(points, sums[None], centres[None]), sums[None, :, -1]), labels
 
 
-def _best_transfer(points: WeightedPoints, centres: np.ndarray) -> np.ndarray | None:
-    b, k, d = centres.shape
-    if k < 2:
-        return None
-    factors = products(centres).reshape(b * k, d + 1).T
-    sums = _group_weights(points, factors, b, k)
-    solutions = np.arange(b)
-    best = np.zeros((4, b))  # gain, point, source, target
-    for block in points.blocks(b * k):
-        distances = (points.augmented[block] @ factors + points.squares[block, None]).reshape(-1, b, k)
-        np.maximum(distances, 0.0, out=distances)
-        own = distances.argmin(axis=2)
-        rows = np.arange(len(own))[:, None]
-        weight = points.weights[block, None]
-        left = sums[solutions, own] - weight
-        saved = np.divide(
-            (left + weight) * weight * distances[rows, solutions, own],
-            left, out=np.zeros_like(left), where=left > 0,
-        )  # fmt: skip
-        distances *= weight[:, :, None] * (sums / (sums + weight[:, :, None]))
-        distances[rows, solutions, own] = np.inf
-        target = distances.argmin(axis=2)
-        gain = saved - distances[rows, solutions, target]
-        point = gain.argmax(axis=0)
-        found = np.stack(
-            [gain[point, solutions], point + block.start, own[point, solutions], target[point, solutions]]
-        )
-        best = np.where(found[0] > best[0], found, best)
-    moving = np.flatnonzero(best[0] > 1e-9 * points.total_square)
-    if not len(moving):
-        return None
-    point, source, target = best[1:, moving].astype(np.intp)
-    position, weight = points.positions[point], points.weights[point][:, None]
-    moved = centres.copy()
-    for group, sign in ((source, -1.0), (target, 1.0)):
-        held = sums[moving, group][:, None]
-        moved[moving, group] = (held * centres[moving, group] + sign * weight * position) / (
-            held + sign * weight
-        )
-    return moved
+def _half_gaps(centres: np.ndarray) -> np.ndarray:
+    """Half the distance of each centre (k, d) to the nearest other: a point nearer than that stays."""
+    gaps = np.square(centres[:, None] - centres).sum(axis=2)
+    np.fill_diagonal(gaps, np.inf)
+    half: np.ndarray = 0.5 * np.sqrt(gaps.min(axis=1))
+    return half
 
 
-def _group_weights(points: WeightedPoints, factors: np.ndarray, b: int, k: int) -> np.ndarray:
-    sums = np.zeros(b * k)
-    for block in points.blocks(b * k):
-        own = (points.augmented[block] @ factors).reshape(-1, b, k).argmin(axis=2) + np.arange(b) * k
-        sums += np.bincount(own.ravel(), np.repeat(points.weights[block], b), b * k)
-    return sums.reshape(b, k)
+def _group_sums(
+    points: WeightedPoints, labels: np.ndarray, k: int, rows: np.ndarray | None = None
+) -> np.ndarray:
+    """Weighted sums of the augmented points of each group, shape (k, d + 1): the last is the weight."""
+    augmented = points.augmented if rows is None else points.augmented[rows]
+    weights = points.weights if rows is None else points.weights[rows]
+    sums = [np.bincount(labels, weights * column, k) for column in augmented.T]
+    return np.stack(sums, axis=1)
 
 
-def measure(points: WeightedPoints, labels: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Centres (about the origin) as the exact means of given groups, their weights, and the inertia
-    summed from the differences."""
-    weight = np.bincount(labels, points.weights, groups)
-    positions = points.positions
-    means = np.empty((groups, positions.shape[1]))
+def _inertia(points: WeightedPoints, sums: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Inertias (b,) of groups with these sums (b, k, d + 1) and means (b, k, d), to rounding."""
+    between = np.einsum("bk,bkd,bkd->b", sums[:, :, -1], means, means)
+    inertia: np.ndarray = np.maximum(points.total_square - between, 0.0)
+    return inertia
+
+
+def _means(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """Means of groups from their sums (k, d + 1); a group without weight keeps its old centre."""
+    weight = sums[:, -1:]
+    means: np.ndarray = np.divide(sums[:, :-1], weight, out=otherwise.copy(), where=weight > 0)
+    return means
+
+
+def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[Batch, np.ndarray]:
+    """Move points between the groups of one converged solution where that lowers the inertia although
+    they are nearest to their own centre (Hartigan's criterion); then converge again.
+
+    It matters where one point weighs much, as thousands of equal launches do, and at the borders of all
+    groups. Returns ``found`` itself where nothing moves.
+    """
+    rows = _movable(points, found, labels)
+    sums = _group_sums(points, labels, found.weights.shape[1])
+    moved = False
+    for _ in range(_TRANSFER_ROUNDS if len(rows) else 0):
+        means = _means(sums, found.centres[0])
+        gains, targets = _gains(points, rows, labels[rows], means, sums[:, -1])
+        moving = np.flatnonzero(gains > _LEAST_GAIN * points.total_square)
+        if not len(moving):
+            break
+        before = _inertia(points, sums[None], means[None])[0]
+        # All that gain move together; should they be in each other's way, only the one that gains most.
+        for chosen in (moving, np.array([gains.argmax()])):
+            group = labels[rows[chosen]]
+            after = sums + _group_sums(points, targets[chosen], len(sums), rows[chosen])
+            after -= _group_sums(points, group, len(sums), rows[chosen])
+            if _inertia(points, after[None], _means(after, means)[None])[0] < before:
+                break
+        else:
+            break
+        labels = labels.copy()
+        labels[rows[chosen]] = targets[chosen]
+        sums, moved = after, True
+    return converge(points, _means(sums, found.centres[0])) if moved else (found, labels)
+
+
+def _movable(points: WeightedPoints, found: Batch, labels: np.ndarray) -> np.ndarray:
+    """Rows of points that could lower the inertia in the group of their second nearest centre, were that
+    the lightest of all groups."""
+    held = found.weights[0]
+    rest = held[labels] - points.weights
+    now = assign(points, found.centres[0])
+    least = held.min() / (held.min() + points.weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        movable = (rest > 0) & (now.second * least < now.nearest * held[labels] / rest * _MARGIN)
+    return np.flatnonzero(movable)
+
+
+def _gains(
+    points: WeightedPoints, rows: np.ndarray, labels: np.ndarray, means: np.ndarray, held: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What moving each of the points at ``rows`` to its best other group gains, and that group."""
+    at = np.arange(len(rows))
+    weight = points.weights[rows, None]
+    distances = points.augmented[rows] @ products(means).T
+    distances += points.squares[rows, None]
+    np.maximum(distances, 0.0, out=distances)
+    rest = held[labels] - weight[:, 0]
+    saved = np.divide(
+        held[labels] * weight[:, 0] * distances[at, labels], rest, out=np.zeros(len(rows)), where=rest > 0
+    )
+    distances *= held * weight / (held + weight)
+    distances[at, labels] = np.inf
+    targets = distances.argmin(axis=1)
+    return saved - distances[at, targets], targets
+
+
+def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndarray, float]:
+    """Centres (k, d) as the exact means of given groups, and the inertia summed from the differences."""
+    weight = np.bincount(labels, points.weights, k)
+    means = np.empty((k, points.positions.shape[1]))
     inertia = 0.0
-    for axis in range(positions.shape[1]):
-        values = positions[:, axis]
-        sums = np.bincount(labels, points.weights * values, groups)
-        means[:, axis] = np.divide(sums, weight, out=np.zeros(groups), where=weight > 0)
+    for axis, values in enumerate(points.positions.T):
+        sums = np.bincount(labels, points.weights * values, k)
+        means[:, axis] = np.divide(sums, weight, out=np.zeros(k), where=weight > 0)
         difference = values - means[labels, axis]
         inertia += float(points.weights @ (difference * difference))
-    return means, weight, inertia
+    return means, inertia
