@@ -16,7 +16,7 @@ def write_tool_scripts(directory: str | Path) -> Path:
     """
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    packages = [str(Path(__file__).resolve().parents[4]), str(_package_root("assay_sampling"))]
+    packages = [str(_package_root(name)) for name in ("assay_agent", "assay_sampling")]
     start = "import sys; sys.path[:0] = {!r}; from assay_agent.virtual.tools.{} import main; sys.exit(main())"
     for name, module in _MODULES.items():
         script = folder / name
