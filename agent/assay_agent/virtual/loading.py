@@ -68,13 +68,18 @@ def _input_error(path: Path, error: ValidationError, prefix: str = "") -> InputE
     first = error.errors()[0]
     key = prefix
     for before, part in zip(("", *first["loc"]), first["loc"], strict=False):
-        if isinstance(before, int) and part in ("launch", "loop"):
-            continue  # pydantic's name of a branch, not a key of the file
-        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
+        if part == "[key]" or (isinstance(before, int) and part in ("launch", "loop")):
+            continue  # pydantic's marks, not keys of the file
+        key += f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" if key else _quoted(part)
     cause = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         cause = "there is no such key"
     return InputError(path, cause, _REMEDY, field=key or "(top level)")
+
+
+def _quoted(key: str) -> str:
+    """A key as TOML writes it: one with a dot stands in quotes."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
 
 
 def _check_known(workload: Workload, key: str, kind: str, name: str, known: Iterable[str]) -> None:
@@ -85,7 +90,9 @@ def _check_known(workload: Workload, key: str, kind: str, name: str, known: Iter
 
 def _check_kernel(workload: Workload, key: str, kernel: Kernel) -> None:
     for capability in COMPUTE_CAPABILITIES:
-        at = f"kernels.{key}.variants.{capability}" if capability in kernel.variants else f"kernels.{key}"
+        at = f"kernels.{_quoted(key)}"
+        if capability in kernel.variants:
+            at += f".variants.{_quoted(capability)}"
         try:
             built = kernel.on(capability)
         except ValidationError as error:

@@ -167,8 +167,9 @@ class Variable(_Strict):
 
 class Launch(_Strict):
     """A launch, ``times`` over. ``grid`` is one grid or a table with one for each iteration of the loop
-    around (again from the top after its end); ``work`` multiplies what a warp does. ``grid_by`` and ``work_by`` name
-    variables that multiply the grid's x and the work; ``work_spread`` varies the work of each launch."""
+    around (again from the top after its end); ``work`` multiplies what a warp does. ``grid_by`` and
+    ``work_by`` name variables that multiply the grid's x and the work; ``work_spread`` varies the work of
+    each launch."""
 
     kernel: str
     grid: Annotated[list[Dimensions], BeforeValidator(_table), Field(min_length=1)]
