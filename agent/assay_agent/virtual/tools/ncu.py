@@ -78,7 +78,7 @@ def _run(
         return _query_metrics(command, version, variables, log)
     if "import" in command:
         return _import(command, version, log)
-    if "help" in command or not command.given and not command.program:
+    if "help" in command or not (command.given or command.program):
         log.write(ncu_help(version))
         return 0
     if not command.program:

@@ -35,4 +35,4 @@ def open_log(name: str, output: TextIO, errors: TextIO) -> TextIO:
     """The channel that ``--log-file`` names; raises OSError for a file that cannot be written."""
     if name in ("", "stdout"):
         return output
-    return errors if name == "stderr" else Path(name).open("w", encoding="utf-8")  # noqa: SIM115
+    return errors if name == "stderr" else Path(name).open("w", encoding="utf-8")

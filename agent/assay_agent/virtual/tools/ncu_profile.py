@@ -99,7 +99,8 @@ class ProfileRun:
             )
             return 1
         if "no_driver" in self._faults:
-            print(f"==ERROR== {_STUB}", file=self._errors, flush=True)  # noqa: T201
+            # The real tool says this past its log file too.
+            Log(self._errors).error(_STUB)
         self._ending = program.ending
         status, results = self._profile(program)
         status = self._complain_of_exit_code() or status

@@ -63,13 +63,17 @@ def results_of(
     columns = _identity(selected, gpu, program)
     units: dict[str, str] = {}
     for metric, counter in request.counters.items():
-        values = _joined(selected, lambda part, rows, name=counter.name: part.counters[name][rows])
+        values = _counter(selected, counter.name)
         holes = np.arange(len(selected)) % 3 == 2 if missing_values else np.zeros(len(selected), np.bool_)
         columns[metric] = pa.array(values, mask=holes)
         units[metric] = unit_of(counter)
     for metric, (unit, values) in _free(selected, request, gpu, version).items():
         columns[metric], units[metric] = pa.array(values), unit
     return Results(pa.table(columns), units, _process_name(program), version, nvtx)
+
+
+def _counter(selected: Selected, name: str) -> Floats:
+    return _joined(selected, lambda part, rows: part.counters[name][rows])
 
 
 def _process_name(program: Program) -> str:
@@ -156,7 +160,7 @@ def _free(selected: Selected, request: Request, gpu: VirtualGPU, version: str) -
 
     grid_size = grid(0) * grid(1) * grid(2)
     block_size = kernel(lambda k: k.block[0] * k.block[1] * k.block[2])
-    waves = _joined(selected, lambda p, rows: p.counters["waves_per_sm"][rows]).astype(np.float64)
+    waves = _counter(selected, "waves_per_sm")
     reserved = np.full(n, float(architecture.shared_bytes_reserved))
     static, dynamic = kernel(lambda k: k.static_shared_bytes), kernel(lambda k: k.dynamic_shared_bytes)
     metrics: dict[str, tuple[str, Any]] = {

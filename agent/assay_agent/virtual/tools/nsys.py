@@ -1,0 +1,224 @@
+"""The stand-in for Nsight Systems: ``python -m assay_agent.virtual.tools.nsys profile WORKLOAD.toml``.
+
+It has the traps of the real one: exit status 0 where the importer fails (only the raw file is left) and
+where the report exists already (the new one goes to a temporary name). Everything it measures is synthetic.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from assay_agent.virtual.tools.container import ContainerError
+from assay_agent.virtual.tools.environment import (
+    VirtualEnvironment,
+    nsys_version,
+    version_key,
+    virtual_environment,
+)
+from assay_agent.virtual.tools.nsys_capture import Capture, capture_run
+from assay_agent.virtual.tools.nsys_export import export_sqlite
+from assay_agent.virtual.tools.nsys_options import (
+    EXPORT_TYPES,
+    EXPORT_TYPES_2021,
+    check_profile_values,
+    export_options,
+    options_help,
+    profile_options,
+)
+from assay_agent.virtual.tools.options import CommandLine, UsageError, parse_command_line
+from assay_agent.virtual.tools.program import NotExecutableError, Program, find_program
+from assay_agent.virtual.tools.trouble import cut_in_half, hang
+from assay_sampling.errors import AssayError
+
+_USAGE = {
+    "profile": "usage: nsys profile [<args>] [application] [<application args>]",
+    "export": "usage: nsys export [<args>] [nsys-rep-file]",
+}
+_GENERAL = """ usage: nsys [--version] [--help] <command> [<args>] [application] [<application args>]
+
+ Commands of this stand-in of assay virtual:
+\tprofile       Run a workload file on a virtual GPU and capture its profile into a nsys-rep file.
+\texport        Export nsys-rep file into another format.
+"""
+_OVERWRITE = "Use `--force-overwrite true` to overwrite existing files."
+
+
+def main() -> int:
+    """Run with the process's own arguments and environment; returns the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    return run_nsys(sys.argv[1:], os.environ, sys.stdout, sys.stderr)
+
+
+def run_nsys(arguments: Sequence[str], variables: Mapping[str, str], output: TextIO, errors: TextIO) -> int:
+    """Behave as ``nsys ARGUMENTS``; the real tool writes errors to ``errors``."""
+    tool = _Tool(variables, output, errors)
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    try:
+        if command in ("--version", "-v"):
+            output.write(f"NVIDIA Nsight Systems version {nsys_version(variables)}-assay-virtual\n")
+            return 0
+        if command in ("--help", "-h"):
+            output.write(_GENERAL)
+            return 0
+        if command == "profile":
+            return tool.profile(rest)
+        if command == "export":
+            return tool.export(rest)
+    except UsageError as error:
+        tool.say(f"{error}\n\n{_USAGE[command]}\nTry 'nsys {command} --help' for more information.")
+        return 1
+    except AssayError as error:
+        tool.say(str(error))
+        return 1
+    output.write(_GENERAL)
+    if command:
+        tool.say(f"Unknown command: {command}")
+    return 1
+
+
+@dataclass(frozen=True)
+class _Tool:
+    variables: Mapping[str, str]
+    output: TextIO
+    errors: TextIO
+
+    def say(self, text: str) -> None:
+        self.errors.write(f"{text}\n")
+        self.errors.flush()
+
+    def profile(self, arguments: Sequence[str]) -> int:
+        version = nsys_version(self.variables)
+        command = parse_command_line(profile_options(version), arguments)
+        if "help" in command:
+            self.output.write(options_help("profile", profile_options(version)))
+            return 0
+        check_profile_values(command)
+        if not command.program:
+            raise UsageError(
+                "ERROR: The collection must include one or more system-wide settings if an application is "
+                "not launched."
+            )
+        environment = virtual_environment(self.variables)
+        try:
+            program = find_program(command.program, environment)
+        except NotExecutableError:
+            self.say("Executable not found in current directory or standard search paths")
+            return 1
+        if "hang" in environment.faults:
+            hang(stubborn=environment.faults.argument("hang") == "stubborn")
+        program.write_output(self.output, self.errors)
+        capture = self._capture(command, program, environment, version)
+        self._write_report(capture, command, environment)
+        return program.ending.exit_code or program.ending.signal
+
+    def _capture(
+        self, command: CommandLine, program: Program, environment: VirtualEnvironment, version: str
+    ) -> Capture:
+        capture = capture_run(
+            program,
+            environment,
+            traces=tuple(command.text("trace").split(",")),
+            whole_graphs=command.text("cuda-graph-trace").startswith("graph"),
+            variables=self.variables,
+            version=version,
+        )
+        if "report_short" in environment.faults:
+            rows = capture.launches.num_rows
+            return Capture(capture.document, capture.launches.slice(0, rows - max(1, rows // 3)))
+        return capture
+
+    def _write_report(self, capture: Capture, command: CommandLine, environment: VirtualEnvironment) -> None:
+        """Import the raw file; whatever goes wrong here does not change the exit status."""
+        report = _report_path(command, self.variables)
+        existing = report.exists() and command.text("force-overwrite") != "true"
+        temporary = _temporary_report(self.variables)
+        if existing or "output_exists" in environment.faults:
+            self.say(f"Failed to create '{report.absolute()}': File exists.\n{_OVERWRITE}")
+            report = temporary
+        self._print(f"Generating '{temporary.with_suffix('.qdstrm')}'\n")
+        if "importer_failed" in environment.faults or "disk_full" in environment.faults:
+            why = "No space left on device" if "disk_full" in environment.faults else "Importation failed."
+            report.with_suffix(".qdstrm").write_bytes(capture.to_bytes())
+            self.say(f"Importer error status: {why}")
+            self._print(f"Generated:\n    {report.with_suffix('.qdstrm').absolute()}\n")
+            return
+        report.write_bytes(capture.to_bytes())
+        if "report_truncated" in environment.faults:
+            cut_in_half(report)
+        self._print(f"[1/1] [{'=' * 24}100%] {report.name}\nGenerated:\n    {report.absolute()}\n")
+
+    def _print(self, text: str) -> None:
+        self.output.write(text)
+        self.output.flush()
+
+    def export(self, arguments: Sequence[str]) -> int:
+        version = nsys_version(self.variables)
+        command = parse_command_line(export_options(version), arguments)
+        if "help" in command:
+            self.output.write(options_help("export", export_options(version)))
+            return 0
+        kind = command.text("type")
+        if not kind:
+            raise UsageError("Missing required option '--type'.")
+        if kind not in (EXPORT_TYPES if version_key(version) >= (2023, 1) else EXPORT_TYPES_2021):
+            raise UsageError(f"Unsupported export type option: '{kind}'.")
+        if not command.program:
+            raise UsageError("Missing input file.")
+        if kind != "sqlite":
+            self.say(f"Exportation error: assay virtual exports to sqlite only, not to {kind}.")
+            return 1
+        return self._export(command, Path(command.program[0]), version)
+
+    def _export(self, command: CommandLine, report: Path, version: str) -> int:
+        database = Path(command.text("output") or report.with_suffix(".sqlite"))
+        if not report.exists():
+            self.say(f"Exportation error: File not found: '{report}'.")
+            return 1
+        if database.exists():
+            if not command.is_on("force-overwrite"):
+                self.say(f"Exportation error: File already exists: '{database}'.\n{_OVERWRITE}")
+                return 1
+            database.unlink()
+        arguments = {"INPUT_FILE": report.name, "OUTUPT_FILE": database.name, "LAZY": "true"}
+        try:
+            capture = Capture.read(report)
+            export_sqlite(capture, database, version, arguments)
+        except ContainerError:
+            self.say("Exportation error: Section Table Reference magic number mismatch.")
+            return 1
+        except (OSError, sqlite3.Error) as error:
+            self.say(f"Exportation error: {error}.")
+            return 1
+        if not command.is_on("quiet"):
+            count = capture.launches.num_rows
+            self._print(f"Processing {count} events: [{'=' * 54}100%]\n")
+        return 0
+
+
+def _report_path(command: CommandLine, variables: Mapping[str, str]) -> Path:
+    name = command.text("output")
+    if "output" not in command:
+        name = next(f"report{n}" for n in range(1, 100_000) if not Path(f"report{n}.nsys-rep").exists())
+    return Path(name if name.endswith(".nsys-rep") else f"{name}.nsys-rep")
+
+
+def _temporary_report(variables: Mapping[str, str]) -> Path:
+    """A free name such as the real tool's, in the temporary folder."""
+    folder = variables.get("TMPDIR") or "/tmp"
+    handle, name = tempfile.mkstemp(prefix="nsys-report-", suffix=".nsys-rep", dir=folder)
+    os.close(handle)
+    Path(name).unlink()
+    return Path(name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
