@@ -44,12 +44,13 @@ class MadeSegment:
             key, self.index, self.launches, self.names_hash, self.launches_hash, self.names, self.data
         )
 
-    def record(self, key: AttemptKey) -> Segment:
+    def record(self, key: AttemptKey, offset_bytes: int) -> Segment:
         return Segment(
             key.run_id,
             key.slice,
             key.attempt,
             self.index,
+            offset_bytes,
             self.launches,
             len(self.names),
             len(self.data),

@@ -95,7 +95,7 @@ class Desk:
         return lease.attempt.key
 
     def segment(self, key: AttemptKey, index: int = 0, launches: int = 10) -> SegmentOutcome:
-        made = Segment(key.run_id, key.slice, key.attempt, index, launches, 0, 1, b"", b"h")
+        made = Segment(key.run_id, key.slice, key.attempt, index, 0, launches, 0, 1, b"", b"h")
         return self.do(lambda s: s.add_segment(made, key))
 
     def fail(self, key: AttemptKey, why: FailureRecord) -> None:

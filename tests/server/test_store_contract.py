@@ -102,7 +102,7 @@ class TestMetadataStore:
             flags=FLAGS,
             log=AttemptLog(("ncu", "--x"), {"PATH": "/bin"}, "said\n"),
         )
-        segment = Segment(ended.key.run_id, 0, 1, 0, 100, 5, 6, b"\0" * 32, b"\xff" * 32)
+        segment = Segment(ended.key.run_id, 0, 1, 0, 0, 100, 5, 6, b"\0" * 32, b"\xff" * 32)
         slots = (Slot("recorded-0", ("recorded",), True, {"name": "V100"}), Slot("gpu", ("ncu", "nsys")))
         agent = Agent("agent-1", "session-1", "box", {"host": "h", "devices": []}, slots, 7)
         with metadata.transaction() as store:
@@ -272,6 +272,16 @@ class TestMetadataStore:
             assert (second.attempts, second.agent, second.launches) == (0, "", 0)
             assert read.run_overviews("made-1", "made-1.0001") == [second]
 
+    def test_open_runs_are_those_that_have_not_ended(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store, runs=3)
+            assert store.open_runs("made-1") == 3
+            store.save_run(run(0, state=RunState.RUNNING))
+            store.save_run(run(1, state=RunState.FAILED))
+            store.save_run(run(2, state=RunState.CANCELLED))
+        with metadata.snapshot() as read:
+            assert (read.open_runs("made-1"), read.open_runs("made-7")) == (1, 0)
+
     def test_many_threads_write_one_after_the_other(self, metadata: MetadataStore) -> None:
         tokens: list[int] = []
 
@@ -311,8 +321,11 @@ def records(request: pytest.FixtureRequest, tmp_path: Path) -> RecordStore:
 
 
 def stage(records: RecordStore, key: AttemptKey, segments: list[MadeSegment]) -> list[Segment]:
-    records.stage([(s.record(key), s.names, s.data) for s in segments])
-    return [s.record(key) for s in segments]
+    staged: list[Segment] = []
+    for segment in segments:
+        staged.append(segment.record(key, staged[-1].end_bytes if staged else 0))
+    records.stage([(r, s.names, s.data) for r, s in zip(staged, segments, strict=True)])
+    return staged
 
 
 def launches_of(path: Path) -> list[int]:
@@ -325,6 +338,19 @@ class TestRecordStore:
         made = made_segments((10, 20))
         for segment, record in zip(made, stage(records, KEY, made), strict=True):
             assert records.staged(record) == (segment.names, segment.data)
+
+    def test_what_a_crash_left_behind_the_last_segment_is_overwritten(
+        self, records: RecordStore, tmp_path: Path
+    ) -> None:
+        first, second = made_segments((10, 20))
+        [staged] = stage(records, KEY, [first])
+        [path] = (tmp_path / "state" / "staging").rglob("slice-*")
+        with path.open("ab") as file:
+            file.write(b"torn" * 1000)
+        following = second.record(KEY, staged.end_bytes)
+        records.stage([(following, second.names, second.data)])
+        assert records.staged(staged) == (first.names, first.data)
+        assert records.staged(following) == (second.names, second.data)
 
     def test_publishing_writes_all_segments_in_order_and_may_be_repeated(self, records: RecordStore) -> None:
         staged = stage(records, KEY, made_segments((10, 20, 30)))
@@ -343,11 +369,11 @@ class TestRecordStore:
         self, records: RecordStore, tmp_path: Path
     ) -> None:
         staged = stage(records, KEY, made_segments((10, 20)))
-        [path] = (tmp_path / "state" / "staging").rglob("segment-000001")
+        [path] = (tmp_path / "state" / "staging").rglob("slice-*")
         data = bytearray(path.read_bytes())
         data[-1] ^= 1
         path.write_bytes(data)
-        with pytest.raises(DamagedSegmentError, match="its content has changed"):
+        with pytest.raises(DamagedSegmentError, match="segment 1 in it has changed"):
             records.publish(KEY, staged)
         path.unlink()
         with pytest.raises(DamagedSegmentError, match="it is gone"):
@@ -389,7 +415,7 @@ class TestRecordStore:
         assert sorted(str(p.relative_to(state)) for p in state.rglob("*") if p.is_file()) == [
             "records/made-1.0000/slice-00000.parquet",
             "reports/made-1/report.json",
-            "staging/made-1.0000/slice-00000/attempt-0002/segment-000000",
+            "staging/made-1.0000/slice-00000-attempt-0002",
         ]
         assert records.staged(kept)
 
@@ -413,7 +439,7 @@ def test_a_full_disk_is_a_storage_error_and_what_was_staged_stays(
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StorageError, match="No space left on device"):
-        stage(records, KEY, [second])
+        records.stage([(second.record(KEY, staged[-1].end_bytes), second.names, second.data)])
     with pytest.raises(StorageError, match="No space left on device"):
         records.publish(KEY, staged)
     monkeypatch.undo()

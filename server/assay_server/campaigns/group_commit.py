@@ -1,4 +1,4 @@
-"""Group commit: whatever segments wait at one moment become durable with one folder sync and one commit."""
+"""Group commit: whatever segments wait at one moment become durable with one sync and one commit."""
 
 from __future__ import annotations
 

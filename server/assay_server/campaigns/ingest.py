@@ -74,6 +74,7 @@ class _Progress:
     lock: threading.Lock = field(default_factory=threading.Lock)
     loaded: bool = False
     next_index: int = 0
+    next_offset: int = 0
     schema: pa.Schema | None = None
     names: set[int] = field(default_factory=set)
     pending: dict[int, PreparedSegment] = field(default_factory=dict)
@@ -158,6 +159,7 @@ class Ingest:
             upload.key.slice,
             upload.key.attempt,
             upload.index,
+            progress.next_offset,
             upload.launches,
             len(upload.names),
             len(upload.data),
@@ -168,6 +170,7 @@ class Ingest:
         progress.schema = content.schema
         progress.names.update(content.names)
         progress.next_index += 1
+        progress.next_offset = segment.end_bytes
         progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
         progress.pending[upload.index] = prepared
         self._commit.submit(prepared)
@@ -183,6 +186,7 @@ class Ingest:
             if names:
                 progress.names.update(decode_names(names))
         progress.next_index = len(segments)
+        progress.next_offset = segments[-1].end_bytes if segments else 0
         progress.loaded = True
 
     def _require_same(self, upload: Upload, known: Segment) -> None:

@@ -41,7 +41,7 @@ from assay_server.store.model import (
 from assay_server.store.protocols import PublishedFile
 
 _SEEN_EVERY_MS = 10_000
-_CANDIDATES = 64
+_CANDIDATES = 1024
 
 
 @dataclass(frozen=True)

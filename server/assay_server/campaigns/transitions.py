@@ -123,7 +123,10 @@ class Transitions:
 
     def _advance(self, campaign_id: str) -> None:
         campaign = self.store.campaign(campaign_id)
+        self.effects.campaigns.add(campaign_id)
         if campaign is None or campaign.state is not CampaignState.RUNNING:
+            return
+        if self.store.open_runs(campaign_id):
             return
         runs = self.store.runs(campaign_id)
         state = campaign_state([run.state for run in runs])
@@ -134,7 +137,6 @@ class Transitions:
             self.store.save_campaign(
                 replace(campaign, state=state, failure=failure_of_runs(runs), ended_at_ms=self._now_ms)
             )
-        self.effects.campaigns.add(campaign_id)
 
     def _changed(self, run_id: str) -> None:
         run = self.store.run(run_id)

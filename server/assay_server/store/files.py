@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -43,32 +42,30 @@ def make_folder(folder: Path) -> None:
         sync_folder(made.parent)
 
 
-def write_synced(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a file and sync its content; its entry in the folder is the caller's to sync."""
-    with path.open("wb") as file:
-        for part in parts:
-            file.write(part)
+def write_pieces(path: Path, pieces: Iterable[tuple[int, bytes]]) -> None:
+    """Write each piece at its offset of a file, which is made where it is missing; one sync for all."""
+    is_new = not path.exists()
+    with path.open("r+b" if not is_new else "w+b") as file:
+        for offset, data in pieces:
+            file.seek(offset)
+            file.write(data)
         file.flush()
         os.fsync(file.fileno())
+    if is_new:
+        sync_folder(path.parent)
 
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write ``data`` as ``path``: readers and crashes see the old file or the new one, never a part."""
     temporary = path.with_name(f"{path.name}{TEMPORARY}{os.getpid()}")
     try:
-        write_synced(temporary, [data])
+        write_pieces(temporary, [(0, data)])
         temporary.replace(path)
         sync_folder(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder with what is in it, where it exists; an interrupted removal is finished by a sweep."""
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder)
 
 
 def remove_empty_parents(folder: Path, top: Path) -> None:

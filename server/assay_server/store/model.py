@@ -204,17 +204,25 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Segment:
-    """A durable segment of an attempt: sizes and BLAKE2b-256 of its two compressed parts."""
+    """A durable segment of an attempt: sizes and BLAKE2b-256 of its two compressed parts.
+
+    ``offset_bytes``: bytes of the attempt's segments before it.
+    """
 
     run_id: str
     slice: int
     attempt: int
     index: int
+    offset_bytes: int
     launches: int
     names_bytes: int
     launches_bytes: int
     names_hash: bytes
     launches_hash: bytes
+
+    @property
+    def end_bytes(self) -> int:
+        return self.offset_bytes + self.names_bytes + self.launches_bytes
 
 
 @dataclass(frozen=True)

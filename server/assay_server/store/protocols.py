@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,9 @@ class MetadataReader(Protocol):
     def runs(self, campaign_id: str) -> list[Run]:
         """The runs of a campaign, in its order."""
 
+    def open_runs(self, campaign_id: str) -> int:
+        """How many runs of a campaign have not ended."""
+
     def run_overviews(self, campaign_id: str, run_id: str | None = None) -> list[RunOverview]:
         """The runs of a campaign (or the one given), in its order, with what their attempts tell."""
 
@@ -47,8 +50,13 @@ class MetadataReader(Protocol):
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
 
-    def waiting_slices(self, profilers: Sequence[str], now_ms: int, limit: int) -> list[tuple[Run, Slice]]:
-        """Slices that wait and are due, of running campaigns and these profilers, oldest campaign first."""
+    def waiting_slices(
+        self, profilers: Sequence[str], now_ms: int, limit: int
+    ) -> Iterator[tuple[Run, Slice]]:
+        """Slices that wait and are due, of running campaigns and these profilers, oldest campaign first.
+
+        Each is read when it is asked for: whoever takes the first pays for one.
+        """
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None: ...
 
@@ -130,7 +138,7 @@ class RecordStore(Protocol):
     """
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
-        """Make segments durable, each with its compressed names and launches; replaces what is there."""
+        """Make segments durable, each with its compressed names and launches, at their offsets."""
 
     def staged(self, segment: Segment) -> tuple[bytes, bytes]:
         """The compressed names and launches of a staged segment, checked against its hashes."""

@@ -1,10 +1,11 @@
 """The record store on a local disk.
 
-    <state>/staging/<run_id>/slice-00000/attempt-0001/segment-000000    names then launches, compressed
-    <state>/records/<run_id>/slice-00000.parquet                        one file a slice
+    <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches
+    <state>/records/<run_id>/slice-00000.parquet         one file a slice
     <state>/reports/<campaign_id>/report.json, report.html
 
-A segment's file means nothing until the metadata store names it: a torn one is written again. Publishing
+Staged bytes mean nothing until the metadata store names them: what a crash left behind the last segment
+that it names is overwritten by the next. So any number of segments of an attempt take one sync. Publishing
 is a pure function of the staged segments and ends in one rename, so it may be repeated at will.
 """
 
@@ -22,11 +23,9 @@ from assay_server.store.files import (
     TEMPORARY,
     make_folder,
     remove_empty_parents,
-    remove_folder,
     replace_file,
     storage_errors,
-    sync_folder,
-    write_synced,
+    write_pieces,
 )
 from assay_server.store.model import AttemptKey, Segment
 from assay_server.store.protocols import PublishedFile
@@ -52,29 +51,31 @@ class LocalRecordStore:
                 make_folder(folder)
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
-        folders = {self._attempt_folder(_key(segment)) for segment, _, _ in segments}
-        with storage_errors(self._staging):
-            for folder in folders:
-                make_folder(folder)
-            for segment, names, launches in segments:
-                write_synced(self._segment_path(segment), (names, launches))
-            for folder in folders:
-                sync_folder(folder)
+        by_file: dict[Path, list[tuple[int, bytes]]] = {}
+        for segment, names, launches in segments:
+            path = self._staging_path(_key(segment))
+            by_file.setdefault(path, []).append((segment.offset_bytes, names + launches))
+        for path, pieces in by_file.items():
+            with storage_errors(path):
+                make_folder(path.parent)
+                write_pieces(path, pieces)
 
     def staged(self, segment: Segment) -> tuple[bytes, bytes]:
-        path = self._segment_path(segment)
+        path = self._staging_path(_key(segment))
         try:
-            data = path.read_bytes()
+            with path.open("rb") as file:
+                file.seek(segment.offset_bytes)
+                names, launches = file.read(segment.names_bytes), file.read(segment.launches_bytes)
         except FileNotFoundError:
             raise _damaged(path, "it is gone") from None
         except OSError as error:
             raise StorageError(
                 str(path), f"it cannot be read ({error.strerror})", "check the disk"
             ) from error
-        names, launches = data[: segment.names_bytes], data[segment.names_bytes :]
-        whole = len(launches) == segment.launches_bytes and part_hash(launches) == segment.launches_hash
-        if not whole or (names and part_hash(names) != segment.names_hash):
-            raise _damaged(path, "its content has changed since it was acknowledged")
+        if part_hash(launches) != segment.launches_hash or (
+            segment.names_bytes and part_hash(names) != segment.names_hash
+        ):
+            raise _damaged(path, f"segment {segment.index} in it has changed since it was acknowledged")
         return names, launches
 
     def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
@@ -104,23 +105,19 @@ class LocalRecordStore:
             remove_empty_parents(path.parent, self._records)
 
     def discard(self, key: AttemptKey) -> None:
-        folder = self._attempt_folder(key)
-        with storage_errors(folder):
-            remove_folder(folder)
-            remove_empty_parents(folder.parent, self._staging)
+        path = self._staging_path(key)
+        with storage_errors(path):
+            path.unlink(missing_ok=True)
+            remove_empty_parents(path.parent, self._staging)
 
     def sweep(self, live: Iterable[AttemptKey], published: Iterable[str]) -> None:
-        keep_folders = {self._attempt_folder(key) for key in live}
-        keep_files = {self._records / file for file in published}
+        keep = {self._staging_path(key) for key in live} | {self._records / file for file in published}
         with storage_errors(self._staging):
-            for folder in list(self._staging.glob("*/slice-*/attempt-*")):
-                if folder not in keep_folders:
-                    remove_folder(folder)
-                    remove_empty_parents(folder.parent, self._staging)
-            for file in list(self._records.glob("*/*")):
-                if file not in keep_files:
-                    file.unlink()
-                    remove_empty_parents(file.parent, self._records)
+            for top in (self._staging, self._records):
+                for file in list(top.glob("*/*")):
+                    if file not in keep:
+                        file.unlink()
+                        remove_empty_parents(file.parent, top)
             for file in list(self._reports.glob(f"*/*{TEMPORARY}*")):
                 file.unlink()
 
@@ -153,11 +150,8 @@ class LocalRecordStore:
             while ahead:
                 yield ahead.popleft().result()
 
-    def _attempt_folder(self, key: AttemptKey) -> Path:
-        return self._staging / key.run_id / f"slice-{key.slice:05d}" / f"attempt-{key.attempt:04d}"
-
-    def _segment_path(self, segment: Segment) -> Path:
-        return self._attempt_folder(_key(segment)) / f"segment-{segment.index:06d}"
+    def _staging_path(self, key: AttemptKey) -> Path:
+        return self._staging / key.run_id / f"slice-{key.slice:05d}-attempt-{key.attempt:04d}"
 
     def _published_path(self, run_id: str, slice_index: int) -> Path:
         return self._records / run_id / f"slice-{slice_index:05d}.parquet"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from assay_sampling.errors import StorageError
 from assay_sampling.launch_table import Condition
 from assay_server.store import tables
 from assay_server.store.model import (
+    ENDED_RUNS,
     Agent,
     AnalysisSettings,
     Attempt,
@@ -62,6 +63,13 @@ class SqlTransaction:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
         return [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
 
+    def open_runs(self, campaign_id: str) -> int:
+        r = tables.runs.c
+        query = sa.select(sa.func.count()).where(
+            r.campaign_id == campaign_id, r.state.not_in([str(state) for state in ENDED_RUNS])
+        )
+        return int(self._connection.scalar(query) or 0)
+
     def run_overviews(self, campaign_id: str, run_id: str | None = None) -> list[RunOverview]:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
         if run_id is not None:
@@ -93,7 +101,9 @@ class SqlTransaction:
         query = sa.select(tables.slices).where(tables.slices.c.file != "")
         return [_slice(row) for row in self._rows(query)]
 
-    def waiting_slices(self, profilers: Sequence[str], now_ms: int, limit: int) -> list[tuple[Run, Slice]]:
+    def waiting_slices(
+        self, profilers: Sequence[str], now_ms: int, limit: int
+    ) -> Iterator[tuple[Run, Slice]]:
         s, r, c = tables.slices.c, tables.runs.c, tables.campaigns.c
         query = (
             sa.select(s.run_id, s.index)
@@ -108,12 +118,10 @@ class SqlTransaction:
             .order_by(c.ordinal, r.ordinal, s.index)
             .limit(limit)
         )
-        found = []
         for row in self._rows(query):
             run, piece = self.run(row["run_id"]), self.slice(row["run_id"], row["index"])
             if run is not None and piece is not None:
-                found.append((run, piece))
-        return found
+                yield run, piece
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         a = tables.attempts.c

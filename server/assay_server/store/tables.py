@@ -129,6 +129,7 @@ segments = sa.Table(
     sa.Column("slice", sa.BigInteger, primary_key=True),
     sa.Column("attempt", sa.BigInteger, primary_key=True),
     sa.Column("index", sa.BigInteger, primary_key=True),
+    _integer("offset_bytes"),
     _integer("launches"),
     _integer("names_bytes"),
     _integer("launches_bytes"),

@@ -112,7 +112,8 @@ def _attempts_and_segments() -> None:
     op.create_table(
         "segments",
         _key("run_id"),
-        *_integers("slice", "attempt", "index", "launches", "names_bytes", "launches_bytes"),
+        *_integers("slice", "attempt", "index", "offset_bytes"),
+        *_integers("launches", "names_bytes", "launches_bytes"),
         sa.Column("names_hash", sa.LargeBinary, nullable=False),
         sa.Column("launches_hash", sa.LargeBinary, nullable=False),
         sa.ForeignKeyConstraint(
