@@ -9,9 +9,10 @@ import pytest
 from virtual_workloads import COMPUTE, compute_bound, streaming, written
 
 from assay_agent.virtual import ARCHITECTURES, VirtualGPU, Workload, architecture
+from assay_agent.virtual.demand import blocks_per_sm, demand_of
 from assay_agent.virtual.memory import walk
 from assay_agent.virtual.sequence import launch_sequence
-from assay_agent.virtual.timing import COLD_CODE_NS, blocks_per_sm, demand_of, time_of
+from assay_agent.virtual.timing import COLD_CODE_NS, time_of
 from assay_sampling.errors import InputError
 from assay_sampling.launch_table import Condition
 

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay_agent.virtual.architectures import Architecture
+from assay_agent.virtual.demand import Demand
 from assay_agent.virtual.sequence import Sequence
-from assay_agent.virtual.timing import Demand, Timing
+from assay_agent.virtual.timing import Timing
 from assay_sampling.counters import registry
 
 Floats = NDArray[np.float64]

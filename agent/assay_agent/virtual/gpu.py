@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from assay_agent.virtual.architectures import SMS_PER_TPC, architecture
 from assay_agent.virtual.counting import Clocks, counters_of
+from assay_agent.virtual.demand import Demand, demand_of
 from assay_agent.virtual.randomness import drift, key_of, lognormal
 from assay_agent.virtual.sequence import Sequence, launch_sequence
 from assay_agent.virtual.timeline import NvtxRanges, none, nvtx_ranges, timeline
-from assay_agent.virtual.timing import Demand, Timing, demand_of, time_of
+from assay_agent.virtual.timing import Timing, time_of
 from assay_agent.virtual.workload import Kernel, Workload
 from assay_sampling.errors import ParameterError
 from assay_sampling.launch_table import BASELINE, Condition, Device, Level, TableMetadata
