@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from assay_agent.virtual import ARCHITECTURES, VirtualGPU, load_workload
 from assay_agent.virtual.loading import LARGEST_FILE_BYTES
 from assay_agent.virtual.sequence import launch_sequence
+from assay_agent.virtual.workload import Autotune, Kernel, Launch, Loop, Variable, Workload
 from assay_sampling.errors import InputError
 
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "virtual-gpu.md"
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "campaigns" / "virtual").glob("*.toml"))
 
 GOOD = """
@@ -290,6 +293,15 @@ def test_a_variant_replaces_name_and_grid_on_its_architecture_alone(tmp_path: Pa
     assert [k.name for k in volta.kernels] == ["void add<float>(float*, float const*)"]
     assert [(k.name, k.block) for k in ampere.kernels] == [("ampere_add", (256, 1, 1))]
     assert (volta.grid[1, 0], ampere.grid[1, 0]) == (5, 2)
+
+
+def test_the_document_names_every_key_and_its_example_loads(tmp_path: Path) -> None:
+    text = DOCUMENT.read_text()
+    for model in (Workload, Kernel, Loop, Launch, Variable, Autotune):
+        for key in set(model.model_fields) - {"path"}:
+            assert re.search(rf"[`\n.\[]{key}[`\].= ]", text), f"{model.__name__}.{key}"
+    example = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0]
+    assert load_workload(_written(tmp_path, example)).launches(0) == 400
 
 
 def test_there_are_at_least_six_examples() -> None:
