@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -250,34 +251,31 @@ def test_a_full_disk_refuses_now_and_takes_it_later(box: Box, monkeypatch: pytes
     assert box.finish(2, 150)
 
 
-def test_a_segment_behind_one_that_was_not_stored_is_not_stored_either(
+def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = made_segments((100, 50))
-    stage = LocalRecordStore.stage
-    monkeypatch.setattr(LocalRecordStore, "stage", _failing_once(stage))
-    one, two = box.ingest.take(first.upload(box.key)), None
-    try:
-        two = box.ingest.take(second.upload(box.key)).exception(timeout=20)
-    finally:
-        assert isinstance(one.exception(timeout=20), StorageError)
-    # It was either checked before the first failed, and fails with it, or found that the first is due.
-    assert two is None or isinstance(two, StorageError)
+    first, second, third = made_segments((100, 50, 30))
+    following = [replace(s.upload(box.key), follows=True) for s in (second, third)]
+    staging, fail = threading.Event(), threading.Event()
+
+    def full(_self: LocalRecordStore, _segments: object) -> None:
+        staging.set()
+        fail.wait(20)
+        raise StorageError("disk", "No space left on device", "free some")
+
+    monkeypatch.setattr(LocalRecordStore, "stage", full)
+    one = box.ingest.take(first.upload(box.key))
+    staging.wait(20)
+    two = box.ingest.take(following[0])  # checked while the first was still on its way
+    fail.set()
+    for future in (one, two):
+        assert isinstance(future.exception(timeout=20), StorageError)
     monkeypatch.undo()
-    if box.state_of() is AttemptState.LEASED:
-        assert box.send(first) == DURABLE
-        assert box.send(second) == DURABLE
-
-
-def _failing_once(stage: object) -> object:
-    left = [StorageError("disk", "full", "wait")]
-
-    def failing(self: LocalRecordStore, segments: object) -> None:
-        if left:
-            raise left.pop()
-        stage(self, segments)  # type: ignore[operator]
-
-    return failing
+    with pytest.raises(StorageError, match="a segment before it was not stored"):
+        box.ingest.take(following[1])  # checked after the first had failed
+    assert box.state_of() is AttemptState.LEASED
+    assert [box.send(s) for s in (first, second, third)] == [DURABLE] * 3
+    assert box.finish(3, 180)
 
 
 def test_a_staged_segment_that_the_disk_lost_ends_the_attempt_for_another_try(box: Box) -> None:

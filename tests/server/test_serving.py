@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import grpc
@@ -20,6 +20,8 @@ from assay_protos import agent_pb2, campaign_pb2, common_pb2, ingest_pb2
 from assay_sampling.errors import AssayError, CampaignError, ParameterError, StorageError
 from assay_sampling.readers import open_recording
 from assay_server.app import Server, ServerConfig
+from assay_server.store.model import Segment
+from assay_server.store.records import LocalRecordStore
 
 
 def play_campaign(agent: PlayingAgent) -> str:
@@ -346,6 +348,28 @@ class TestUploadProtocol:
             (1, True), (2, False), (3, False), (4, False), (5, False),
         ]  # fmt: skip
         assert agent.finish(key, 6, 3000).published
+
+    def test_a_full_disk_ends_the_stream_and_all_is_taken_later(
+        self, agent: PlayingAgent, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        key = agent.lease().work.key
+        segments = made_segments([500] * 12)
+        stage = LocalRecordStore.stage
+
+        def sometimes_full(self: LocalRecordStore, pieces: Sequence[tuple[Segment, bytes, bytes]]) -> None:
+            if any(segment.index >= 5 for segment, _, _ in pieces):
+                raise StorageError("staging", "No space left on device", "free some")
+            stage(self, pieces)
+
+        monkeypatch.setattr(LocalRecordStore, "stage", sometimes_full)
+        with pytest.raises(grpc.RpcError) as caught:
+            agent.upload(key, segments)
+        code, document = typed(caught)
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert document["type"] == "StorageError"
+        monkeypatch.undo()
+        assert [a.ack.segment for a in agent.upload(key, segments)] == list(range(12))
+        assert agent.finish(key, 12, 6000).published
 
     @pytest.mark.parametrize(
         ("break_it", "cause"),

@@ -45,7 +45,10 @@ _MOST_REMEMBERED = 256
 
 @dataclass(frozen=True)
 class Upload:
-    """A segment as it came: what its header says, and its two compressed parts."""
+    """A segment as it came: what its header says, and its two compressed parts.
+
+    ``follows``: the segment before it came over the same stream, acknowledged or not.
+    """
 
     key: AttemptKey
     index: int
@@ -54,6 +57,7 @@ class Upload:
     launches_hash: bytes
     names: bytes
     data: bytes
+    follows: bool = False
 
     def __str__(self) -> str:
         return f"{self.key}, segment {self.index}"
@@ -100,7 +104,8 @@ class Ingest:
     def take(self, upload: Upload) -> Future[Answer]:
         """Check an upload and hand it to the disk. The future resolves when it is durable or refused.
 
-        The future raises StorageError where the disk refused it: send it again later.
+        The future, or this call itself, raises StorageError where the disk refused it or one before it:
+        send them again later.
         """
         progress = self._remembered(upload.key)
         with progress.lock:
@@ -150,6 +155,8 @@ class Ingest:
     def _hand_over(self, upload: Upload, progress: _Progress, attempt: Attempt, run: Run) -> PreparedSegment:
         if not progress.loaded:
             self._load(progress, attempt.key)
+        if upload.index > progress.next_index and upload.follows:
+            raise _not_stored(upload)
         if upload.index != progress.next_index:
             cause = f"it comes where segment {progress.next_index} is due"
             self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))
@@ -213,9 +220,7 @@ class Ingest:
             elif outcome.result() is SegmentOutcome.NOT_WANTED:
                 answer.set_result(Answer(refusal=_not_wanted(upload)))
             else:
-                answer.set_exception(
-                    StorageError(str(upload), "a segment before it was not stored", "send both again")
-                )
+                answer.set_exception(_not_stored(upload))
 
         prepared.outcome.add_done_callback(stored)
         return answer
@@ -281,6 +286,10 @@ def _not_wanted(upload: Upload) -> FailureRecord:
         "the attempt is not wanted any more: it was cancelled, or somebody else was given its slice",
         "drop it",
     )
+
+
+def _not_stored(upload: Upload) -> StorageError:
+    return StorageError(str(upload), "a segment before it was not stored", "send both again")
 
 
 def _answered(answer: Answer) -> Future[Answer]:

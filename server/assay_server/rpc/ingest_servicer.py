@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from assay_server.rpc import convert
 from assay_server.rpc.assembler import Assembler
 from assay_server.rpc.errors import abort
 from assay_server.rpc.servicers import Threads
+from assay_server.store.model import AttemptKey
 
 _MOST_IN_FLIGHT = 16
 _LARGEST_TOTAL_BYTES = 256 << 20
@@ -55,6 +57,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
     ) -> AsyncIterator[ingest_pb2.UploadResponse]:
         stream = _Stream(self._ingest, self._threads, self._budget)
         reader = asyncio.create_task(stream.read(requests))
+        reader.add_done_callback(_seen)
         try:
             while (in_flight := await stream.answers.get()) is not None:
                 upload, future = in_flight
@@ -73,11 +76,13 @@ class _Stream:
     """One upload stream: reads ahead of the answers, so that checking and disk work side by side."""
 
     def __init__(self, ingest: Ingest, threads: Threads, budget: ByteBudget) -> None:
-        self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue(_MOST_IN_FLIGHT)
+        self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
+        self._places = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._ingest = ingest
         self._threads = threads
         self._budget = budget
         self._held_bytes = 0
+        self._last: dict[AttemptKey, int] = {}
 
     async def read(self, requests: AsyncIterator[ingest_pb2.UploadRequest]) -> None:
         """Take in the whole stream; whatever ends it also ends the answers."""
@@ -94,14 +99,20 @@ class _Stream:
                     if upload is not None:
                         await self._take(upload)
         finally:
-            await self.answers.put(None)
+            self.answers.put_nowait(None)
 
     async def _take(self, upload: Upload) -> None:
+        await self._places.acquire()
         loop = asyncio.get_running_loop()
+        upload = replace(upload, follows=self._last.get(upload.key) == upload.index - 1)
+        self._last[upload.key] = upload.index
         stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
-        await self.answers.put((upload, asyncio.wrap_future(stored)))
+        future = asyncio.wrap_future(stored)
+        future.add_done_callback(_seen)  # also of those that nobody awaits, because the stream has ended
+        self.answers.put_nowait((upload, future))
 
     async def answered(self, upload: Upload) -> None:
+        self._places.release()
         size = len(upload.names) + len(upload.data)
         self._held_bytes -= size
         await self._budget.give_back(size)
@@ -110,6 +121,11 @@ class _Stream:
         """The stream has ended: what it held is free."""
         size, self._held_bytes = self._held_bytes, 0
         await self._budget.give_back(size)
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 async def _next(
