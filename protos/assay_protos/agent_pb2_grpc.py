@@ -81,6 +81,8 @@ class AgentServiceServicer:
 
     def Lease(self, request, context):
         """Ask for work for one free slot; answers after at most wait_ms, with an empty work when there is none.
+        Until the agent confirms an attempt with a heartbeat or a segment, its slot is answered the same work
+        again: the earlier answer may have been lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -166,6 +166,12 @@ def test_synthetic_and_measured_never_meet(box: Box, tmp_path: Path) -> None:
     assert box.refused(made_segments((10,), synthetic=True)[0]) == (
         "server_refused: its data are synthetic and the campaign's measured"
     )
+    with box.coordinator.snapshot() as store:
+        run = store.run(box.key.run_id)
+    assert run is not None and run.failure is not None
+    assert run.failure.remedy == (
+        "the two never meet: say in the campaign file, with 'synthetic:', which they are"
+    )
     other = Box(tmp_path / "other", synthetic=True)
     assert other.refused(made_segments((10,), synthetic=False)[0]) == (
         "server_refused: its data are measured and the campaign's synthetic"

@@ -146,7 +146,7 @@ class Ingest:
         except _ChangedOnTheWayError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, retryable=True))
         except LaunchTableError as error:
-            self._refuse_attempt(upload, _refusal(error.cause, upload))
+            self._refuse_attempt(upload, _refusal(error.cause, upload, error.remedy))
         except DamagedSegmentError as error:
             self._refuse_attempt(
                 upload, FailureRecord("internal", error.subject, error.cause, error.remedy, retryable=True)
@@ -271,12 +271,16 @@ def _check_table(content: SegmentContent, progress: _Progress, run: Run, subject
         )
     if content.metadata.level != run.level:
         raise LaunchTableError(
-            subject, f"it holds a {content.metadata.level} recording where a {run.level} one is due"
+            subject,
+            f"it holds a {content.metadata.level} recording where a {run.level} one is due",
+            "name it in the campaign file under what it is: 'light' or 'detailed'",
         )
 
 
-def _refusal(cause: str, upload: Upload, *, retryable: bool = False) -> FailureRecord:
-    return failure_record(failure(FailureClass.SERVER_REFUSED, str(upload), cause, retryable=retryable))
+def _refusal(cause: str, upload: Upload, remedy: str = "", *, retryable: bool = False) -> FailureRecord:
+    return failure_record(
+        failure(FailureClass.SERVER_REFUSED, str(upload), cause, remedy, retryable=retryable)
+    )
 
 
 def _not_wanted(upload: Upload) -> FailureRecord:
