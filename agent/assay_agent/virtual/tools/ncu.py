@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -18,8 +19,7 @@ from assay_agent.virtual.tools.environment import ncu_version, virtual_environme
 from assay_agent.virtual.tools.ncu_log import Log, open_log
 from assay_agent.virtual.tools.ncu_metrics import metric_listing_text, virtual_chips
 from assay_agent.virtual.tools.ncu_options import ncu_help, ncu_options
-from assay_agent.virtual.tools.ncu_page import raw_page_csv, raw_page_text
-from assay_agent.virtual.tools.ncu_profile import NCU_MAGIC, ProfileRun, page_style
+from assay_agent.virtual.tools.ncu_profile import NCU_MAGIC, ProfileRun, print_page
 from assay_agent.virtual.tools.ncu_results import Results
 from assay_agent.virtual.tools.options import CommandLine, UsageError, parse_command_line
 from assay_sampling.errors import AssayError
@@ -51,7 +51,7 @@ def run_ncu(arguments: Sequence[str], variables: Mapping[str, str], output: Text
         return 1
     try:
         log = Log(channel, quiet="quiet" in command)
-        return _run(command, version, variables, log, output, errors)
+        return _Session(command, version, variables, log, output, errors).run()
     except (AssayError, UsageError) as error:
         log.error(str(error))
         return 1
@@ -60,42 +60,78 @@ def run_ncu(arguments: Sequence[str], variables: Mapping[str, str], output: Text
             channel.close()
 
 
-def _run(
-    command: CommandLine,
-    version: str,
-    variables: Mapping[str, str],
-    log: Log,
-    output: TextIO,
-    errors: TextIO,
-) -> int:
-    if "version" in command:
-        log.write(_version_text(version))
-        return 0
-    if "list-chips" in command:
-        log.write(", ".join(virtual_chips()) + "\n")
-        return 0
-    if "query-metrics" in command or "query-metrics-mode" in command:
-        return _query_metrics(command, version, variables, log)
-    if "import" in command:
-        return _import(command, version, log)
-    if "help" in command or not (command.given or command.program):
-        log.write(ncu_help(version))
-        return 0
-    if not command.program:
+@dataclass(frozen=True)
+class _Session:
+    command: CommandLine
+    version: str
+    variables: Mapping[str, str]
+    log: Log
+    output: TextIO
+    errors: TextIO
+
+    def run(self) -> int:
+        """Do the first thing that the options ask for."""
+        command = self.command
+        if {"query-metrics", "query-metrics-mode"} & command.given.keys():
+            return self._query_metrics()
+        if "import" in command:
+            return self._import()
+        if command.program:
+            return self._profile()
+        if text := self._text():
+            self.log.write(text)
+            return 0
         if command.text("clock-control") == "reset":
             return 0
-        log.error("Missing executable to launch.")
+        self.log.error("Missing executable to launch.")
         return 1
-    run = ProfileRun(
-        command,
-        virtual_environment(variables),
-        version=version,
-        variables=variables,
-        log=log,
-        output=output,
-        errors=errors,
-    )
-    return run.run()
+
+    def _text(self) -> str:
+        """What is printed without doing anything, "" where something else is wanted."""
+        if "version" in self.command:
+            return _version_text(self.version)
+        if "list-chips" in self.command:
+            return ", ".join(virtual_chips()) + "\n"
+        return ncu_help(self.version) if "help" in self.command or not self.command.given else ""
+
+    def _profile(self) -> int:
+        run = ProfileRun(
+            self.command,
+            virtual_environment(self.variables),
+            version=self.version,
+            variables=self.variables,
+            log=self.log,
+            output=self.output,
+            errors=self.errors,
+        )
+        return run.run()
+
+    def _query_metrics(self) -> int:
+        chips = [chip for chip in self.command.text("chips").split(",") if chip]
+        unknown = [chip for chip in chips if chip not in virtual_chips()]
+        if unknown:
+            self.log.error(f"Invalid chip {unknown[0]}")
+            return 1
+        chips = chips or [virtual_environment(self.variables).gpu.architecture.chip]
+        mode = self.command.text("query-metrics-mode")
+        self.log.write(metric_listing_text(chips, self.version, mode, as_csv="csv" in self.command))
+        return 0
+
+    def _import(self) -> int:
+        name = self.command.text("import")
+        path = Path(name if Path(name).exists() or Path(name).suffix else f"{name}.ncu-rep")
+        try:
+            document, table = read_container(path, NCU_MAGIC)
+        except OSError:
+            self.log.error(f"Could not open report file '{name}'.")
+            return 1
+        except ContainerError:
+            self.log.error(f"Failed to load report file '{name}'.")
+            return 1
+        results = Results.of(document, table)
+        metrics = tuple(m for text in self.command.given.get("metrics", ()) for m in text.split(",") if m)
+        print_page(results, self.command, self.version, self.log, metrics=metrics)
+        return 0
 
 
 def _version_text(version: str) -> str:
@@ -104,39 +140,6 @@ def _version_text(version: str) -> str:
         "Stand-in of assay virtual: everything it measures is synthetic\n"
         f"Version {version} (build 0) (assay virtual)\n"
     )
-
-
-def _query_metrics(command: CommandLine, version: str, variables: Mapping[str, str], log: Log) -> int:
-    chips = [chip for chip in command.text("chips").split(",") if chip]
-    unknown = [chip for chip in chips if chip not in virtual_chips()]
-    if unknown:
-        log.error(f"Invalid chip {unknown[0]}")
-        return 1
-    chips = chips or [virtual_environment(variables).gpu.architecture.chip]
-    mode = command.text("query-metrics-mode")
-    log.write(metric_listing_text(chips, version, mode, as_csv="csv" in command))
-    return 0
-
-
-def _import(command: CommandLine, version: str, log: Log) -> int:
-    name = command.text("import")
-    path = Path(name if Path(name).exists() or "." in Path(name).name else f"{name}.ncu-rep")
-    try:
-        document, table = read_container(path, NCU_MAGIC)
-    except OSError:
-        log.error(f"Could not open report file '{name}'.")
-        return 1
-    except ContainerError:
-        log.error(f"Failed to load report file '{name}'.")
-        return 1
-    results = Results.of(document, table)
-    metrics = tuple(m for text in command.given.get("metrics", ()) for m in text.split(",") if m)
-    style = page_style(command, version, metrics=metrics)
-    if "csv" in command:
-        log.write(raw_page_csv(results, style))
-    else:
-        log.write("".join(f"{line}\n" for line in raw_page_text(results, style)))
-    return 0
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ _SHUT_DOWN = 9
 _FAQ = "See https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#faq for more details."
 _PERMISSION = (
     "ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
-    "target device {device}. For instructions on enabling permissions and to get more information see "
+    "target device 0. For instructions on enabling permissions and to get more information see "
     "https://developer.nvidia.com/ERR_NVGPUCTRPERM"
 )
 _COUNTER_BUSY = (
@@ -202,8 +202,7 @@ class ProfileRun:
     def _refuse(self, request: Request) -> None:
         """What keeps the first kernel from being profiled."""
         if "permission" in self._faults:
-            device = self._environment.gpu.device.index
-            raise _Fatal(_PERMISSION.format(device=device), shut_down=False)
+            raise _Fatal(_PERMISSION, shut_down=False)
         if "counter_busy" in self._faults:
             raise _Fatal(_COUNTER_BUSY)
         if "unsupported_gpu" in self._faults:
@@ -254,7 +253,7 @@ class ProfileRun:
 
     def _write(self, results: Results, report: Path | None) -> int:
         if report is None:
-            self._print(results)
+            print_page(results, self._command, self._version, self._log)
             return 0
         if "report_short" in self._faults:
             kept = results.table.num_rows - max(1, results.table.num_rows // 3)
@@ -275,23 +274,22 @@ class ProfileRun:
         self._log.profile(f"Report: {report.absolute()}")
         return 0
 
-    def _print(self, results: Results) -> None:
-        style = page_style(self._command, self._version, metrics=())
-        if "csv" in self._command:
-            self._log.write(raw_page_csv(results, style))
-        else:
-            self._log.write("".join(f"{line}\n" for line in raw_page_text(results, style)))
 
-
-def page_style(command: CommandLine, version: str, *, metrics: tuple[str, ...]) -> PageStyle:
-    """How the command line wants a page to be printed."""
-    return PageStyle(
+def print_page(
+    results: Results, command: CommandLine, version: str, log: Log, *, metrics: tuple[str, ...] = ()
+) -> None:
+    """Print a report as the command line wants it; ``metrics`` limits the columns (none: all)."""
+    style = PageStyle(
         version=version,
         metrics=metrics,
         base_units=command.text("print-units") == "base",
         floating_point="print-fp" in command,
         kernel_base=command.text("print-kernel-base"),
     )
+    if "csv" in command:
+        log.write(raw_page_csv(results, style))
+    else:
+        log.write("".join(f"{line}\n" for line in raw_page_text(results, style)))
 
 
 def _kernel(selected: Selected, number: int) -> str:

@@ -138,7 +138,7 @@ def _identity(selected: Selected, gpu: VirtualGPU, program: Program) -> dict[str
         "stream": pa.array(_joined(selected, lambda p, rows: p.stream[rows]), pa.int64()),
         "block": _texts(selected, lambda p: ([_triple(k.block) for k in p.kernels], p.kernel)),
         "grid": _texts(selected, _grids),
-        "device": np.full(n, gpu.device.index),
+        "device": np.zeros(n, np.int64),
         "cc": pa.array([gpu.architecture.compute_capability] * n, pa.string()),
         "nvtx": _texts(selected, lambda p: _ranges(p, pid(p))),
         # Times of the day are made up, as everything is: a second for every thousand launches.
@@ -176,7 +176,7 @@ def _free(selected: Selected, request: Request, gpu: VirtualGPU, version: str) -
         "launch__block_dim_z": ("block", kernel(lambda k: k.block[2])),
         "launch__block_size": ("", block_size),
         "launch__context_id": ("", _constant(n, 1)),
-        "launch__device_id": ("", _constant(n, gpu.device.index)),
+        "launch__device_id": ("", _constant(n, 0)),
         "launch__func_cache_config": ("", pa.array(["cudaFuncCachePreferNone"] * n, pa.string())),
         "launch__grid_dim_x": ("", grid(0)),
         "launch__grid_dim_y": ("", grid(1)),

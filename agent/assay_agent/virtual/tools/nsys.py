@@ -63,25 +63,13 @@ def run_nsys(arguments: Sequence[str], variables: Mapping[str, str], output: Tex
     tool = _Tool(variables, output, errors)
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     try:
-        if command in ("--version", "-v"):
-            output.write(f"NVIDIA Nsight Systems version {nsys_version(variables)}-assay-virtual\n")
-            return 0
-        if command in ("--help", "-h"):
-            output.write(_GENERAL)
-            return 0
-        if command == "profile":
-            return tool.profile(rest)
-        if command == "export":
-            return tool.export(rest)
+        if command in ("profile", "export"):
+            return tool.profile(rest) if command == "profile" else tool.export(rest)
+        return tool.general(command)
     except UsageError as error:
         tool.say(f"{error}\n\n{_USAGE[command]}\nTry 'nsys {command} --help' for more information.")
-        return 1
     except AssayError as error:
         tool.say(str(error))
-        return 1
-    output.write(_GENERAL)
-    if command:
-        tool.say(f"Unknown command: {command}")
     return 1
 
 
@@ -94,6 +82,19 @@ class _Tool:
     def say(self, text: str) -> None:
         self.errors.write(f"{text}\n")
         self.errors.flush()
+
+    def general(self, command: str) -> int:
+        """Version, help, or a complaint."""
+        if command in ("--version", "-v"):
+            version = nsys_version(self.variables)
+            self.output.write(f"NVIDIA Nsight Systems version {version}-assay-virtual\n")
+            return 0
+        self.output.write(_GENERAL)
+        if command in ("--help", "-h"):
+            return 0
+        if command:
+            self.say(f"Unknown command: {command}")
+        return 1
 
     def profile(self, arguments: Sequence[str]) -> int:
         version = nsys_version(self.variables)

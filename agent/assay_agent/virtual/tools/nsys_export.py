@@ -116,9 +116,9 @@ class _Export:
         new[1:] = (np.diff(call) != 0) | (np.diff(process) != 0)
         rows = np.flatnonzero(new)
         rows = rows[np.argsort(self._column["call_ns"][rows], kind="stable")]
-        of = zip(*(self._column[name][rows].tolist() for name in ("process", "call", "call_ns", "graph_launch")),
-                 strict=True)  # fmt: skip
-        for number, ordinal, begin, graph in of:
+        names = ("process", "call", "call_ns", "graph_launch")
+        columns = (self._column[name][rows].tolist() for name in names)
+        for number, ordinal, begin, graph in zip(*columns, strict=True):
             yield (
                 begin, begin + CALL_DURATION_NS, _RUNTIME_CLASS, self._global_tid(number),
                 _FIRST_CORRELATION + ordinal, 1 if graph < 0 else 2, 0, None,

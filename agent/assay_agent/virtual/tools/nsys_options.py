@@ -12,7 +12,7 @@ _2023_4 = (2023, 4)
 _PLAIN = (
     "backtrace:b capture-range:c capture-range-end command-file cpu-core-events "
     "cuda-um-cpu-page-faults cuda-um-gpu-page-faults cudabacktrace delay:y duration:d duration-frames "
-    "event-sample export flush-on-cudaprofilerstop ftrace ftrace-keep-user-config gpu-metrics-device "
+    "event-sample export ftrace ftrace-keep-user-config gpu-metrics-device "
     "gpu-metrics-frequency gpu-metrics-set gpuctxsw hotkey-capture inherit-environment:n kill mpi-impl "
     "nic-metrics nvtx-capture:p nvtx-domain-exclude nvtx-domain-include opengl-gpu-workload os-events "
     "osrt-backtrace-stack-size osrt-backtrace-threshold osrt-threshold resolve-symbols run-as "
@@ -20,7 +20,7 @@ _PLAIN = (
     "trace-fork-before-exec vulkan-gpu-workload wait"
 )
 _NEW_IN_2023_4 = (
-    "event-sampling-interval gpu-video-device python-backtrace python-nvtx-annotations python-sampling "
+    "event-sampling-interval flush-on-cudaprofilerstop gpu-video-device python-backtrace python-nvtx-annotations python-sampling "
     "python-sampling-frequency start-later:Y"
 )
 _TRACES = (
