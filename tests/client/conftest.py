@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, Script
+from scripted_server import FakeServer, Script
 
 from assay_client.cli.main import main
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from fake_server import FakeServer, Refusal, Script, status
+from scripted_server import FakeServer, Refusal, Script, status
 
 from assay_client.client import Client
 from assay_client.connection import Connection, server_address

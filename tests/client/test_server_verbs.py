@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_server import FakeServer, Refusal, Script, status
+from scripted_server import FakeServer, Refusal, Script, status
 
 from assay_protos import campaign_pb2, common_pb2
 
