@@ -34,7 +34,7 @@ def bench(tmp_path: Path) -> Bench:
         ("lock_file", 9, "==ERROR== Failed to open/create lock file ", True),
         ("metric_unknown", 9, "==ERROR== Failed to find metric gpc__cycles_elapsed.max", True),
         ("unsupported_gpu", 9, "==ERROR== Unsupported GPU", True),
-        ("no_driver", 1, "==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so", True),
+        ("no_driver", 1, "==ERROR== Nsight Compute failed to connect to the CUDA driver (stub", True),
         ("application_failed:7", 7, "==ERROR== The application returned an error code (7).", False),
         ("application_failed", 1, "==ERROR== The application returned an error code (1).", False),
         ("application_killed:9", 9, "==ERROR== The application returned an error code (9).", False),
@@ -43,7 +43,7 @@ def bench(tmp_path: Path) -> Bench:
         ("gpu_lost", 1, "==ERROR== LaunchFailed", False),
         ("clock_unlocked", 0, "==WARNING== Failed to lock GPU clock frequencies! Try locking", False),
         ("disk_full", 1, "==ERROR== Unable to write to file r.ncu-rep. Please verify", False),
-        ("output_exists", 1, "==ERROR== File r.ncu-rep already exists. Use '-f' for overwriting the file.", False),
+        ("output_exists", 1, "==ERROR== File r.ncu-rep already exists. Use '-f' for overwriting", False),
     ],
 )  # fmt: skip
 def test_faults_of_nsight_compute(
@@ -233,7 +233,10 @@ def test_hang_lasts_until_a_signal(tools: Path, bench: Bench, argument: str, num
         time.sleep(0.3)
     assert process.poll() is None
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.wait(timeout=60)
+    for channel in (process.stdout, process.stderr):
+        assert channel is not None
+        channel.close()
     assert process.returncode == -number
 
 

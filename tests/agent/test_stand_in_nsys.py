@@ -63,8 +63,8 @@ def test_rows_look_like_those_of_the_real_recording(bench: Bench, shared_data: P
     query = (
         "SELECT DISTINCT s.value, r.eventClass, k.globalPid & 0xFFFFFF, (k.globalPid >> 48), k.launchType, "
         "(r.globalTid & 0xFFFFFF) = ((k.globalPid >> 24) & 0xFFFFFF) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN "
-        "CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId JOIN StringIds s ON s.id = r.nameId "
-        "WHERE k.graphNodeId IS NULL"
+        "CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId JOIN StringIds s "
+        "ON s.id = r.nameId WHERE k.graphNodeId IS NULL"
     )
     assert ours.execute(query).fetchall() == real.execute(query).fetchall()
     version = "SELECT value FROM EXPORT_META_DATA WHERE name = 'EXPORT_SCHEMA_VERSION'"
@@ -177,7 +177,8 @@ def test_a_cut_report_is_refused(bench: Bench, share: float) -> None:
     [
         (["profile", "--bogus", "x"], "unrecognised option '--bogus'\n\nusage: nsys profile"),
         (["profile", "--sample=wrong", "x"],
-         "Illegal --sample argument: wrong.\nPossible --sample values are 'process-tree', 'system-wide', and 'none'."),
+         "Illegal --sample argument: wrong.\n"
+         "Possible --sample values are 'process-tree', 'system-wide', and 'none'."),
         (["profile", "-t", "bogus", "x"], "Illegal --trace argument 'bogus'\nPossible --trace values are"),
         (["profile", "--cuda-graph-trace=foo", "x"], "Illegal --cuda-graph-trace argument: foo\n"),
         (["profile", "-f", "maybe", "x"],
@@ -188,9 +189,10 @@ def test_a_cut_report_is_refused(bench: Bench, share: float) -> None:
         (["profile", "-o", "a", "-o", "b", "x"], "option '--output' cannot be specified more than once\n"),
         (["profile"], "ERROR: The collection must include one or more system-wide settings"),
         (["profile", "/x"], "Executable not found in current directory or standard search paths\n"),
-        (["export", "-t", "jsonlines", "x"], "Unsupported export type option: 'jsonlines'.\n\nusage: nsys export"),
+        (["export", "-t", "jsonlines", "x"], "Unsupported export type option: 'jsonlines'.\n\nusage: nsys"),
         (["export"], "Missing required option '--type'.\n"),
-        (["export", "-t", "sqlite", "nosuch.nsys-rep"], "Exportation error: File not found: 'nosuch.nsys-rep'.\n"),
+        (["export", "-t", "sqlite", "nosuch.nsys-rep"],
+         "Exportation error: File not found: 'nosuch.nsys-rep'.\n"),
         (["bogus"], "Unknown command: bogus\n"),
     ],
 )  # fmt: skip

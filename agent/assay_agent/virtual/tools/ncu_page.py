@@ -18,7 +18,8 @@ from assay_agent.virtual.tools.environment import version_key
 from assay_agent.virtual.tools.kernel_names import named
 from assay_agent.virtual.tools.ncu_results import IDENTITY, Results
 
-HOST = "127.0.0.1"
+# Readers take this host name for the mark of synthetic data (assay_sampling.synthetic).
+HOST = "ASSAY_SYNTHETIC"
 PUSH_POP = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 START_STOP = "Id:Domain:Start/Stop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
 _SCALES = {

@@ -232,8 +232,8 @@ class ProfileRun:
             head = f'Profiling "{name}" - {number}{of}: 0%'
             if number == 0 and "hang" in self._faults:
                 self._log.profile(head)
-                self._log.warning(_HANG)
-                hang(stubborn=self._faults.argument("hang") == "stubborn")
+                stubborn = self._faults.argument("hang") == "stubborn"
+                hang(stubborn=stubborn, announce=lambda: self._log.warning(_HANG))
             lines.append(f"==PROF== {head}....50%....100% - {passes}\n")
         if "quiet" not in self._command:
             self._log.write("".join(lines))

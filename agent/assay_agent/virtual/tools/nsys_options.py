@@ -20,7 +20,8 @@ _PLAIN = (
     "trace-fork-before-exec vulkan-gpu-workload wait"
 )
 _NEW_IN_2023_4 = (
-    "event-sampling-interval flush-on-cudaprofilerstop gpu-video-device python-backtrace python-nvtx-annotations python-sampling "
+    "event-sampling-interval flush-on-cudaprofilerstop gpu-video-device python-backtrace "
+    "python-nvtx-annotations python-sampling "
     "python-sampling-frequency start-later:Y"
 )
 _TRACES = (
