@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+# Tests run side by side: numeric libraries with a thread for every core would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 _BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -11,6 +11,7 @@ made for at most 8,192 signatures at a time.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import warnings
 from collections.abc import Sequence
@@ -123,8 +124,12 @@ def _standardisation(features: np.ndarray, examples: Examples) -> tuple[np.ndarr
 
 
 def _sklearn(module: str) -> ModuleType:
+    return _imported(f"sklearn.{module}")
+
+
+def _imported(module: str) -> ModuleType:
     try:
-        return __import__(f"sklearn.{module}", fromlist=["*"])
+        return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError("classifying launches", "sklearn", "analysis") from error
 
@@ -197,7 +202,10 @@ def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, see
 def _fit_quietly(model: Any, features: np.ndarray, labels: np.ndarray, **options: np.ndarray) -> Any:
     # That the iterations ran out is no news to the reader: the held-out accuracy says what it cost.
     convergence = _sklearn("exceptions").ConvergenceWarning
-    with warnings.catch_warnings():
+    # One thread: these matrices are small, several threads wait for each other (ten times as long on two
+    # busy cores), and sums taken in another order would give other answers on another machine.
+    one_thread = _imported("threadpoolctl").threadpool_limits(limits=1)
+    with one_thread, warnings.catch_warnings():
         warnings.simplefilter("ignore", convergence)
         return model.fit(features, labels, **options)
 
