@@ -180,6 +180,16 @@ def test_unknown_switches_are_refused(bench: Bench, text: str) -> None:
     assert bench.ncu(bench.workload, faults=text).status == 1
 
 
+def test_switches_of_a_file_are_read_by_every_run(bench: Bench) -> None:
+    switches = bench.folder / "switches"
+    switches.write_text("application_failed:7\n")
+    assert bench.ncu("-c", "1", bench.workload, faults=f"@{switches}").status == 7
+    switches.write_text("")
+    assert bench.ncu("-c", "1", bench.workload, faults=f"@{switches}").status == 0
+    switches.unlink()
+    assert "cannot be read" in bench.ncu(bench.workload, faults=f"@{switches}").output
+
+
 def test_every_switch_is_known_by_its_name() -> None:
     assert parse_faults(", ".join(FAULTS)).on.keys() == FAULTS.keys()
 

@@ -224,7 +224,8 @@ def test_default_processes_changed_between_versions(bench: Bench) -> None:
          "and 'true|false'. Use --help for further details."),
         (["--csv"], "Missing executable to launch."),
         (["/x"],
-         "'/x' does not exist or is not an executable. Please make sure to specify the absolute path to '/x' if the executable is not in the local directory."),
+         "'/x' does not exist or is not an executable. Please make sure to specify the absolute path to '/x' "
+         "if the executable is not in the local directory."),
         (["--import", "nosuch.ncu-rep"], "Could not open report file 'nosuch.ncu-rep'."),
         (["--query-metrics", "--chips", "nosuch"], "Invalid chip nosuch"),
         (["--log-file", "/nosuch/x.log", "x"], "'/nosuch/x.log' cannot be used as the output log file"),
@@ -248,6 +249,27 @@ def test_options_differ_by_version(bench: Bench) -> None:
         shown = bench.ncu("--help", ASSAY_VIRTUAL_NCU_VERSION=version).output
         listed = set(re.findall(r"^  (?:-\w \[ )?--([a-z0-9-]+)", shown, re.MULTILINE))
         assert listed == {option.name for option in ncu_options(version)}
+
+
+def test_config_file_is_read_unless_it_is_turned_off(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bench.folder)
+    Path("config.ncu-cfg").write_text("[Launch-and-attach]\n-c = 2 ;surprise\n--csv\n--page=raw\n[Import]\n")
+
+    def rows(*options: str) -> int:
+        answer = bench.ncu(*options, "--csv", "--page", "raw", bench.workload)
+        return len(_page(answer.output)) - 2
+
+    assert rows() == 2
+    assert rows("-c", "3") == 3
+    assert rows("--config-file", "off") == PROCESS_0 + PROCESS_1
+    Path("config.ncu-cfg").rename("elsewhere")
+    assert rows("--config-file-path", "elsewhere") == 2
+
+
+def test_whole_graphs_are_refused(bench: Bench) -> None:
+    answer = bench.ncu("--graph-profiling", "graph", bench.workload)
+    assert len(answer.lines("==ERROR== Driver does not support graph-based profiling")) == 1
+    assert answer.status != 0
 
 
 def test_long_names_may_be_shortened_and_joined_to_their_value(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay_agent.virtual.gpu import VirtualGPU
 from assay_agent.virtual.tools.faults import Faults, parse_faults
@@ -32,7 +33,7 @@ class VirtualEnvironment:
 def virtual_environment(variables: Mapping[str, str]) -> VirtualEnvironment:
     """Read the environment; raises ParameterError naming the variable that is wrong or missing."""
     gpu, uuid = _gpu(variables.get(GPU_VARIABLE, ""))
-    faults = parse_faults(variables.get(FAULTS_VARIABLE, ""))
+    faults = parse_faults(_fault_text(variables.get(FAULTS_VARIABLE, "")))
     return VirtualEnvironment(gpu, uuid, _sm_percent(variables, gpu), faults)
 
 
@@ -65,6 +66,17 @@ def _gpu(text: str) -> tuple[VirtualGPU, str]:
         raise ParameterError(GPU_VARIABLE, cause, f"set it to a JSON object such as {example}") from error
     gpu = VirtualGPU(architecture, index, seed=seed)
     return gpu, str(document.get("uuid") or gpu.device.uuid)
+
+
+def _fault_text(text: str) -> str:
+    """The list of switches, or what the file holds that "@PATH" names, which may change between runs."""
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text()
+    except OSError as error:
+        cause = f"{text[1:]} cannot be read ({error.strerror})"
+        raise ParameterError(FAULTS_VARIABLE, cause) from error
 
 
 def _sm_percent(variables: Mapping[str, str], gpu: VirtualGPU) -> float:

@@ -16,6 +16,7 @@ from typing import TextIO
 
 from assay_agent.virtual.tools.container import ContainerError, read_container
 from assay_agent.virtual.tools.environment import ncu_version, virtual_environment
+from assay_agent.virtual.tools.ncu_config import with_config_file
 from assay_agent.virtual.tools.ncu_log import Log, open_log
 from assay_agent.virtual.tools.ncu_metrics import metric_listing_text, virtual_chips
 from assay_agent.virtual.tools.ncu_options import ncu_help, ncu_options
@@ -37,7 +38,8 @@ def run_ncu(arguments: Sequence[str], variables: Mapping[str, str], output: Text
     log = Log(output)
     try:
         version = ncu_version(variables)
-        command = parse_command_line(ncu_options(version), arguments)
+        options = ncu_options(version)
+        command = with_config_file(parse_command_line(options, arguments), options, variables)
     except UsageError as error:
         log.error(f"{error}. Use --help for further details.")
         return 1

@@ -55,6 +55,8 @@ _HANG = (
     "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#replay for more details."
 )
 _STUB = "Nsight Compute failed to connect to the CUDA driver (stub libcuda.so[.1] on path?)."
+# What drivers before 12.3 answer; the virtual GPU counts kernels, never a graph as a whole.
+_WHOLE_GRAPHS = "Driver does not support graph-based profiling"
 _NO_SPACE = "Insufficient memory and disk space to save context state!"
 
 
@@ -207,6 +209,8 @@ class ProfileRun:
             raise _Fatal(_COUNTER_BUSY)
         if "unsupported_gpu" in self._faults:
             raise _Fatal("Unsupported GPU")
+        if self._command.text("graph-profiling") == "graph":
+            raise _Fatal(_WHOLE_GRAPHS)
         if "disk_full" in self._faults and request.passes > 1:
             raise _Fatal(_NO_SPACE)
 
