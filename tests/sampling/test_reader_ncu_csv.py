@@ -546,13 +546,6 @@ def test_preamble_without_header(tmp_path: Path) -> None:
     assert '"Kernel Name"' in error.cause
 
 
-@pytest.mark.shared_data
-def test_the_details_page_is_recognised_and_refused(shared_data: Path) -> None:
-    with pytest.raises(InputError, match="details page") as caught:
-        read_launches(shared_data / "ncu/a100_climate_details_page.csv.gz")
-    assert "--page raw" in caught.value.remedy
-
-
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     page = raw_page([raw_row(0, Kernel_Name="k")]).encode().replace(b'"k"', b'"\xff\xfe"')
     assert _error(tmp_path, page).line == 3

@@ -30,6 +30,7 @@ from assay_sampling.readers.base import (
     LaunchNumbers,
     OpenRecording,
     ReadOptions,
+    check_mark,
     check_offset,
 )
 from assay_sampling.readers.files import PlainFile
@@ -95,8 +96,7 @@ class AssayParquetRecording(OpenRecording):
                 )
             schema = stored.with_metadata({METADATA_KEY: stored.metadata[METADATA_KEY]})
             metadata = check_schema(schema)
-            if metadata.synthetic and self._options.synthetic is False:
-                raise InputError(path, "it is marked synthetic, which cannot be taken back")
+            check_mark(path, self._options, marked_synthetic=metadata.synthetic)
             self._names = unpack_names(footer[NAMES_KEY], path)
             return with_metadata(
                 schema,

@@ -120,11 +120,12 @@ def foreign_metadata(
     devices: tuple[Device, ...] = (),
     tool_version: str = "",
     units_assumed: bool = False,
+    marked_synthetic: bool = False,
 ) -> TableMetadata:
-    """Table metadata of a file that another tool wrote."""
+    """Table metadata of a file that another tool wrote. ``marked_synthetic``: the file itself says so."""
     return TableMetadata(
         level=level,
-        synthetic=bool(options.synthetic),
+        synthetic=marked_synthetic or bool(options.synthetic),
         condition=options.condition or Condition(),
         devices=devices,
         format=format_,
@@ -193,3 +194,9 @@ def check_offset(path: Path, options: ReadOptions) -> None:
     """Raises InputError for a launch offset that cannot be."""
     if options.launch_offset is not None and options.launch_offset < 0:
         raise InputError(path, f"the launch offset {options.launch_offset} is negative", "give 0 or more")
+
+
+def check_mark(path: Path, options: ReadOptions, *, marked_synthetic: bool) -> None:
+    """Raises InputError where a person calls data measured that the file calls synthetic."""
+    if marked_synthetic and options.synthetic is False:
+        raise InputError(path, "it is marked synthetic, which cannot be taken back")

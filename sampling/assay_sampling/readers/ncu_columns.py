@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.counters import Counter, counter_of_metric
+from assay_sampling.counters import Counter, counter_of_label, counter_of_metric
 from assay_sampling.launch_table import CounterColumn
 from assay_sampling.readers.base import NameTracker
 from assay_sampling.readers.numbers import parse_integers, parse_numbers, unit_factor
 
 _INT32, _INT64 = 2**31 - 1, 2**62
-_PUSH_POP = "Push/Pop_Range"
+PUSH_POP = "Push/Pop_Range"
 _START_STOP = "Start/Stop_Range"
 
 
@@ -78,10 +78,10 @@ class Layout:
 
     def needed(self) -> list[int]:
         """Positions of the columns to read."""
-        named = (self.at(name) for name in _USED if self.has(name))
+        named = (self.at(name) for name in USED_FIELDS if self.has(name))
         devices = (i for name, i in self.positions.items() if name in _DEVICE_ATTRIBUTES)
         counters = (source.position for source in self.counters if source.position >= 0)
-        nvtx = (self.at(_PUSH_POP),) if self.has(_PUSH_POP) else ()
+        nvtx = (self.at(PUSH_POP),) if self.has(PUSH_POP) else ()
         return sorted({*named, *devices, *counters, *nvtx})
 
 
@@ -92,8 +92,8 @@ _STATIC = "launch__shared_mem_per_block_static"
 _DYNAMIC = "launch__shared_mem_per_block_dynamic"
 _SHARED = "launch__shared_mem_per_block"
 _REGISTERS = "launch__registers_per_thread"
-_USED = (
-    "ID", "Process ID", "Kernel Name", "Stream", "Device", "CC", "Block Size", "Grid Size",
+USED_FIELDS = (
+    "ID", "Process ID", "Host Name", "Kernel Name", "Stream", "Device", "CC", "Block Size", "Grid Size",
     "launch__grid_size", "launch__block_size", *_GRID_DIM, *_BLOCK_DIM,
     _REGISTERS, _STATIC, _DYNAMIC, _SHARED,
 )  # fmt: skip
@@ -110,6 +110,35 @@ _BASE_UNITS = {
 }  # fmt: skip
 
 
+# What Nsight Compute's details page calls the launch properties that are no counters.
+_PROPERTY_LABELS = {
+    "Block Size": "launch__block_size",
+    "Registers Per Thread": _REGISTERS,
+    "Static Shared Memory Per Block": _STATIC,
+    "Dynamic Shared Memory Per Block": _DYNAMIC,
+}
+_LABEL_AND_NAME = re.compile(r".+ \((\S+)\)")
+
+
+def metric_of_label(text: str) -> str | None:
+    """The metric behind a "Metric Name" of a details page, None where it is none that is read.
+
+    The page prints labels ("Elapsed Cycles"), names, or both ("Elapsed Cycles (gpc__cycles_elapsed.max)").
+    """
+    both = _LABEL_AND_NAME.fullmatch(text)
+    name = both[1] if both and base_unit_of(both[1]) else text
+    if base_unit_of(name) is not None:
+        return name
+    counter = counter_of_label(text)
+    return counter.metrics[0].name if counter else _PROPERTY_LABELS.get(text)
+
+
+def base_unit_of(metric: str) -> str | None:
+    """The base unit of a counter's metric or a launch property that is read, else None."""
+    counter = counter_of_metric(metric)
+    return counter.unit if counter else _BASE_UNITS.get(metric)
+
+
 def make_layout(fields: tuple[str, ...], units: list[str] | None) -> Layout:
     """Understand a header and its units row (None: base units are taken for granted).
 
@@ -117,13 +146,15 @@ def make_layout(fields: tuple[str, ...], units: list[str] | None) -> Layout:
     """
     positions: dict[str, int] = {}
     for index, name in enumerate(fields):
-        key = _PUSH_POP if _PUSH_POP in name else name
-        if key in positions and (key in _USED or counter_of_metric(key)):
+        key = PUSH_POP if PUSH_POP in name else name
+        if key in positions and (key in USED_FIELDS or counter_of_metric(key)):
             raise ColumnError(name, "the field stands twice in the header", "export the report again")
         positions.setdefault(key, index)
     _check_shape_fields(positions)
     factors = {
-        positions[name]: _factor(name, units[positions[name]] if units else "", base, assumed=units is None)
+        positions[name]: factor_to_base(
+            name, units[positions[name]] if units else "", base, assumed=units is None
+        )
         for name, base in _BASE_UNITS.items()
         if name in positions
     }
@@ -148,7 +179,8 @@ def _check_shape_fields(positions: dict[str, int]) -> None:
             )
 
 
-def _factor(name: str, unit: str, base: str, *, assumed: bool) -> float:
+def factor_to_base(name: str, unit: str, base: str, *, assumed: bool = False) -> float:
+    """What brings values of the metric ``name`` from ``unit`` to ``base``; raises ColumnError."""
     if assumed:
         return 1.0
     factor = unit_factor(unit, base)
@@ -178,7 +210,7 @@ def _counters(
             notes.append(f"{counter.name} is read from {chosen}; {', '.join(others)} is left aside")
         position = positions[chosen]
         unit = units[position] if units else ""
-        factor = _factor(chosen, unit, counter.unit, assumed=units is None)
+        factor = factor_to_base(chosen, unit, counter.unit, assumed=units is None)
         sources.append(CounterSource(position, counter.column(chosen), factor))
     blocks = counter_of_metric(_GRID_SIZE)
     if blocks is not None and blocks.name not in by_counter:
@@ -214,8 +246,8 @@ class Converter:
             columns["stream"] = self.integers(table, "Stream", 0, _INT64)
         if layout.has("Device"):
             columns["device"] = self.integers(table, "Device", 0, _INT32)
-        if layout.has(_PUSH_POP):
-            columns["nvtx_id"] = self._ranges(cells(table, layout.at(_PUSH_POP)))
+        if layout.has(PUSH_POP):
+            columns["nvtx_id"] = self._ranges(cells(table, layout.at(PUSH_POP)))
         for source in layout.counters:
             derived = source.position < 0
             columns[source.column.name] = (

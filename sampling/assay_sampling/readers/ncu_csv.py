@@ -2,10 +2,9 @@
 
 Streams: a block of the file (8 MiB) is in memory at a time, besides the distinct names.
 
-What is read: one launch a row. ``launch`` is the report ID, or with a launch offset N: N, N + 1, ... in
-row order within the process; ``process`` is the ordinal of the Process ID by first appearance. A value
-that was not measured (``n/a``, ``nan``) is null and counted in the notes; everything else that is no
-number is an error with file, line and field.
+What is read: one launch a row (:mod:`assay_sampling.readers.ncu_launches`). A value that was not measured
+(``n/a``, ``nan``) is null and counted in the notes; everything else that is no number is an error with
+file, line and field.
 
 Source: spec of PKA, section (a); of Nsight Compute, section 1.6.
 """
@@ -21,24 +20,17 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from assay_sampling.errors import InputError
-from assay_sampling.launch_table import Device, LaunchBatch, launch_schema, make_batch
+from assay_sampling.launch_table import LaunchBatch, launch_schema
 from assay_sampling.readers.base import (
     DEFAULT_MAX_LAUNCHES,
-    LaunchNumbers,
-    NameTracker,
     OpenRecording,
     ReadOptions,
+    check_mark,
     check_offset,
     foreign_metadata,
 )
-from assay_sampling.readers.ncu_columns import (
-    CellError,
-    ColumnError,
-    Converter,
-    Layout,
-    cells,
-    make_layout,
-)
+from assay_sampling.readers.ncu_columns import ColumnError, cells, make_layout
+from assay_sampling.readers.ncu_launches import LaunchMaker, devices_of, has_marked_rows
 from assay_sampling.readers.ncu_lines import (
     BLOCK_BYTES,
     Header,
@@ -49,10 +41,9 @@ from assay_sampling.readers.ncu_lines import (
     find_header,
     line_blocks,
 )
-from assay_sampling.readers.numbers import parse_numbers
 
 FORMAT = "ncu-raw-csv"
-_TOOL = "Nsight Compute"
+TOOL = "Nsight Compute"
 # A report's devices are taken from its first rows, which are read when it is opened.
 _FIRST_BLOCK_BYTES = 1 << 20
 
@@ -84,15 +75,18 @@ class NcuCsvRecording(OpenRecording):
         layout = scan.layout
         first = next(scan.tables(), None)
         if first is None:
-            raise _no_launches(path, scan.preamble)
-        self._devices = _devices(path, layout, first[0])
+            raise no_launches(path, scan.preamble)
+        self._devices = devices_of(layout, first[0])
+        self._marked_synthetic = scan.preamble.marked_synthetic or has_marked_rows(layout, first[0])
+        check_mark(path, options, marked_synthetic=self._marked_synthetic)
         metadata = foreign_metadata(
             options,
             level="detailed",
             format_=FORMAT,
-            tool=_TOOL,
+            tool=TOOL,
             devices=tuple(self._devices.values()),
             units_assumed=scan.units is None,
+            marked_synthetic=self._marked_synthetic,
         )
         schema = launch_schema(metadata, [source.column for source in layout.counters])
         super().__init__(path, FORMAT, schema)
@@ -100,14 +94,20 @@ class NcuCsvRecording(OpenRecording):
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
         self.notes.clear()
         scan = _Scan(self.path, BLOCK_BYTES)
-        state = _State(self.path, scan.layout, self._options, self._devices)
+        maker = LaunchMaker(
+            self.path,
+            scan.layout,
+            self._options,
+            self._devices,
+            marked_synthetic=self._marked_synthetic,
+        )
         rows = 0
         for table, lines in scan.tables():
             rows += table.num_rows
             for start in range(0, table.num_rows, max_launches):
                 part = table.slice(start, max_launches)
-                yield state.batch(self.schema, part, lines[start : start + max_launches])
-        self.notes.extend(_notes(scan, state, rows))
+                yield maker.batch(self.schema, part, lines[start : start + max_launches])
+        self.notes.extend(_notes(scan, maker, rows))
 
 
 class _Scan:
@@ -118,9 +118,9 @@ class _Scan:
         self._blocks = line_blocks(path, block_bytes)
         found = find_header(path, self._blocks)
         if isinstance(found, Preamble):
-            raise _no_header(path, found)
+            raise no_header(path, found)
         self.header, self.preamble, rest = found
-        _refuse_details_page(path, self.header)
+        _check_first_field(path, self.header)
         self.scanner = RowScanner(path, self.header)
         self.units, self._rest = self._read_units(rest)
         try:
@@ -186,166 +186,31 @@ class _Scan:
         return table if pc.all(whole).as_py() else None
 
 
-class _State:
-    """What one pass carries from block to block: ordinals of processes, launch numbers, names."""
-
-    def __init__(self, path: Path, layout: Layout, options: ReadOptions, devices: dict[int, Device]) -> None:
-        self.names = NameTracker()
-        self.converter = Converter(layout, self.names)
-        self.unknown_devices: set[int] = set()
-        self._path = path
-        self._layout = layout
-        self._offset = options.launch_offset
-        self._numbers = LaunchNumbers(options.launch_offset or 0)
-        self._processes: dict[str, int] = {}
-        self._last_id: dict[int, tuple[int, int]] = {}
-        self._devices = devices
-        self._attributes: dict[str, str] = {}
-
-    def batch(self, schema: pa.Schema, table: pa.Table, lines: np.ndarray) -> LaunchBatch:
-        try:
-            report_id = self.converter.integers(table, "ID", 0, 2**62)
-            process = self._process(table)
-            self._check_ids(process, report_id, lines)
-            columns = self.converter.convert(table, lines)
-            columns["device"] = self._device(table, columns, lines)
-        except CellError as error:
-            raise InputError(
-                self._path,
-                error.cause,
-                "mend the line, or profile again with LC_ALL=C",
-                line=int(lines[error.row]),
-                field=error.name,
-            ) from error
-        columns["process"] = process
-        columns["report_id"] = report_id
-        columns["launch"] = report_id if self._offset is None else self._numbers.number(process)
-        records = make_batch(schema, columns, num_rows=table.num_rows)
-        return LaunchBatch(records, self.names.take_new())
-
-    def _process(self, table: pa.Table) -> np.ndarray:
-        if not self._layout.has("Process ID"):
-            return np.zeros(table.num_rows, np.int64)
-        encoded = cells(table, self._layout.at("Process ID")).dictionary_encode()
-        ordinals = []
-        for index, text in enumerate(encoded.dictionary.to_pylist()):
-            if not text.strip().isdecimal():
-                row = pc.index(encoded.indices, index).as_py()
-                raise CellError(row, "Process ID", f"{text!r} is not a process ID")
-            ordinals.append(self._processes.setdefault(text, len(self._processes)))
-        taken: np.ndarray = np.array(ordinals, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
-        return taken
-
-    def _check_ids(self, process: np.ndarray, report_id: np.ndarray, lines: np.ndarray) -> None:
-        """Within a process IDs must grow: else two reports were joined, or rows are lost or doubled."""
-        for ordinal in np.unique(process).tolist():
-            rows = np.flatnonzero(process == ordinal)
-            last_id, last_line = self._last_id.get(ordinal, (-1, 0))
-            steps = np.diff(report_id[rows], prepend=last_id)
-            if (steps <= 0).any():
-                wrong = int(np.argmax(steps <= 0))
-                before = int(lines[rows[wrong - 1]]) if wrong else last_line
-                raise InputError(
-                    self._path,
-                    f"launch ID {report_id[rows[wrong]]} does not come after that of line {before}",
-                    "give each report in a file of its own",
-                    line=int(lines[rows[wrong]]),
-                    field="ID",
-                )
-            self._last_id[ordinal] = (int(report_id[rows[-1]]), int(lines[rows[-1]]))
-
-    def _device(
-        self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray], lines: np.ndarray
-    ) -> np.ndarray:
-        if "device" in columns:
-            device = np.asarray(columns["device"])
-            self.unknown_devices |= set(np.unique(device).tolist()) - self._devices.keys()
-            return device
-        # Without a field "Device" only the attributes could tell two kinds of GPU apart.
-        for name in _ATTRIBUTES:
-            if self._layout.has(name):
-                texts = cells(table, self._layout.at(name))
-                expected = self._attributes.setdefault(name, texts[0].as_py())
-                same = pc.equal(texts, expected)
-                if not pc.all(same).as_py():
-                    raise CellError(
-                        pc.index(same, False).as_py(),
-                        name,
-                        f"it is not {expected!r} as in the first launch: launches of several GPUs cannot be "
-                        "told apart in this layout",
-                    )
-        return np.zeros(table.num_rows, np.int64)
-
-
-_MAJOR = "device__attribute_compute_capability_major"
-_MINOR = "device__attribute_compute_capability_minor"
-_SM_COUNT = "device__attribute_multiprocessor_count"
-_DISPLAY_NAME = "device__attribute_display_name"
-_ATTRIBUTES = (_DISPLAY_NAME, _MAJOR, _MINOR, _SM_COUNT)
-
-
-def _devices(path: Path, layout: Layout, table: pa.Table) -> dict[int, Device]:
-    """The devices of the given rows by ordinal; without a field "Device" they are one, ordinal 0."""
-    texts = [text.strip() for text in _column(layout, table, "Device")] or ["0"]
-    devices: dict[int, Device] = {}
-    for text in dict.fromkeys(texts):
-        if not text.isdecimal() or int(text) >= 2**31:
-            continue  # the batch with this row reports it with its line
-        row = texts.index(text)
-        attribute = {name: _column(layout, table, name)[row] for name in _ATTRIBUTES if layout.has(name)}
-        capability = _column(layout, table, "CC")[row] if layout.has("CC") else ""
-        if not capability and _MAJOR in attribute and _MINOR in attribute:
-            capability = f"{attribute[_MAJOR]}.{attribute[_MINOR]}"
-        sm_count = parse_numbers(pa.array([attribute.get(_SM_COUNT, "")])).values[0].as_py()
-        devices[int(text)] = Device(
-            index=int(text),
-            name=attribute.get(_DISPLAY_NAME, ""),
-            compute_capability=capability,
-            sm_count=int(sm_count) if sm_count else None,
-        )
-    return dict(sorted(devices.items()))
-
-
-def _column(layout: Layout, table: pa.Table, name: str) -> list[str]:
-    return list(cells(table, layout.at(name)).to_pylist()) if layout.has(name) else []
-
-
-def _notes(scan: _Scan, state: _State, rows: int) -> Iterator[str]:
+def _notes(scan: _Scan, maker: LaunchMaker, rows: int) -> Iterator[str]:
     """What a person should know; raises InputError where there was no launch at all."""
     if not rows:
-        raise _no_launches(scan.path, scan.preamble)
-    layout, skipped, converter = scan.layout, scan.scanner.skipped, state.converter
+        raise no_launches(scan.path, scan.preamble)
     if scan.units is None:
         yield "the file has no units row: base units are assumed"
-    if layout.totals_only:
-        yield "only total numbers of blocks and threads are known: grid_x and block_x hold them"
-    yield from layout.notes
+    yield from text_notes(scan.preamble, scan.scanner, rows)
+    yield from maker.notes()
+
+
+def text_notes(preamble: Preamble, scanner: RowScanner, launches: int) -> Iterator[str]:
+    """What the lines that are no launches say, and whether launches that were announced are missing."""
+    skipped = scanner.skipped
     if skipped.lines:
         what = "line that is no launch was" if skipped.lines == 1 else "lines that are no launches were"
         yield f"{skipped.lines} {what} skipped, the first is line {skipped.first_line}"
     yield from (f"the profiler says: {message}" for message in skipped.messages)
-    if scan.preamble.error:
-        yield f"the profiler says: ==ERROR== {scan.preamble.error}"
-    announced = scan.preamble.announced + scan.scanner.announced
-    if announced > rows:
-        yield f"the profiler announced {announced} launches, but the file holds {rows}: it may be cut"
-    for name, count in converter.nulls.items():
-        yield f"{name} was not measured for {count} launches, the first is line {converter.first_nulls[name]}"
-    if converter.ranges_unread:
-        yield f"the NVTX ranges of {converter.ranges_unread} launches are of a form that is not known"
-    if state.unknown_devices:
-        listed = ", ".join(str(index) for index in sorted(state.unknown_devices))
-        yield f"devices {listed} appear only later in the file: their kind is not known"
+    if preamble.error:
+        yield f"the profiler says: ==ERROR== {preamble.error}"
+    announced = preamble.announced + scanner.announced
+    if announced > launches:
+        yield f"the profiler announced {announced} launches, but the file holds {launches}: it may be cut"
 
 
-def _refuse_details_page(path: Path, header: Header) -> None:
-    if {"Metric Name", "Metric Value"} <= set(header.fields):
-        raise InputError(
-            path,
-            "it is a details page of Nsight Compute (one row a metric), which is not supported",
-            "export the raw page instead: ncu --import REPORT --csv --page raw --print-units base",
-            line=header.line,
-        )
+def _check_first_field(path: Path, header: Header) -> None:
     if header.fields[0] != "ID":
         raise InputError(
             path,
@@ -355,7 +220,8 @@ def _refuse_details_page(path: Path, header: Header) -> None:
         )
 
 
-def _no_header(path: Path, preamble: Preamble) -> InputError:
+def no_header(path: Path, preamble: Preamble) -> InputError:
+    """The error for a file in which no line is a header."""
     if preamble.error:
         permission = "ERR_NVGPUCTRPERM" in preamble.error
         return InputError(
@@ -372,7 +238,8 @@ def _no_header(path: Path, preamble: Preamble) -> InputError:
     )
 
 
-def _no_launches(path: Path, preamble: Preamble) -> InputError:
+def no_launches(path: Path, preamble: Preamble) -> InputError:
+    """The error for a file with a header and nothing after it."""
     said = f"; the profiler says: ==ERROR== {preamble.error}" if preamble.error else ""
     return InputError(
         path,

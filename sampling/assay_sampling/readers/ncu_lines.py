@@ -23,6 +23,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError
 from assay_sampling.readers.files import read_blocks
+from assay_sampling.synthetic import SYNTHETIC_MARK
 
 BLOCK_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 64 << 20
@@ -65,11 +66,12 @@ class RowBlock:
 
 @dataclass
 class Preamble:
-    """What stood before the header: how many lines, launches announced, the first error message."""
+    """What stood before the header: how many lines, launches announced, the mark, the first error message."""
 
     lines: int = 0
     announced: int = 0
     error: str = ""
+    marked_synthetic: bool = False
 
 
 @dataclass
@@ -147,11 +149,13 @@ def find_header(path: Path, blocks: Iterator[LineBlock]) -> tuple[Header, Preamb
 
 
 _ERROR_LINE = re.compile(rb"^==ERROR== *(.*?)\r?$", re.MULTILINE)
+_MARK_LINE = re.compile(rb"^==[^\n]*" + SYNTHETIC_MARK.encode(), re.MULTILINE)
 
 
 def _count(preamble: Preamble, data: bytes) -> None:
     preamble.lines += data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))
     preamble.announced += data.count(b"==PROF== Profiling")
+    preamble.marked_synthetic |= _MARK_LINE.search(data) is not None
     if not preamble.error and (match := _ERROR_LINE.search(data)):
         preamble.error = match[1].decode(errors="replace")[:500]
 
@@ -162,14 +166,16 @@ class RowScanner:
     Args:
         path: the file, for messages.
         header: its header.
+        least_fields: fewest fields that a row may have; None: as many as the header.
     """
 
-    def __init__(self, path: Path, header: Header) -> None:
+    def __init__(self, path: Path, header: Header, least_fields: int | None = None) -> None:
         self.skipped = Skipped()
         self.announced = 0
         self._path = path
         self._header = header
         self._fields = len(header.fields)
+        self._least_fields = self._fields if least_fields is None else least_fields
         quote = '"' if header.quoted else ""
         self._row = re.compile(rb'"\d+"(,|$)' if header.quoted else rb"\d+,")
         # The start of a launch row inside a line: an ID and a number after it (the process).
@@ -197,7 +203,7 @@ class RowScanner:
             if self._row.match(text) or self._cut_start.match(text):
                 return None, LineBlock(data[start:], line), True
             if text.startswith(self._units) and text.count(self._separator) >= self._suspicious:
-                return self._parse_row(text, line), LineBlock(data[end:], line + 1), True
+                return self.parse_row(text, line), LineBlock(data[end:], line + 1), True
             self._text(text, line, last=end == len(data) and not data.endswith(b"\n"))
             start, line = end, line + 1
         return None, LineBlock(b"", line), False
@@ -223,7 +229,7 @@ class RowScanner:
             if held.count(b'"') % 2:
                 continue
             try:
-                self._parse_row(held.rstrip(b"\r\n"), int(rows.lines[index]))
+                self.parse_row(held.rstrip(b"\r\n"), int(rows.lines[index]))
             except InputError as error:
                 return error
             held, index = b"", index + 1
@@ -273,7 +279,7 @@ class RowScanner:
             return None
         row = b"\n".join(self._carried).removesuffix(b"\r")
         self._carried = []
-        self._parse_row(row, self._carried_line)
+        self.parse_row(row, self._carried_line)
         return row
 
     def _check_end(self, text: bytes, line: int, *, last: bool) -> None:
@@ -298,12 +304,13 @@ class RowScanner:
             self.announced += 1
         self.skipped.add(line, text)
 
-    def _parse_row(self, row: bytes, line: int) -> list[str]:
+    def parse_row(self, row: bytes, line: int) -> list[str]:
+        """The fields of a row; raises InputError where it has not as many as it should."""
         try:
             fields = next(csv.reader(io.StringIO(row.decode(), newline=""), strict=True), [])
         except (UnicodeDecodeError, csv.Error) as error:
             raise self._damaged(line, f"the row cannot be read ({error})") from error
-        if len(fields) != self._fields:
+        if not self._least_fields <= len(fields) <= self._fields:
             raise self._damaged(line, f"the row has {len(fields)} fields where the header has {self._fields}")
         return fields
 

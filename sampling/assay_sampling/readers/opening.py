@@ -12,6 +12,7 @@ from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOpti
 from assay_sampling.readers.files import read_head, require_file
 from assay_sampling.readers.kineto import KinetoReader
 from assay_sampling.readers.ncu_csv import NcuCsvReader
+from assay_sampling.readers.ncu_details import NcuDetailsReader
 from assay_sampling.readers.nsys_sqlite import NsysSqliteReader
 
 # The order matters: text is tried last, because its header may stand far down in the file.
@@ -19,6 +20,7 @@ READERS: tuple[ProfileReader, ...] = (
     AssayParquetReader(),
     NsysSqliteReader(),
     KinetoReader(),
+    NcuDetailsReader(),
     NcuCsvReader(),
 )
 

@@ -1,0 +1,201 @@
+"""Launches of Nsight Compute from tables of text cells, whatever file the cells stood in.
+
+A raw page has such a table; a details page and a binary report are brought into its form. ``launch`` is
+the report ID, or with a launch offset N: N, N + 1, ... in row order within the process; ``process`` is
+the ordinal of the Process ID by first appearance.
+
+Source: spec of Nsight Compute, section 1.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay_sampling.errors import InputError
+from assay_sampling.launch_table import Device, LaunchBatch, make_batch
+from assay_sampling.readers.base import LaunchNumbers, NameTracker, ReadOptions
+from assay_sampling.readers.ncu_columns import CellError, Converter, Layout, cells
+from assay_sampling.readers.numbers import parse_numbers
+from assay_sampling.synthetic import SYNTHETIC_MARK
+
+_MEND = "mend the line, or profile again with LC_ALL=C"
+_EXPORT = "read the report with a newer ncu-report, or export it: ncu --import REPORT --csv --page raw"
+
+
+class LaunchMaker:
+    """What one pass over a file carries from table to table: ordinals, launch numbers, names, nulls.
+
+    Args:
+        path: the file, for messages.
+        layout: what the columns mean.
+        options: what a person knows.
+        devices: the devices that are known, by ordinal.
+        marked_synthetic: whether the file was found to be synthetic when it was opened.
+        place: what the numbers that come with the rows count: "line" or "result".
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        layout: Layout,
+        options: ReadOptions,
+        devices: dict[int, Device],
+        *,
+        marked_synthetic: bool = False,
+        place: str = "line",
+    ) -> None:
+        self.names = NameTracker()
+        self.converter = Converter(layout, self.names)
+        self.unknown_devices: set[int] = set()
+        self._path = path
+        self._layout = layout
+        self._place = place
+        self._marked_synthetic = marked_synthetic
+        self._offset = options.launch_offset
+        self._numbers = LaunchNumbers(options.launch_offset or 0)
+        self._processes: dict[str, int] = {}
+        self._last_id: dict[int, tuple[int, int]] = {}
+        self._devices = devices
+        self._attributes: dict[str, str] = {}
+
+    def batch(self, schema: pa.Schema, table: pa.Table, places: np.ndarray) -> LaunchBatch:
+        """A batch of ``schema`` from text cells; ``places`` says where each row stands, shape (n,)."""
+        try:
+            report_id = self.converter.integers(table, "ID", 0, 2**62)
+            process = self._process(table)
+            self._check_ids(process, report_id, places)
+            self._check_mark(table)
+            columns = self.converter.convert(table, places)
+            columns["device"] = self._device(table, columns)
+        except CellError as error:
+            raise self._error(int(places[error.row]), error.name, error.cause) from error
+        columns["process"] = process
+        columns["report_id"] = report_id
+        columns["launch"] = report_id if self._offset is None else self._numbers.number(process)
+        records = make_batch(schema, columns, num_rows=table.num_rows)
+        return LaunchBatch(records, self.names.take_new())
+
+    def notes(self) -> Iterator[str]:
+        """What a person should know, once all tables have passed."""
+        layout, converter, place = self._layout, self.converter, self._place
+        if layout.totals_only:
+            yield "only total numbers of blocks and threads are known: grid_x and block_x hold them"
+        yield from layout.notes
+        for name, count in converter.nulls.items():
+            yield (
+                f"{name} was not measured for {count} launches, "
+                f"the first is {place} {converter.first_nulls[name]}"
+            )
+        if converter.ranges_unread:
+            yield f"the NVTX ranges of {converter.ranges_unread} launches are of a form that is not known"
+        if self.unknown_devices:
+            listed = ", ".join(str(index) for index in sorted(self.unknown_devices))
+            yield f"devices {listed} appear only later in the file: their kind is not known"
+
+    def _error(self, place: int, field: str, cause: str, remedy: str = "") -> InputError:
+        if self._place == "line":
+            return InputError(self._path, cause, remedy or _MEND, line=place, field=field)
+        return InputError(self._path, f"{self._place} {place}: {cause}", remedy or _EXPORT, field=field)
+
+    def _process(self, table: pa.Table) -> np.ndarray:
+        if not self._layout.has("Process ID"):
+            return np.zeros(table.num_rows, np.int64)
+        encoded = cells(table, self._layout.at("Process ID")).dictionary_encode()
+        ordinals = []
+        for index, text in enumerate(encoded.dictionary.to_pylist()):
+            if not text.strip().isdecimal():
+                row = pc.index(encoded.indices, index).as_py()
+                raise CellError(row, "Process ID", f"{text!r} is not a process ID")
+            ordinals.append(self._processes.setdefault(text, len(self._processes)))
+        taken: np.ndarray = np.array(ordinals, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+        return taken
+
+    def _check_ids(self, process: np.ndarray, report_id: np.ndarray, places: np.ndarray) -> None:
+        """Within a process IDs must grow: else two reports were joined, or rows are lost or doubled."""
+        for ordinal in np.unique(process).tolist():
+            rows = np.flatnonzero(process == ordinal)
+            last_id, last_place = self._last_id.get(ordinal, (-1, 0))
+            steps = np.diff(report_id[rows], prepend=last_id)
+            if (steps <= 0).any():
+                wrong = int(np.argmax(steps <= 0))
+                before = int(places[rows[wrong - 1]]) if wrong else last_place
+                raise self._error(
+                    int(places[rows[wrong]]),
+                    "ID",
+                    f"launch ID {report_id[rows[wrong]]} does not come after that of {self._place} {before}",
+                    "give each report in a file of its own",
+                )
+            self._last_id[ordinal] = (int(report_id[rows[-1]]), int(places[rows[-1]]))
+
+    def _check_mark(self, table: pa.Table) -> None:
+        if self._marked_synthetic or not self._layout.has(HOST):
+            return
+        row = pc.index(cells(table, self._layout.at(HOST)), SYNTHETIC_MARK).as_py()
+        if row >= 0:
+            raise CellError(row, HOST, "this launch is marked synthetic, and the first ones are not")
+
+    def _device(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> np.ndarray:
+        if "device" in columns:
+            device = np.asarray(columns["device"])
+            self.unknown_devices |= set(np.unique(device).tolist()) - self._devices.keys()
+            return device
+        # Without a field "Device" only the attributes could tell two kinds of GPU apart.
+        for name in _ATTRIBUTES:
+            if self._layout.has(name):
+                texts = cells(table, self._layout.at(name))
+                expected = self._attributes.setdefault(name, texts[0].as_py())
+                same = pc.equal(texts, expected)
+                if not pc.all(same).as_py():
+                    raise CellError(
+                        pc.index(same, False).as_py(),
+                        name,
+                        f"it is not {expected!r} as in the first launch: launches of several GPUs cannot be "
+                        "told apart in this layout",
+                    )
+        return np.zeros(table.num_rows, np.int64)
+
+
+HOST = "Host Name"
+_MAJOR = "device__attribute_compute_capability_major"
+_MINOR = "device__attribute_compute_capability_minor"
+_SM_COUNT = "device__attribute_multiprocessor_count"
+_DISPLAY_NAME = "device__attribute_display_name"
+_ATTRIBUTES = (_DISPLAY_NAME, _MAJOR, _MINOR, _SM_COUNT)
+
+
+def devices_of(layout: Layout, table: pa.Table) -> dict[int, Device]:
+    """The devices of the given rows by ordinal; without a field "Device" they are one, ordinal 0."""
+    texts = [text.strip() for text in _column(layout, table, "Device")] or ["0"]
+    devices: dict[int, Device] = {}
+    for text in dict.fromkeys(texts):
+        if not text.isdecimal() or int(text) >= 2**31:
+            continue  # the batch with this row reports it with its line
+        row = texts.index(text)
+        attribute = {name: _column(layout, table, name)[row] for name in _ATTRIBUTES if layout.has(name)}
+        capability = _column(layout, table, "CC")[row] if layout.has("CC") else ""
+        if not capability and _MAJOR in attribute and _MINOR in attribute:
+            capability = f"{attribute[_MAJOR]}.{attribute[_MINOR]}"
+        sm_count = parse_numbers(pa.array([attribute.get(_SM_COUNT, "")])).values[0].as_py()
+        devices[int(text)] = Device(
+            index=int(text),
+            name=attribute.get(_DISPLAY_NAME, ""),
+            compute_capability=capability,
+            sm_count=int(sm_count) if sm_count else None,
+        )
+    return dict(sorted(devices.items()))
+
+
+def has_marked_rows(layout: Layout, table: pa.Table) -> bool:
+    """Whether a launch of the table carries the synthetic mark."""
+    if not layout.has(HOST):
+        return False
+    return bool(pc.index(cells(table, layout.at(HOST)), SYNTHETIC_MARK).as_py() >= 0)
+
+
+def _column(layout: Layout, table: pa.Table, name: str) -> list[str]:
+    return list(cells(table, layout.at(name)).to_pylist()) if layout.has(name) else []
