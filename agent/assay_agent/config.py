@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,33 @@ from assay_agent.connection import check_address
 from assay_sampling.errors import ParameterError
 
 DEFAULT_SERVER = "127.0.0.1:7170"
+
+
+@dataclass(frozen=True)
+class VirtualGPUs:
+    """``count`` virtual GPUs of one kind; raises ParameterError for a kind that does not exist."""
+
+    kind: str
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        from assay_agent.virtual.architectures import architecture  # noqa: PLC0415 - only with --virtual
+
+        object.__setattr__(self, "kind", architecture(self.kind).kind)
+        if not 1 <= self.count <= 1024:
+            raise ParameterError(
+                f"virtual {self.kind}", f"{self.count} is not in 1..1024", "give a number in that range"
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> VirtualGPUs:
+        """Read ``KIND`` or ``KIND:COUNT``; raises ParameterError."""
+        kind, colon, count = text.rpartition(":")
+        if not colon:
+            return cls(text)
+        if not count.isdecimal():
+            raise ParameterError(f"virtual {text!r}", f"{count!r} is no number", "write KIND or KIND:COUNT")
+        return cls(kind, int(count))
 
 
 @dataclass(frozen=True)
@@ -21,6 +49,8 @@ class AgentConfig:
         state_dir: the agent's own directory: identity, lock and spool.
         name: what people call the agent; the host's name by default.
         recorded_slots: how many recordings are played back at a time.
+        virtual: virtual GPUs to offer; what they measure is synthetic, and nothing else turns them on.
+        installed_gpus: whether the GPUs of the box are offered, where their tools are found.
         spool_limit_bytes: bytes spooled at most; None: a quarter of the free disk, at most 4 GiB.
         minimum_free_bytes: left free on the disk in any case.
         flush_seconds: launches wait at most so long for their segment to fill.
@@ -32,6 +62,8 @@ class AgentConfig:
     state_dir: Path
     name: str = field(default_factory=socket.gethostname)
     recorded_slots: int = 1
+    virtual: Sequence[VirtualGPUs] = ()
+    installed_gpus: bool = True
     spool_limit_bytes: int | None = None
     minimum_free_bytes: int = 256 << 20
     flush_seconds: float = 2.0

@@ -12,12 +12,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from assay_agent.attempts import AttemptRunner
 from assay_agent.config import AgentConfig
 from assay_agent.connection import Connection, ServerRefusedError
 from assay_agent.inventory import Inventory, read_inventory
+from assay_agent.places import Place, installed_places, recorded_places, virtual_places
 from assay_agent.profilers.base import Profiler
+from assay_agent.profilers.environment import remove_old_jobs
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.records import AttemptLog
 from assay_agent.session import Session
@@ -44,7 +47,7 @@ class Agent:
 
     Args:
         config: how it is set up.
-        profilers: by name; the player of recordings by default.
+        profilers: of the slots that need no GPU, by name; the player of recordings by default.
         inventory: reads what the box has; only tests give another.
     """
 
@@ -89,23 +92,26 @@ class Agent:
                 flush_seconds=config.flush_seconds,
             )
             try:
-                _Process(self, state.agent_id, spool, Connection(config.server)).run()
+                inventory = self._read_inventory()
+                places = self._places(inventory, state.directory)
+                _Process(self, state.agent_id, spool, Connection(config.server), places).run(inventory)
             finally:
                 spool.close()
 
-    def slots(self) -> list[agent_pb2.Slot]:
-        """The places that this agent offers."""
-        return [
-            agent_pb2.Slot(slot_id=f"recorded-{i}", profilers=["recorded"])
-            for i in range(self.config.recorded_slots)
-            if "recorded" in self._profilers
-        ]
+    def _places(self, inventory: Inventory, state: Path) -> list[Place]:
+        remove_old_jobs(state)
+        places = recorded_places(self.config.recorded_slots, self._profilers)
+        if self.config.installed_gpus:
+            places += installed_places(inventory, state)
+        return [*places, *virtual_places(self.config.virtual, state)]
 
 
 class _Process:
     """One call of Agent.run: the threads and what they share."""
 
-    def __init__(self, agent: Agent, agent_id: str, spool: Spool, connection: Connection) -> None:
+    def __init__(
+        self, agent: Agent, agent_id: str, spool: Spool, connection: Connection, places: Sequence[Place]
+    ) -> None:
         self._agent = agent
         self._agent_id = agent_id
         self._spool = spool
@@ -113,26 +119,33 @@ class _Process:
         self._session = agent._session
         self._give_up = agent._give_up
         self._uplink = Uplink(spool, connection)
-        self._runner = AttemptRunner(
-            agent_id, spool, connection, agent._profilers, self._give_up, on_begin=self._session.wake
-        )
-        self._slots = agent.slots()
+        self._runner = self._runner_of(agent._profilers)
+        self._slots = [place.slot for place in places]
         self._heartbeat_seconds = 5.0
         self._threads: list[threading.Thread] = []
         self._workers = [
             SlotWorker(
-                slot,
+                place.slot,
                 agent_id=agent_id,
                 session=self._session,
                 connection=connection,
-                runner=self._runner,
+                runner=self._runner_of(place.profilers),
                 wait_ms=agent.config.lease_wait_ms,
             )
-            for slot in self._slots
+            for place in places
         ]
 
-    def run(self) -> None:
-        inventory = self._agent._read_inventory()
+    def _runner_of(self, profilers: Mapping[str, Profiler]) -> AttemptRunner:
+        return AttemptRunner(
+            self._agent_id,
+            self._spool,
+            self._connection,
+            profilers,
+            self._give_up,
+            on_begin=self._session.wake,
+        )
+
+    def run(self, inventory: Inventory) -> None:
         recovery = self._spool.recover()
         try:
             self._report_discarded(recovery)

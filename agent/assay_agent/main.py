@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from assay_agent.config import DEFAULT_SERVER, AgentConfig
+from assay_agent.config import DEFAULT_SERVER, AgentConfig, VirtualGPUs
 from assay_agent.daemon import Agent
 from assay_agent.inventory import Inventory, read_inventory
 from assay_sampling.errors import AssayError
@@ -49,6 +49,13 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
             envvar="ASSAY_AGENT_RECORDED_SLOTS", min=0, max=1024, help="Recordings played at a time."
         ),
     ] = 1,
+    virtual: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND[:COUNT]",
+            help="Offer virtual GPUs (V100, 'RTX 2060:2'); all they measure is synthetic. Repeatable.",
+        ),
+    ] = None,
     spool_limit: Annotated[
         int | None,
         typer.Option(
@@ -75,6 +82,7 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
         state_dir=state,
         name=name or socket.gethostname(),
         recorded_slots=recorded_slots,
+        virtual=tuple(VirtualGPUs.parse(text) for text in virtual or ()),
         spool_limit_bytes=spool_limit,
         minimum_free_bytes=minimum_free,
         drain_seconds=drain,

@@ -1,0 +1,135 @@
+"""The places of an agent that take one run at a time: players of recordings, GPUs, virtual GPUs.
+
+A place is what the server is told of it (a slot) and the profilers that measure there. A GPU is offered
+with the profilers whose tools are in the PATH; a virtual GPU with the stand-ins of both tools, which are
+written into a private folder of the agent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent.config import VirtualGPUs
+from assay_agent.durable import storage_errors
+from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.profilers.base import Profiler
+from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.nsight_compute import NsightComputeProfiler
+from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
+from assay_agent.profilers.tool_version import ToolBox
+from assay_protos import agent_pb2, common_pb2
+from assay_sampling.launch_table import Device
+
+_log = logging.getLogger(__name__)
+
+_TOOLS: dict[str, Callable[[MeasuredGPU, ToolBox, Path], Profiler]] = {
+    "ncu": NsightComputeProfiler,
+    "nsys": NsightSystemsProfiler,
+}
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A slot as the server knows it, and the profilers that measure there, by name."""
+
+    slot: agent_pb2.Slot
+    profilers: Mapping[str, Profiler]
+
+
+def recorded_places(count: int, profilers: Mapping[str, Profiler]) -> list[Place]:
+    """Players of recordings; none where the profiler for them is not there."""
+    if "recorded" not in profilers:
+        return []
+    return [
+        Place(agent_pb2.Slot(slot_id=f"recorded-{i}", profilers=["recorded"]), profilers)
+        for i in range(count)
+    ]
+
+
+def installed_places(inventory: Inventory, state: Path) -> Iterator[Place]:
+    """The GPUs of the box that can be asked and have a tool in the PATH of this process."""
+    tools = ToolBox()
+    path = os.environ.get("PATH", _SYSTEM_PATH)
+    found = [name for name in _TOOLS if shutil.which(name, path=path)]
+    for device in inventory.devices:
+        if device.problem or not device.uuid or not found:
+            _log.warning(
+                "GPU %d takes no runs: %s",
+                device.index,
+                device.problem or "neither ncu nor nsys is in the PATH",
+            )
+            continue
+        gpu = MeasuredGPU(_installed(device), synthetic=False, path=path)
+        yield _gpu_place(gpu, found, tools, state, device.memory_bytes)
+
+
+def virtual_places(groups: Sequence[VirtualGPUs], state: Path) -> Iterator[Place]:
+    """Virtual GPUs, numbered within their kind. Raises StorageError where their tools cannot be written."""
+    if not groups:
+        return
+    from assay_agent.virtual import VirtualGPU  # noqa: PLC0415
+    from assay_agent.virtual.tools import write_tool_scripts  # noqa: PLC0415
+
+    folder = state / "virtual-tools"
+    with storage_errors(str(folder)):
+        write_tool_scripts(folder)
+        folder.chmod(0o700)
+    tools, path = ToolBox(), f"{folder}:{_SYSTEM_PATH}"
+    numbers: dict[str, int] = {}
+    for group in groups:
+        for _ in range(group.count):
+            number = numbers.setdefault(group.kind, 0)
+            numbers[group.kind] += 1
+            model = VirtualGPU(group.kind, number)
+            # As on a real box: the one GPU that the tool sees has ordinal 0 there.
+            device = Device(
+                index=0,
+                name=model.device.name,
+                uuid=model.device.uuid,
+                compute_capability=model.device.compute_capability,
+                sm_count=model.device.sm_count,
+            )
+            described = {"architecture": group.kind, "seed": model.seed, "index": 0, "uuid": device.uuid}
+            gpu = MeasuredGPU(
+                device,
+                synthetic=True,
+                path=path,
+                variables={"ASSAY_VIRTUAL_GPU": json.dumps(described)},
+                scope=str(state.absolute()),
+            )
+            yield _gpu_place(gpu, list(_TOOLS), tools, state, model.architecture.memory_bytes)
+
+
+def _installed(device: InstalledDevice) -> Device:
+    return Device(
+        index=0,
+        name=device.name,
+        uuid=device.uuid,
+        compute_capability=device.compute_capability,
+        sm_count=device.sm_count or None,
+    )
+
+
+def _gpu_place(gpu: MeasuredGPU, names: list[str], tools: ToolBox, state: Path, memory_bytes: int) -> Place:
+    profilers: dict[str, Profiler] = {}
+    for name in names:
+        profiler = _TOOLS[name](gpu, tools, state)
+        profilers[profiler.name] = profiler
+    device = common_pb2.Device(
+        name=gpu.device.name,
+        uuid=gpu.device.uuid,
+        compute_capability=gpu.device.compute_capability,
+        sm_count=gpu.device.sm_count or 0,
+        memory_bytes=memory_bytes,
+    )
+    slot = agent_pb2.Slot(
+        slot_id=gpu.device.uuid, device=device, profilers=list(profilers), synthetic=gpu.synthetic
+    )
+    return Place(slot, profilers)

@@ -1,0 +1,152 @@
+"""What the words of a tool mean: failures by class, and warnings that become validity flags.
+
+Exit statuses say little (the workload's and the tool's own are both small numbers, and some failures end
+in 0), so failures are told by what the tools print. The tables are tried in order: what is certain and
+specific first. Source: notes on Nsight Compute and Nsight Systems, sections 1.5, 2 and 6c.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.work import ValidityFlag
+from assay_sampling.failures import FailureClass
+
+_LONGEST_QUOTE = 400
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Lines that match ``pattern`` mean ``failure_class``; ``remedy`` where the class's own does not do."""
+
+    pattern: str
+    failure_class: FailureClass
+    remedy: str = ""
+
+    def search(self, line: str) -> bool:
+        return re.search(self.pattern, line, re.IGNORECASE) is not None
+
+
+_NO_DRIVER_REMEDY = "load the NVIDIA driver on the box (nvidia-smi must work as the agent's user)"
+_RULES: tuple[Rule, ...] = (
+    Rule(r"ERR_NVGPUCTRPERM", FailureClass.PERMISSION),
+    Rule(r"insufficient privilege|permission to access NVIDIA GPU Performance", FailureClass.PERMISSION),
+    Rule(r"driver resource was unavailable", FailureClass.COUNTER_BUSY),
+    Rule(r"Failed to open/create lock file|interprocess lock", FailureClass.LOCK_FILE),
+    Rule(r"Failed to find metric|Failed to access the following metrics", FailureClass.METRIC_UNKNOWN),
+    Rule(
+        r"Unsupported GPU|GPU is not supported",
+        FailureClass.METRIC_UNKNOWN,
+        "install the last release of the tool that knows this GPU (CUDA 13 dropped Volta)",
+    ),
+    Rule(
+        r"No space left on device|Insufficient memory and disk space|Unable to write to file|"
+        r"Failed to create temporary file|disk is full",
+        FailureClass.DISK_FULL,
+    ),
+    Rule(
+        r"GPU (is|has been) lost|fallen off the bus|\bXid\b|uncorrectable ECC|LaunchFailed|"
+        r"unspecified launch failure|CUDA error (214|719|79)\b",
+        FailureClass.GPU_UNHEALTHY,
+    ),
+    Rule(
+        r"failed to connect to the CUDA driver|no CUDA-capable device|CUDA error 100\b|"
+        r"CUDA driver version is insufficient",
+        FailureClass.GPU_UNHEALTHY,
+        _NO_DRIVER_REMEDY,
+    ),
+    Rule(
+        r"Importer error|importation of the QDSTRM|Wrong event order has been detected",
+        FailureClass.IMPORTER_FAILED,
+    ),
+    Rule(r"Failed to load report file|Could not open report file", FailureClass.REPORT_SHORT),
+    Rule(
+        r"already exists\. Use '-f'|Failed to create '.*': File exists",
+        FailureClass.LOCK_FILE,
+        "remove the file, or give the agent a state directory of its own",
+    ),
+    Rule(
+        r"does not exist or is not an executable|No such file or directory|cannot be run",
+        FailureClass.APPLICATION_FAILED,
+        "correct the command in the campaign file: it is run in the folder of that file",
+    ),
+    Rule(
+        r"unrecognised option|did not match any section|is ambiguous and matches|argument .*is invalid",
+        FailureClass.INTERNAL,
+        "report it to the authors of Assay: this release of the tool was not foreseen",
+    ),
+    Rule(r"The application returned an error code", FailureClass.APPLICATION_FAILED),
+)
+_OWN_LINE = re.compile(r"^(==(ERROR|WARNING|PROF)==|ERROR:|Importer|Exportation error|.*Failed to create)")
+_ENDED_WITH = re.compile(r"The application returned an error code \((\d+)\)")
+
+_FLAGS: tuple[tuple[str, str], ...] = (
+    (r"Profiling without locked clocks|(Failed to|Cannot) lock GPU clock", "clock_unlocked"),
+)
+
+
+def classify(lines: Sequence[str]) -> tuple[Rule, str] | None:
+    """The first rule of the table that a line matches, with that line; None where none does."""
+    for rule in _RULES:
+        for line in lines:
+            if rule.search(line):
+                return rule, line
+    return None
+
+
+def failure_in(subject: str, lines: Sequence[str], *, ignoring: Sequence[FailureClass] = ()) -> None:
+    """Raise the ProfilerError that the lines of a tool stand for; return where they stand for none."""
+    found = classify(lines)
+    if found is None or found[0].failure_class in ignoring:
+        return
+    rule, line = found
+    raise ProfilerError(rule.failure_class, subject, f"the tool says: {quoted(line)}", rule.remedy)
+
+
+def application_failure(subject: str, lines: Sequence[str], output: str) -> None:
+    """Raise where the tool says that the workload ended with an error; ``output`` is the workload's own.
+
+    What the workload says of the GPU counts before its exit status, and its last words are quoted.
+    """
+    line = next((text for text in lines if _ENDED_WITH.search(text)), None)
+    if line is not None:
+        raise workload_failed(subject, f"the tool says: {quoted(line)}", output)
+
+
+def workload_failed(subject: str, cause: str, output: str) -> ProfilerError:
+    """The failure of a workload that ended with an error, from what it wrote itself."""
+    gpu_rules = [rule for rule in _RULES if rule.failure_class is FailureClass.GPU_UNHEALTHY]
+    for rule in gpu_rules:
+        said = next((text for text in output.splitlines() if rule.search(text)), None)
+        if said is not None:
+            words = f"{cause}; the workload says: {quoted(said)}"
+            return ProfilerError(rule.failure_class, subject, words, rule.remedy)
+    words = f"{cause}; the last words of its output: {last_words(output)}"
+    return ProfilerError(FailureClass.APPLICATION_FAILED, subject, words)
+
+
+def flags_in(lines: Sequence[str]) -> Iterator[ValidityFlag]:
+    """Validity flags that warnings stand for, each once, with the first line that says so."""
+    for pattern, name in _FLAGS:
+        line = next((text for text in lines if re.search(pattern, text)), None)
+        if line is not None:
+            yield ValidityFlag(name, quoted(line))
+
+
+def quoted(line: str) -> str:
+    """A line of a tool as it stands in a message."""
+    line = line.strip()
+    return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 3] + "..."
+
+
+def own_lines(text: str) -> list[str]:
+    """The lines that the tool itself wrote, where it shares a channel with the workload."""
+    return [line for line in text.splitlines() if _OWN_LINE.match(line)]
+
+
+def last_words(text: str) -> str:
+    """The last line that says something."""
+    return next((quoted(line) for line in reversed(text.splitlines()) if line.strip()), "nothing")

@@ -1,0 +1,229 @@
+"""Where a tool runs: the GPU, a clean environment, private folders, and the lock of the GPU.
+
+Nothing of the agent's own environment goes to a tool but its PATH: no secrets, no settings of other tools,
+no injected libraries. Source: notes on Nsight Compute and Nsight Systems, sections 1.4 and 6b.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.work import Assignment
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import Device
+
+_SM_PERCENT = "ASSAY_VIRTUAL_SM_PERCENT"
+_SECRET = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|KEY|AUTH|COOKIE", re.IGNORECASE)
+# What a campaign may not set: the agent's own variables, and those that put libraries under the profiler.
+_RESERVED = re.compile(
+    r"HOME|TMPDIR|TMP|TEMP|TEMPDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|"
+    r"(CUDA|NVTX)_INJECTION(32|64)_PATH|NV_COMPUTE_PROFILER_\w*|CUDA_MPS_\w*|"
+    r"ASSAY_VIRTUAL_(GPU|SM_PERCENT)"
+)
+_JOBS = "jobs"
+_LOCK_LOOK_SECONDS = 0.1
+_LOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class MeasuredGPU:
+    """The one GPU of a slot.
+
+    Args:
+        device: as launch tables name it; ``index`` is what CUDA calls it in the tool's environment.
+        synthetic: whether it is a virtual one.
+        path: the PATH in which its tools are found.
+        variables: for its tools only.
+        scope: what its lock and folders are private to: "" for a real GPU, of which the box has one, and the
+            agent's state directory for a virtual one, of which each agent has its own.
+    """
+
+    device: Device
+    synthetic: bool
+    path: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    scope: str = ""
+
+
+def tool_environment(
+    gpu: MeasuredGPU, home: Path, temporary: Path, work: Assignment | None
+) -> dict[str, str]:
+    """The whole environment of a tool; raises ProfilerError for a campaign's variable that is the agent's."""
+    given = dict(work.command.environment) if work is not None and work.command is not None else {}
+    taken = sorted(name for name in given if _RESERVED.fullmatch(name))
+    if taken:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key) if work is not None else "environment",
+            f"the workload's environment sets {', '.join(taken)}, which belongs to the agent",
+            "leave it out of the campaign file",
+        )
+    environment = {
+        "PATH": gpu.path,
+        "LANG": "C",
+        **given,
+        "LC_ALL": "C",
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": gpu.device.uuid,
+        "NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1",
+        **gpu.variables,
+    }
+    if gpu.synthetic and work is not None and work.condition.sm_percent is not None:
+        environment[_SM_PERCENT] = f"{work.condition.sm_percent:g}"
+    return environment
+
+
+def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment as logs may show it."""
+    return {
+        name: "(hidden)" if _SECRET.search(name) else value for name, value in sorted(environment.items())
+    }
+
+
+def require_possible(work: Assignment, gpu: MeasuredGPU) -> None:
+    """Raises ProfilerError for a run that this GPU cannot make truthfully."""
+    subject = str(work.key)
+    if work.synthetic != gpu.synthetic:
+        is_, was = ("virtual", "measured") if gpu.synthetic else ("real", "synthetic")
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            subject,
+            f"the slot's GPU {gpu.device.name} is {is_}, and the campaign's data are to be {was}",
+            "set 'synthetic' in the campaign file to what its GPUs are",
+        )
+    if gpu.synthetic:
+        return
+    share = work.condition.sm_percent
+    if (share is not None and share < 100) or work.under_mps:
+        asked = (
+            f"a share of {share:g} % of the SMs" if share is not None and share < 100 else "a run under MPS"
+        )
+        raise ProfilerError(
+            FailureClass.MPS_NOT_IN_FORCE,
+            subject,
+            f"{asked} was asked for, and this release of the agent does not drive MPS on a real GPU",
+            "leave conditions with sm_percent out of the campaign for real GPUs",
+        )
+
+
+def require_light_condition(work: Assignment) -> None:
+    """Raises ProfilerError for a condition that a light run does not make: nothing flushes caches there."""
+    if work.condition.cache == "all":
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            "caches are flushed between launches only under Nsight Compute, not in a light run",
+            "ask for cache: all at the detailed level only",
+        )
+    if work.condition.clock in ("base", "boost"):
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"a light run cannot lock the clocks ({work.condition.clock}); only Nsight Compute does",
+            "use clock: none for light runs",
+        )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Private folders of one attempt; ``held`` is the descriptor of the GPU's lock."""
+
+    home: Path
+    temporary: Path
+    job: Path
+    held: int
+
+
+@contextlib.contextmanager
+def workspace(
+    gpu: MeasuredGPU, state: Path, work: Assignment, cancelled: threading.Event
+) -> Iterator[Workspace]:
+    """Folders for one attempt, under the lock of the GPU, and gone afterwards.
+
+    ``home`` and ``temporary`` have short paths on a local disk (Unix sockets live there); ``job``, where
+    reports go, is on the disk of the agent's state. Raises ProfilerError where another agent has the GPU or
+    the folders cannot be made.
+    """
+    base = private_directory(gpu)
+    job = state / _JOBS / work.key.directory_name
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(_lock(gpu, base / "lock", cancelled))
+        folders = [base / "home", base / "tmp", job]
+        try:
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(mode=0o700, parents=True)
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        except OSError as error:
+            raise ProfilerError(
+                FailureClass.DISK_FULL,
+                str(error.filename),
+                f"the folder cannot be made ({error.strerror})",
+                "give the agent's user room and permission there",
+            ) from error
+        yield Workspace(folders[0], folders[1], job, held)
+
+
+def remove_old_jobs(state: Path) -> None:
+    """Remove what an earlier process of the agent left of its attempts' reports."""
+    shutil.rmtree(state / _JOBS, ignore_errors=True)
+
+
+def private_directory(gpu: MeasuredGPU) -> Path:
+    """The GPU's folder of this user, mode 700, with a short path; raises ProfilerError."""
+    name = hashlib.blake2b(f"{gpu.scope}\0{gpu.device.uuid}".encode(), digest_size=6).hexdigest()
+    top = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}"
+    try:
+        for folder in (top, top / name):
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            state = folder.lstat()
+            if state.st_uid != os.getuid() or state.st_mode & 0o777 != 0o700 or folder.is_symlink():
+                raise ProfilerError(
+                    FailureClass.LOCK_FILE,
+                    str(folder),
+                    "it is not a private folder of this user",
+                    "remove it, or start the agent with another TMPDIR",
+                )
+    except OSError as error:
+        raise ProfilerError(
+            FailureClass.DISK_FULL, str(top), f"it cannot be made ({error.strerror})"
+        ) from error
+    return top / name
+
+
+@contextlib.contextmanager
+def _lock(gpu: MeasuredGPU, path: Path, cancelled: threading.Event) -> Iterator[int]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() >= until or cancelled.is_set():
+                    raise ProfilerError(
+                        FailureClass.LOCK_FILE,
+                        f"GPU {gpu.device.uuid}",
+                        f"another agent, or a tool that an earlier one left, holds its lock {path}",
+                        "let one agent of this user drive the GPU",
+                    ) from None
+            cancelled.wait(_LOCK_LOOK_SECONDS)
+        yield handle
+    finally:
+        os.close(handle)

@@ -1,0 +1,170 @@
+"""What the live profilers share: one attempt's tool runs, its log, and the metadata of its launches."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.environment import MeasuredGPU, Workspace, scrubbed, tool_environment, workspace
+from assay_agent.profilers.tool_run import ToolResult, run_tool
+from assay_agent.profilers.tool_version import ToolBox, ToolVersion
+from assay_agent.records import AttemptLog
+from assay_agent.work import Assignment, ValidityFlag
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import LaunchBatch, TableMetadata, table_metadata, with_metadata
+
+DEFAULT_TIMEOUT_SECONDS = 6 * 3600.0
+_CONVERT_SECONDS = 3600.0
+
+
+class LiveMeasurement:
+    """One attempt under a tool; subclasses give :meth:`batches`.
+
+    See :class:`assay_agent.profilers.base.Measurement`. The GPU's lock is held while it is entered.
+    """
+
+    def __init__(
+        self,
+        work: Assignment,
+        gpu: MeasuredGPU,
+        tools: ToolBox,
+        state: Path,
+        cancelled: threading.Event,
+    ) -> None:
+        self.work, self.gpu = work, gpu
+        self._tools, self._state, self._cancelled = tools, state, cancelled
+        self._stack = contextlib.ExitStack()
+        self._space: Workspace | None = None
+        self._environment: dict[str, str] = {}
+        self._command: tuple[str, ...] = ()
+        self._text: list[str] = []
+        self._flags: dict[str, ValidityFlag] = {}
+
+    def batches(self) -> Iterator[LaunchBatch]:
+        """See the base."""
+        raise NotImplementedError
+
+    @property
+    def flags(self) -> tuple[ValidityFlag, ...]:
+        return tuple(self._flags.values())
+
+    @property
+    def log(self) -> AttemptLog:
+        return AttemptLog(self._command, scrubbed(self._environment), "\n".join(self._text))
+
+    def __enter__(self) -> Self:
+        self._space = self._stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
+        self._environment = tool_environment(self.gpu, self._space.home, self._space.temporary, self.work)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def space(self) -> Workspace:
+        assert self._space is not None, "the measurement is not entered"
+        return self._space
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def tool(self, program: str, *help_arguments: str) -> ToolVersion:
+        """The tool on this box."""
+        found = self._tools.tool(program, help_arguments, self._environment, self.space.job)
+        self.note(f"{found.program}: version {found.version}")
+        return found
+
+    def flag(self, name: str, detail: str, *, invalidates: bool = False) -> None:
+        """Set a validity flag; the first detail stays."""
+        self._flags.setdefault(name, ValidityFlag(name, detail, invalidates))
+
+    def note(self, text: str) -> None:
+        """Add to the log of the attempt."""
+        self._text.append(text)
+
+    def measure(self, argv: Sequence[str]) -> ToolResult:
+        """Run the command that measures, in the workload's folder and time limit.
+
+        Raises ProfilerError where it hangs or cannot be started.
+        """
+        assert self.work.command is not None
+        self._command = tuple(argv)
+        directory = Path(self.work.command.working_directory or self.space.job)
+        if not (directory.is_absolute() and directory.is_dir()):
+            raise ProfilerError(
+                FailureClass.INPUT_UNREADABLE,
+                str(directory),
+                "it is no folder on this box, and the command is to run there",
+                "put the workload there, or correct the campaign file",
+            )
+        limit = self.work.command.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+        result = self._run(argv, directory, limit, None)
+        if result.timed_out:
+            raise ProfilerError(
+                FailureClass.HANG,
+                str(self.work.key),
+                f"it had not ended after its time limit of {limit:g} s; it was ended",
+            )
+        return result
+
+    def convert(self, argv: Sequence[str], output: Path | None = None) -> ToolResult:
+        """Run a command that reads a report."""
+        return self._run(argv, self.space.job, _CONVERT_SECONDS, output)
+
+    def _run(
+        self, argv: Sequence[str], directory: Path, timeout_seconds: float, output: Path | None
+    ) -> ToolResult:
+        self.note(f"$ {shlex.join(argv)}")
+        try:
+            result = run_tool(
+                argv,
+                environment=self._environment,
+                directory=directory,
+                timeout_seconds=timeout_seconds,
+                cancelled=self._cancelled,
+                stdout_path=output,
+                held=(self.space.held,),
+            )
+        except OSError as error:
+            raise ProfilerError(
+                FailureClass.INTERNAL, argv[0], f"it cannot be started ({error})", "see the agent's log"
+            ) from error
+        for channel, text in (("stdout", result.stdout), ("stderr", result.stderr)):
+            if text.strip():
+                self.note(f"[{channel}]\n{text.rstrip()}")
+        self.note(f"[{result.ending}, {result.seconds:.1f} s]")
+        return result
+
+    def labelled(self, schema: pa.Schema, tool_version: str) -> pa.Schema:
+        """The schema of what the tool measured, under what this agent knows: device, condition, mark."""
+        found = table_metadata(schema)
+        ordinals = [device.index for device in found.devices] or [self.gpu.device.index]
+        devices = tuple(replace(self.gpu.device, index=ordinal) for ordinal in ordinals)
+        metadata = TableMetadata(
+            level=self.work.level,
+            synthetic=self.gpu.synthetic,
+            condition=self.work.condition,
+            devices=devices,
+            format=found.format,
+            tool=found.tool,
+            tool_version=tool_version,
+            units_assumed=found.units_assumed,
+        )
+        return with_metadata(schema, metadata)
+
+
+def relabelled(batch: LaunchBatch, schema: pa.Schema) -> LaunchBatch:
+    """The batch under another schema's metadata."""
+    return LaunchBatch(pa.RecordBatch.from_arrays(batch.records.columns, schema=schema), batch.new_names)

@@ -1,0 +1,142 @@
+"""The command lines of Nsight Compute, as pure functions of tool, work and paths.
+
+Every default that differs between releases is given explicitly, and no option that the tool does not list.
+Source: notes on Nsight Compute, sections 1.3 and 6b.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.tool_version import ToolVersion
+from assay_agent.work import Assignment, CommandSource
+from assay_sampling.counters import metric_of
+from assay_sampling.errors import CounterUnavailableError, ParameterError
+from assay_sampling.failures import FailureClass
+
+# All of these together fit into one pass, without save and restore between passes.
+ONE_PASS_COUNTERS = (
+    "cycles_gpc_avg", "cycles_gpc_max", "instructions", "profiled_duration_ns", "clock_gpc_hz",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MetricPlan:
+    """What is collected: counter and metric, and the counters that this GPU or tool cannot give."""
+
+    metrics: tuple[tuple[str, str], ...]
+    missing: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(metric for _, metric in self.metrics)
+
+
+def plan_metrics(work: Assignment, compute_capability: str, tool_version: str) -> MetricPlan:
+    """The metrics for the counters of a run; the one-pass set where nothing more is asked for.
+
+    Raises ProfilerError for a counter that does not exist, or where none can be collected.
+    """
+    counters = work.counters
+    if set(counters) <= set(ONE_PASS_COUNTERS):
+        counters = ONE_PASS_COUNTERS
+    metrics: list[tuple[str, str]] = []
+    missing: list[str] = []
+    for counter in dict.fromkeys(counters):
+        try:
+            metrics.append((counter, metric_of(counter, compute_capability, tool_version)))
+        except CounterUnavailableError:
+            missing.append(counter)
+        except ParameterError as error:
+            raise ProfilerError(FailureClass.METRIC_UNKNOWN, str(work.key), error.cause) from error
+    if not metrics:
+        raise ProfilerError(
+            FailureClass.METRIC_UNKNOWN,
+            str(work.key),
+            f"compute capability {compute_capability or '?'} with Nsight Compute {tool_version} has none of "
+            f"the counters {', '.join(missing)}",
+        )
+    return MetricPlan(tuple(metrics), tuple(missing))
+
+
+def profile_command(
+    tool: ToolVersion, work: Assignment, metrics: MetricPlan, report: Path, log: Path
+) -> list[str]:
+    """The command that profiles the slice of a detailed run.
+
+    ``report`` ends in ``.ncu-rep``, so that no release compresses it. Raises ProfilerError for a condition
+    that this release cannot make.
+    """
+    assert work.command is not None
+    options = [
+        *_known(tool, "--config-file", "off"),
+        *_known(tool, "--target-processes", "all"),
+        *_known(tool, "--replay-mode", "kernel"),
+        *_known(tool, "--graph-profiling", "node"),
+        "--cache-control", work.condition.cache or "none",
+        "--clock-control", _clock(tool, work),
+        *_known(tool, "--pipeline-boost-state", "stable"),
+        *_known(tool, "--rename-kernels", "off"),
+        *_known(tool, "--apply-rules", "no"),
+        *_known(tool, "--import-source", "no"),
+        *_known(tool, "--import-sass", "no"),
+        *_known(tool, "--disable-extra-suffixes"),
+        *_known(tool, "--check-exit-code", "yes"),
+        "--metrics", ",".join(metrics.names),
+    ]  # fmt: skip
+    if work.launch_skip:
+        options += ["--launch-skip", str(work.launch_skip)]
+    if work.launch_count:
+        options += ["--launch-count", str(work.launch_count), *_known(tool, "--kill", "yes")]
+    options += ["--log-file", str(log), *_known(tool, "--null-stdin"), "-f", "-o", str(report)]
+    return [tool.program, *options, *work.command.argv]
+
+
+def import_command(tool: ToolVersion, report: Path) -> list[str]:
+    """The command that prints a report as the raw page, in base units."""
+    return [
+        tool.program,
+        *_known(tool, "--config-file", "off"),
+        "--import", str(report),
+        "--csv", "--page", "raw",
+        "--print-units", "base",
+        *_known(tool, "--print-kernel-base", "demangled"),
+        *_known(tool, "--rename-kernels", "off"),
+        *_known(tool, "--print-fp"),
+    ]  # fmt: skip
+
+
+def require_command(work: Assignment) -> CommandSource:
+    """The command of a live run; raises ProfilerError where there is none, or its window cannot be."""
+    if work.command is None or not work.command.argv:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            "it has no command to profile",
+            "give the workload a command in the campaign file",
+        )
+    if min(work.launch_skip, work.launch_count) < 0:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"its window of launches (skip {work.launch_skip}, count {work.launch_count}) is negative",
+        )
+    return work.command
+
+
+def _known(tool: ToolVersion, option: str, *value: str) -> list[str]:
+    return [option, *value] if tool.has(option) else []
+
+
+def _clock(tool: ToolVersion, work: Assignment) -> str:
+    clock = work.condition.clock or "none"
+    if clock == "boost" and not tool.offers("--clock-control", "boost"):
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"Nsight Compute {tool.version} of this box cannot lock the boost clock",
+            "use clock: base or none in the campaign file, or install Nsight Compute 2026.1 or later",
+        )
+    return clock

@@ -1,0 +1,146 @@
+"""The Nsight Systems profiler: a light run under ``nsys``, its report checked and exported.
+
+``nsys`` ends with the workload's status, and with 0 where its importer failed or the report went elsewhere.
+What counts: the very report that was asked for, made by this attempt, its export, and what the diagnostics
+say of lost events. The report holds the whole environment of the run, so it never leaves the job's folder.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay_agent.profilers import nsys_command
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.classify import failure_in, last_words, quoted, workload_failed
+from assay_agent.profilers.environment import MeasuredGPU, require_light_condition, require_possible
+from assay_agent.profilers.live import LiveMeasurement, relabelled
+from assay_agent.profilers.ncu_command import require_command
+from assay_agent.profilers.tool_run import ToolResult
+from assay_agent.profilers.tool_version import ToolBox, ToolVersion
+from assay_agent.work import Assignment
+from assay_sampling.errors import AssayError
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import LaunchBatch
+
+_CLOCK_SLACK_SECONDS = 2.0
+
+
+class NsightSystemsProfiler:
+    """Light runs on one GPU; see :class:`assay_agent.profilers.base.Profiler`."""
+
+    name = "nsight_systems"
+
+    def __init__(self, gpu: MeasuredGPU, tools: ToolBox, state: Path) -> None:
+        self._gpu, self._tools, self._state = gpu, tools, state
+
+    def plan(self, work: Assignment) -> list[str] | None:
+        """The command of the workload; what is put before it depends on the tool that is found."""
+        if work.level != "light" or work.launch_skip or work.launch_count:
+            raise ProfilerError(
+                FailureClass.SERVER_REFUSED,
+                str(work.key),
+                "Nsight Systems measures whole light runs, no detailed ones and no windows of launches",
+            )
+        require_possible(work, self._gpu)
+        require_light_condition(work)
+        return list(require_command(work).argv)
+
+    def run(self, work: Assignment, cancelled: threading.Event) -> NsightSystemsMeasurement:
+        self.plan(work)
+        return NsightSystemsMeasurement(work, self._gpu, self._tools, self._state, cancelled)
+
+
+class NsightSystemsMeasurement(LiveMeasurement):
+    """One light run under ``nsys``."""
+
+    def batches(self) -> Iterator[LaunchBatch]:
+        tool = self.tool("nsys", "profile", "--help")
+        stem = self.space.job / "trace"
+        report = stem.with_name(stem.name + nsys_command.report_suffix(tool))
+        began = time.time()
+        result = self.measure(nsys_command.trace_command(tool, self.work, stem))
+        if self.cancelled:
+            return
+        self._judge(result, report, began)
+        database = self._export(tool, report)
+        if database is not None:
+            yield from self._launches(tool, database)
+
+    def _judge(self, result: ToolResult, report: Path, began: float) -> None:
+        """Raises the ProfilerError that the end of the tool and its files stand for."""
+        subject = str(self.work.key)
+        output = f"{result.stdout}\n{result.stderr}"
+        raw = sorted(report.parent.glob("*.qdstrm"))
+        made = report.is_file() and report.stat().st_mtime >= began - _CLOCK_SLACK_SECONDS
+        if not made:
+            failure_in(subject, [line for line in output.splitlines() if _of_importer(line)])
+        if raw and not made:
+            raise ProfilerError(
+                FailureClass.IMPORTER_FAILED,
+                subject,
+                f"only the raw file {raw[0].name} is there, no report ({result.ending})",
+            )
+        if result.exit_code != 0:
+            if not made:
+                failure_in(subject, result.stderr.splitlines())
+            raise workload_failed(subject, f"under Nsight Systems: {result.ending}", output)
+        if not made or not report.stat().st_size:
+            raise ProfilerError(
+                FailureClass.REPORT_SHORT,
+                subject,
+                f"Nsight Systems wrote no report {report.name}; its last words: {last_words(output)}",
+            )
+
+    def _export(self, tool: ToolVersion, report: Path) -> Path | None:
+        """The report as SQLite; None where the run was cancelled."""
+        database = report.with_suffix(".sqlite")
+        result = self.convert(nsys_command.export_command(tool, report, database))
+        if self.cancelled:
+            return None
+        if result.exit_code != 0 or not database.is_file():
+            output = f"{result.stdout}\n{result.stderr}"
+            failure_in(str(self.work.key), output.splitlines())
+            raise ProfilerError(
+                FailureClass.REPORT_SHORT,
+                str(self.work.key),
+                f"the report cannot be exported ({result.ending}); the tool says: {last_words(output)}",
+            )
+        return database
+
+    def _launches(self, tool: ToolVersion, database: Path) -> Iterator[LaunchBatch]:
+        from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
+
+        try:
+            with open_recording(database, ReadOptions(synthetic=self.gpu.synthetic)) as recording:
+                schema = self.labelled(recording.schema, tool.version)
+                for batch in recording.batches():
+                    yield relabelled(batch, schema)
+                    if self.cancelled:
+                        return
+                notes = list(recording.notes)
+        except AssayError as error:
+            raise self._unreadable(error) from error
+        for note in notes:
+            self.note(f"note: {note}")
+            if note.startswith("the profiler says:"):
+                raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(note))
+            if "traced as a whole" in note:
+                self.flag("launches_missing", note, invalidates=True)
+
+    def _unreadable(self, error: AssayError) -> ProfilerError:
+        nothing = "no kernels were captured" in error.cause
+        return ProfilerError(
+            FailureClass.NOTHING_PROFILED if nothing else FailureClass.REPORT_SHORT,
+            str(self.work.key),
+            error.cause,
+            "" if not nothing else FailureClass.NOTHING_PROFILED.remedy,
+        )
+
+
+def _of_importer(line: str) -> bool:
+    """Whether a line is the tool's own, not the workload's, as far as can be told."""
+    starts = ("Importer", "Unable to retrieve the importer", "Failed to create", "Wrong event order")
+    return line.strip().startswith(starts) or "No space left on device" in line
