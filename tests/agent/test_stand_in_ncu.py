@@ -244,7 +244,9 @@ def test_options_differ_by_version(bench: Bench) -> None:
             "warp-sampling-interval", "range-filter", "preload-library",
             "print-metric-name"} <= new - old  # fmt: skip
     answer = bench.ncu("--config-file", "off", bench.workload, ASSAY_VIRTUAL_NCU_VERSION="2022.3.0.0")
-    assert answer.output.startswith("==ERROR== unrecognised option '--config-file'")
+    # Versions until 2022 complain on standard error, with another status.
+    complaint = "unrecognised option '--config-file'\n\nUse --help for further details.\n"
+    assert (answer.status, answer.output, answer.errors) == (255, "", complaint)
     for version in ("2022.3.0.0", "2024.1.1.0", "2026.1.0.0"):
         shown = bench.ncu("--help", ASSAY_VIRTUAL_NCU_VERSION=version).output
         listed = set(re.findall(r"^  (?:-\w \[ )?--([a-z0-9-]+)", shown, re.MULTILINE))

@@ -1,7 +1,8 @@
 """Fault switches: what can be told to go wrong, so that each failure is seen before a real box shows it.
 
 ``ASSAY_VIRTUAL_FAULTS`` is a list separated by commas; a switch may have an argument after a colon
-(``application_failed:7``). "@PATH" takes the list from a file, read anew by every run. What each does stands in FAULTS; the texts are those of the real tools.
+(``application_failed:7``). "@PATH" takes the list from a file, read anew by every run. What each does
+stands in FAULTS; the texts are those of the real tools.
 """
 
 from __future__ import annotations

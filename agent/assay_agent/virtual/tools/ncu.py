@@ -20,7 +20,7 @@ from assay_agent.virtual.tools.ncu_config import with_config_file
 from assay_agent.virtual.tools.ncu_log import Log, open_log
 from assay_agent.virtual.tools.ncu_metrics import metric_listing_text, virtual_chips
 from assay_agent.virtual.tools.ncu_options import ncu_help, ncu_options
-from assay_agent.virtual.tools.ncu_profile import NCU_MAGIC, ProfileRun, print_page
+from assay_agent.virtual.tools.ncu_profile import NCU_MAGIC, ProfileRun, print_page, refusal_status
 from assay_agent.virtual.tools.ncu_results import Results
 from assay_agent.virtual.tools.options import CommandLine, UsageError, parse_command_line
 from assay_sampling.errors import AssayError
@@ -35,25 +35,24 @@ def main() -> int:
 
 def run_ncu(arguments: Sequence[str], variables: Mapping[str, str], output: TextIO, errors: TextIO) -> int:
     """Behave as ``ncu ARGUMENTS``; errors go to ``output``, as the real tool has it."""
-    log = Log(output)
     try:
         version = ncu_version(variables)
+    except AssayError as error:
+        Log(output).error(str(error))
+        return 1
+    manners = _Manners(version, output, errors)
+    try:
         options = ncu_options(version)
         command = with_config_file(parse_command_line(options, arguments), options, variables)
     except UsageError as error:
-        log.error(f"{error}. Use --help for further details.")
-        return 1
-    except AssayError as error:
-        log.error(str(error))
-        return 1
+        return manners.wrong_usage(str(error))
     try:
         channel = open_log(command.text("log-file"), output, errors)
     except OSError:
-        log.error(f"'{command.text('log-file')}' cannot be used as the output log file")
-        return 1
+        return manners.refuse(f"'{command.text('log-file')}' cannot be used as the output log file")
     try:
         log = Log(channel, quiet="quiet" in command)
-        return _Session(command, version, variables, log, output, errors).run()
+        return _Session(command, manners, variables, log).run()
     except (AssayError, UsageError) as error:
         log.error(str(error))
         return 1
@@ -63,13 +62,39 @@ def run_ncu(arguments: Sequence[str], variables: Mapping[str, str], output: Text
 
 
 @dataclass(frozen=True)
-class _Session:
-    command: CommandLine
+class _Manners:
+    """How a version refuses: until 2022 with status 255 on standard error, later with 1 in its log."""
+
     version: str
-    variables: Mapping[str, str]
-    log: Log
     output: TextIO
     errors: TextIO
+
+    @property
+    def refusal(self) -> int:
+        return refusal_status(self.version)
+
+    def refuse(self, text: str) -> int:
+        if self.refusal == 1:
+            Log(self.output).error(text)
+        else:
+            self.errors.write(f"{text}\n")
+        return self.refusal
+
+    def wrong_usage(self, text: str) -> int:
+        gap = ". " if self.refusal == 1 else "\n\n"
+        return self.refuse(f"{text}{gap}Use --help for further details.")
+
+
+@dataclass(frozen=True)
+class _Session:
+    command: CommandLine
+    manners: _Manners
+    variables: Mapping[str, str]
+    log: Log
+
+    @property
+    def version(self) -> str:
+        return self.manners.version
 
     def run(self) -> int:
         """Do the first thing that the options ask for."""
@@ -86,7 +111,7 @@ class _Session:
         if command.text("clock-control") == "reset":
             return 0
         self.log.error("Missing executable to launch.")
-        return 1
+        return self.manners.refusal
 
     def _text(self) -> str:
         """What is printed without doing anything, "" where something else is wanted."""
@@ -103,8 +128,8 @@ class _Session:
             version=self.version,
             variables=self.variables,
             log=self.log,
-            output=self.output,
-            errors=self.errors,
+            output=self.manners.output,
+            errors=self.manners.errors,
         )
         return run.run()
 
@@ -112,8 +137,7 @@ class _Session:
         chips = [chip for chip in self.command.text("chips").split(",") if chip]
         unknown = [chip for chip in chips if chip not in virtual_chips()]
         if unknown:
-            self.log.error(f"Invalid chip {unknown[0]}")
-            return 1
+            return self.manners.refuse(f"Invalid chip {unknown[0]}")
         chips = chips or [virtual_environment(self.variables).gpu.architecture.chip]
         mode = self.command.text("query-metrics-mode")
         self.log.write(metric_listing_text(chips, self.version, mode, as_csv="csv" in self.command))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from assay_agent.virtual.architectures import ARCHITECTURES, Architecture
+from assay_agent.virtual.tools.environment import version_key
 from assay_sampling.counters import Counter, registry
 
 _UNITS = {"ns": "nsecond", "hz": "cycle/second", "1": ""}
@@ -26,6 +27,11 @@ _BASIC = (
     "sm__cycles_active.avg",
     "sm__warps_active.avg.pct_of_peak_sustained_active",
 )
+# Names that only later versions list; the registry knows none of the versions in between.
+_SINCE = {
+    "smsp__average_thread_inst_executed_per_inst_executed.ratio": (2025, 1),
+    "smsp__sass_inst_executed_op_tma.sum": (2023, 1),
+}
 _FREE = ("launch__", "device__", "profiler__")
 
 
@@ -52,7 +58,9 @@ def metrics_of(gpu: Architecture, version: str) -> dict[str, Counter]:
         metric.name: counter
         for counter in registry().values()
         for metric in counter.metrics
-        if metric.exists_on(gpu.compute_capability, version) and not metric.name.startswith(_FREE)
+        if metric.exists_on(gpu.compute_capability, version)
+        and not metric.name.startswith(_FREE)
+        and version_key(version) >= _SINCE.get(metric.name, (0, 0))
     }
     return dict(sorted(found.items()))
 

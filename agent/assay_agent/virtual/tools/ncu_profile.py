@@ -54,6 +54,7 @@ _HANG = (
     "profile and re-try by profiling the range of all related launches using '--replay-mode range'. See "
     "https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#replay for more details."
 )
+_CHILDREN = "Profiling kernels launched by child processes requires the --target-processes all option."
 _STUB = "Nsight Compute failed to connect to the CUDA driver (stub libcuda.so[.1] on path?)."
 # What drivers before 12.3 answer; the virtual GPU counts kernels, never a graph as a whole.
 _WHOLE_GRAPHS = "Driver does not support graph-based profiling"
@@ -91,7 +92,7 @@ class ProfileRun:
         report = self._report_path()
         if report is not None and not self._may_write(report):
             self._log.error(f"File {report.name} already exists. Use '-f' for overwriting the file.")
-            return 1
+            return refusal_status(self._version)
         try:
             program = find_program(self._command.program, self._environment)
         except NotExecutableError as error:
@@ -99,7 +100,7 @@ class ProfileRun:
                 f"'{error}' does not exist or is not an executable. Please make sure to specify the absolute "
                 f"path to '{error}' if the executable is not in the local directory."
             )
-            return 1
+            return refusal_status(self._version)
         if "no_driver" in self._faults:
             # The real tool says this past its log file too.
             Log(self._errors).error(_STUB)
@@ -108,6 +109,8 @@ class ProfileRun:
         status = self._complain_of_exit_code() or status
         if results is None or not results.table.num_rows:
             self._log.warning("No kernels were profiled.")
+            if version_key(self._version) < (2023, 1) and self._first_process_only():
+                self._log.warning(_CHILDREN)
             return status
         return self._write(results, report) or status
 
@@ -129,7 +132,7 @@ class ProfileRun:
             program.write_output(self._output, self._errors)
             return 0, None
         processes = range(len(program.totals))
-        if self._command.text("target-processes") == "application-only":
+        if self._first_process_only():
             processes = range(1)
         for process in processes:
             self._log.profile(f"Connected to process {program.process_id(process)} ({program.path})")
@@ -145,6 +148,9 @@ class ProfileRun:
         for process in processes:
             self._log.profile(f"Disconnected from process {program.process_id(process)}")
         return status, results
+
+    def _first_process_only(self) -> bool:
+        return self._command.text("target-processes") == "application-only"
 
     def _shut_down(self, program: Program) -> None:
         assert program.workload is not None
@@ -277,6 +283,11 @@ class ProfileRun:
             cut_in_half(report)
         self._log.profile(f"Report: {report.absolute()}")
         return 0
+
+
+def refusal_status(version: str) -> int:
+    """Exit status where the tool does not even start: 255 until 2022, 1 later."""
+    return 1 if version_key(version) >= (2023, 1) else 255
 
 
 def print_page(

@@ -102,7 +102,7 @@ class _Tool:
         if "help" in command:
             self.output.write(options_help("profile", profile_options(version)))
             return 0
-        check_profile_values(command)
+        check_profile_values(command, version)
         if not command.program:
             raise UsageError(
                 "ERROR: The collection must include one or more system-wide settings if an application is "
@@ -111,8 +111,10 @@ class _Tool:
         environment = virtual_environment(self.variables)
         try:
             program = find_program(command.program, environment)
-        except NotExecutableError:
-            self.say("Executable not found in current directory or standard search paths")
+        except NotExecutableError as error:
+            old = version_key(version) < (2023, 1)
+            missing = "Executable not found in current directory or standard search paths"
+            self.say(f"No such file or directory: {error}" if old else missing)
             return 1
         if "hang" in environment.faults:
             hang(stubborn=environment.faults.argument("hang") == "stubborn")

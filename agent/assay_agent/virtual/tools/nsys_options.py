@@ -80,7 +80,7 @@ def export_options(version: str) -> list[Option]:
     return [option for option in _EXPORT if option.exists(version_key(version))]
 
 
-def check_profile_values(command: CommandLine) -> None:
+def check_profile_values(command: CommandLine, version: str) -> None:
     """Raises UsageError with the tool's words for a value that an option does not take."""
     for trace in command.text("trace").split(","):
         if trace not in _TRACES:
@@ -105,7 +105,9 @@ def check_profile_values(command: CommandLine) -> None:
             )
     graph = command.text("cuda-graph-trace")
     if graph.partition(":")[0] not in ("graph", "node"):
-        raise UsageError(f"Illegal --cuda-graph-trace argument: {graph}")
+        old = version_key(version) < _2023_4
+        possible = "\nPossible --cuda-graph-trace option-arguments are 'graph' or 'node'" if old else ""
+        raise UsageError(f"Illegal --cuda-graph-trace argument: {graph}{possible}")
 
 
 def options_help(command: str, options: list[Option]) -> str:

@@ -103,8 +103,9 @@ def _option(
     if not found:
         raise UsageError(f"unrecognised option '{token}'")
     if len(found) > 1:
-        listed = " and ".join(f"'--{other}'" for other in sorted(found))
-        raise UsageError(f"option '--{name}' is ambiguous and matches {listed}")
+        *most, last = sorted(found)
+        listed = "".join(f"'{other}', " for other in most)
+        raise UsageError(f"option is ambiguous and matches {listed}and '{last}'")
     return by_name[found[0]], (value if equals else None)
 
 
