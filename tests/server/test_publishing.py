@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from test_ingest import Box
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
 from assay_server.app import _recover
-from assay_server.store.model import AttemptLog, AttemptState
+from assay_server.campaigns.analyses import analysis_request
+from assay_server.store.model import AttemptLog, AttemptState, FailureRecord, RunState, Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
 
@@ -209,4 +211,41 @@ def test_a_slice_is_written_by_one_at_a_time_whoever_asks(box: Box, monkeypatch:
         box.publisher.resume()
         assert all(asked.result(timeout=20) for asked in (first, *others))
     assert (most, calls) == (1, 1)
+    box.close()
+
+
+def test_a_slice_behind_the_end_of_its_workload_is_published_as_empty(box: Box) -> None:
+    run_id = "long-1.0000"
+    with box.coordinator.schedule() as schedule:
+        campaign, run = schedule.store.campaign("made-1"), schedule.store.run("made-1.0000")
+        assert campaign is not None and run is not None
+        longer = replace(campaign, campaign_id="long-1", name="long")
+        runs = [replace(run, campaign_id="long-1", run_id=run_id)]
+        schedule.add_campaign(longer, runs, [Slice(run_id, 0), Slice(run_id, 1, launch_skip=100)])
+    while box.key.run_id != run_id:
+        with box.coordinator.schedule() as schedule:
+            schedule.fail(box.key, FailureRecord("permission", "x", "y", "z", False))
+        box.key = box.lease()
+    assert box.key.slice == 0
+    box.send(made_segments((100,))[0])
+    assert box.finish(1, 100)
+    box.key = box.lease()
+    assert (box.key.run_id, box.key.slice) == (run_id, 1)
+    assert box.finish(0, 0)
+    with box.coordinator.snapshot() as store:
+        first, second = store.slices(run_id)
+        ended = store.run(run_id)
+        request = analysis_request(store, "long-1", lambda piece: piece.file)
+    assert ended is not None and ended.state is RunState.DONE
+    assert (second.state, second.file, second.launches) == (SliceState.DONE, "", 0)
+    assert request.runs[0].files == (first.file,)
+    assert request.runs[0].content_hash == first.content_hash
+    _recover(box.coordinator)
+    assert files(box.state, "records") == [f"records/{run_id}/slice-00000.parquet"]
+    box.close()
+
+
+def test_the_first_slice_of_a_workload_is_never_empty(box: Box) -> None:
+    assert not box.finish(0, 0)
+    assert box.state_of() is AttemptState.FAILED
     box.close()

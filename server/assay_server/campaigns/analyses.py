@@ -189,6 +189,7 @@ def analysis_request(
 
 
 def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[[Slice], str]) -> RunData:
+    slices = [piece for piece in slices if piece.file]  # not those behind the end of the workload
     return RunData(
         run_id=run.run_id,
         workload=run.workload,

@@ -15,6 +15,9 @@ from assay_server.store.records import DamagedSegmentError
 
 _log = logging.getLogger(__name__)
 
+# A slice that lies behind the end of its workload is published, and there is nothing to read of it.
+_NO_FILE = PublishedFile("", 0, 0, "")
+
 
 class Publisher:
     """Publishes finished attempts; safe to use from several threads, one at a time for each slice."""
@@ -58,7 +61,8 @@ class Publisher:
             if attempt is None or attempt.state is not AttemptState.PUBLISHING:
                 return attempt is not None and attempt.state is AttemptState.PUBLISHED
             try:
-                file = self._coordinator.records.publish(key, segments)
+                empty = not segments and not attempt.segments
+                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments)
             except (DamagedSegmentError, LaunchTableError) as error:
                 return self._give_up(key, error)
             return self._commit(key, file)
