@@ -30,12 +30,17 @@ from assay_sampling.micro_clusters import micro_clusters
 
 _MICRO_CLUSTERS = 512
 _MICRO_TOLERANCE = 3e-3
-# Where more than this share of the inertia is scatter within micro-clusters, centres are swapped on the
-# points as well.
-_LOSSY = 0.02
-_SWAP_ROUNDS = 2
-# Up to this K all candidates converge before one is chosen.
+# Scatter within micro-clusters: above this share of the total, small K are searched for on a sample of
+# the points too; above this share of a solution's inertia, its centres are swapped on the points.
+_BLURRED = 1e-3
+_LOSSY = 5e-3
+_SAMPLE = 2048
+# Up to this K more candidates converge before one is chosen: the landscape is rough and trying is cheap.
 _SMALL_K = 7
+_GROWN = 4
+_SWAP_ROUNDS = 2
+# Candidates converge to this tolerance before one is chosen.
+_NEARLY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -102,44 +107,59 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
     coarse = micro_clusters(
         points, max(_MICRO_CLUSTERS, 4 * k_max), coarse=2 * k_max, tolerance=_MICRO_TOLERANCE
     )
-    lost = points.total_square - coarse.total_square
-    pools = search(coarse, min(k_max, len(coarse)), rng)
     shift = coarse.origin if coarse is not points else np.zeros_like(points.origin)
+    pools = [pool + shift for pool in search(coarse, min(k_max, len(coarse)), rng)]
+    lost = points.total_square - coarse.total_square
+    blurred = lost > _BLURRED * points.total_square
+    if blurred:
+        pools = _with_sampled(points, pools, rng)
     centres, found = np.zeros((1, len(shift))), [np.zeros(len(points), np.intp)]
     for k in range(2, k_max + 1):
         if len(centres) < k - 1:  # the points differ by less than rounding
             found.append(found[-1])
             continue
-        candidates = [grown(points, centres, rng, 4 if k <= _SMALL_K else 1)]
+        # One centre more than the last solution: whatever else is found, the inertia does not grow.
+        candidates = grown(points, centres, rng, _GROWN if blurred and k <= _SMALL_K else 1)
         if k <= len(pools):
-            candidates.append(pools[k - 1] + shift)
-        best, labels = _finished(points, np.concatenate(candidates))
+            candidates = np.concatenate([candidates, pools[k - 1]])
+        best, labels = _best(points, candidates)
         if lost > _LOSSY * best.inertia[0]:
             best, labels = _swapped(points, best, labels, rng)
+        best, labels = transfer(points, best, labels)
         centres, labels = _without_empty(points, best.centres[0], labels)
         found.append(labels)
     return found
 
 
-def _finished(points: WeightedPoints, candidates: np.ndarray) -> tuple[Batch, np.ndarray]:
-    """The best of candidates (b, k, d) after they converged on the points, and its labels."""
+def _with_sampled(
+    points: WeightedPoints, pools: list[np.ndarray], rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Pools for small K with what is found on a sample of the points too, which blurs no borders."""
+    rows = rng.choice(len(points), min(len(points), _SAMPLE), replace=False)
+    sample = WeightedPoints.of(points.positions[rows], points.weights[rows])
+    sampled = search(sample, min(len(pools), _SMALL_K), rng)
+    both = [np.concatenate([pool, more + sample.origin]) for pool, more in zip(pools, sampled, strict=False)]
+    return both + pools[len(both) :]
+
+
+def _best(points: WeightedPoints, candidates: np.ndarray) -> tuple[Batch, np.ndarray]:
+    """The best of candidates (b, k, d) after they nearly converged on the points, and its labels."""
     k = candidates.shape[1]
-    nearly = settle(points, candidates, ((1, 6), (10 // k, 4 if k <= _SMALL_K else 2)))
-    converged = [converge(points, centres) for centres in nearly.centres]
-    best, labels = min(converged, key=lambda found: float(found[0].inertia[0]))
-    return transfer(points, best, labels)
+    nearly = settle(points, candidates, ((1, 7), (10 // k, 4 if k <= _SMALL_K else 2)))
+    converged = [converge(points, centres, tolerance=_NEARLY) for centres in nearly.centres]
+    return min(converged, key=lambda found: float(found[0].inertia[0]))
 
 
 def _swapped(
     points: WeightedPoints, best: Batch, labels: np.ndarray, rng: np.random.Generator
 ) -> tuple[Batch, np.ndarray]:
     """Swap centres on the points themselves, where micro-clusters blur too much."""
-    for _ in range(_SWAP_ROUNDS):
+    for _ in range(_SWAP_ROUNDS if len(best.centres[0]) <= _SMALL_K else 1):
         candidates = swaps(points, best.centres[0], rng)
         if not len(candidates):
             break
-        found, found_labels = _finished(points, candidates)
-        if not found.inertia[0] < best.inertia[0] * (1 - 1e-9):
+        found, found_labels = _best(points, candidates)
+        if not found.inertia[0] < best.inertia[0]:
             break
         best, labels = found, found_labels
     return best, labels

@@ -48,7 +48,7 @@ class WeightedPoints:
         origin = weights @ positions / weights.sum()
         augmented = np.ones((positions.shape[0], positions.shape[1] + 1))
         np.subtract(positions, origin, out=augmented[:, :-1])
-        squares = np.einsum("ij,ij->i", augmented[:, :-1], augmented[:, :-1])
+        squares = np.vecdot(augmented[:, :-1], augmented[:, :-1])
         return cls(origin, augmented, weights, squares, float(weights @ squares))
 
     def __len__(self) -> int:
@@ -70,8 +70,10 @@ def blocks(rows: int, width: int) -> Iterator[slice]:
 def products(centres: np.ndarray) -> np.ndarray:
     """``(-2 c, |c|^2)`` of centres (..., d), shape (..., d + 1): times an augmented point it is the
     squared distance less the point's own square."""
-    squares = np.einsum("...i,...i->...", centres, centres)
-    return np.concatenate([-2.0 * centres, squares[..., None]], axis=-1)
+    factors = np.empty((*centres.shape[:-1], centres.shape[-1] + 1))
+    np.multiply(centres, -2.0, out=factors[..., :-1])
+    np.vecdot(centres, centres, out=factors[..., -1])
+    return factors
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,11 @@ def removal_costs(points: WeightedPoints, now: Assignment, k: int) -> np.ndarray
     return np.bincount(now.labels, points.weights * (now.second - now.nearest), k)
 
 
-def converge(points: WeightedPoints, centres: np.ndarray) -> tuple[Batch, np.ndarray]:
-    """Lloyd steps from centres (k, d) until no point changes its group, at most MAX_STEPS.
+def converge(
+    points: WeightedPoints, centres: np.ndarray, *, tolerance: float = 0.0
+) -> tuple[Batch, np.ndarray]:
+    """Lloyd steps from centres (k, d) until no point changes its group, at most MAX_STEPS; or, with a
+    ``tolerance``, until the squared moves of the centres sum to less than it times the mean variance.
 
     Only points that can have changed are looked at: the triangle inequality bounds how near a centre
     that moved can have come (Hamerly 2010). Returns a batch of one solution and the labels, shape (n,).
@@ -187,12 +192,14 @@ def converge(points: WeightedPoints, centres: np.ndarray) -> tuple[Batch, np.nda
     slack = 1e-14 * (points.squares + np.square(centres).sum(axis=1).max(initial=0.0))
     upper, lower = np.sqrt(now.nearest + slack), np.sqrt(np.maximum(now.second - slack, 0.0))
     sums = _group_sums(points, labels, k)
+    negligible = tolerance * points.total_square / (points.weights.sum() * centres.shape[1])
     for _ in range(MAX_STEPS):
         means = _means(sums, centres)
-        moved = np.sqrt(np.square(means - centres).sum(axis=1))
+        squared_moves = np.square(means - centres).sum(axis=1)
         centres = means
-        if not moved.any():
+        if squared_moves.sum() <= negligible:
             break
+        moved = np.sqrt(squared_moves)
         upper += moved[labels]
         lower -= moved.max()
         doubtful = np.flatnonzero(upper > np.maximum(lower, _half_gaps(centres)[labels]))
@@ -231,7 +238,7 @@ def _group_sums(
 
 def _inertia(points: WeightedPoints, sums: np.ndarray, means: np.ndarray) -> np.ndarray:
     """Inertias (b,) of groups with these sums (b, k, d + 1) and means (b, k, d), to rounding."""
-    between = np.einsum("bk,bkd,bkd->b", sums[:, :, -1], means, means)
+    between = np.vecdot(sums[:, :, -1], np.vecdot(means, means))
     inertia: np.ndarray = np.maximum(points.total_square - between, 0.0)
     return inertia
 
@@ -244,15 +251,14 @@ def _means(sums: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
 
 
 def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[Batch, np.ndarray]:
-    """Move points between the groups of one converged solution where that lowers the inertia although
-    they are nearest to their own centre (Hartigan's criterion); then converge again.
+    """Move points between the groups of one solution where that lowers the inertia although they are
+    nearest to their own centre (Hartigan's criterion); then converge.
 
     It matters where one point weighs much, as thousands of equal launches do, and at the borders of all
-    groups. Returns ``found`` itself where nothing moves.
+    groups.
     """
     rows = _movable(points, found, labels)
     sums = _group_sums(points, labels, found.weights.shape[1])
-    moved = False
     for _ in range(_TRANSFER_ROUNDS if len(rows) else 0):
         means = _means(sums, found.centres[0])
         gains, targets = _gains(points, rows, labels[rows], means, sums[:, -1])
@@ -271,8 +277,8 @@ def transfer(points: WeightedPoints, found: Batch, labels: np.ndarray) -> tuple[
             break
         labels = labels.copy()
         labels[rows[chosen]] = targets[chosen]
-        sums, moved = after, True
-    return converge(points, _means(sums, found.centres[0])) if moved else (found, labels)
+        sums = after
+    return converge(points, _means(sums, found.centres[0]))
 
 
 def _movable(points: WeightedPoints, found: Batch, labels: np.ndarray) -> np.ndarray:
