@@ -14,6 +14,7 @@ from alembic.script import ScriptDirectory
 
 from assay_sampling.errors import StorageError
 from assay_server.store import migrate, tables
+from assay_server.store.model import SliceState, Slot
 from assay_server.store.sqlite import SqliteStore
 
 
@@ -107,3 +108,32 @@ def test_a_migration_that_fails_leaves_an_empty_database(
     assert schema(tmp_path / "m.sqlite") == []
     monkeypatch.undo()
     SqliteStore(tmp_path / "m.sqlite").close()
+
+
+def test_runs_of_the_first_schema_come_forward_as_recorded_ones(tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        command.upgrade(migrate.migration_config(connection), "0001")
+        connection.exec_driver_sql(
+            "INSERT INTO campaigns VALUES ('c-1', 0, 'c', 1, 0, 'running', '', '', '', "
+            """'{"seed": 0, "methods": [], "reference": null, "memory_limit_bytes": 1}', 0, 0, NULL, 0)"""
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO runs VALUES ('c-1.0000', 'c-1', 0, 'w', 'V100', 'light', 'recorded', "
+            """'{"cache": null, "clock": null, "sm_percent": null}', 0, 0, '/x', 0, 'waiting', NULL, '[]')"""
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO slices VALUES ('c-1.0000', 0, 0, 0, 'waiting', 0, '', 0, '', 0)"
+        )
+    engine.dispose()
+    store = SqliteStore(path)
+    with store.snapshot() as read:
+        found = read.waiting_slice(Slot("any", ("recorded",), True, {"name": "A100"}), 0)
+    store.close()
+    assert found is not None
+    run, piece = found
+    assert (run.run_id, run.recorded_path, run.device_key, run.command, run.counters, run.under_mps) == (
+        "c-1.0000", "/x", "", None, (), False,
+    )  # fmt: skip
+    assert piece.state is SliceState.WAITING

@@ -22,6 +22,7 @@ from assay_server.store.model import (
     AttemptState,
     Campaign,
     CampaignState,
+    Command,
     FailureRecord,
     Flag,
     Run,
@@ -105,15 +106,23 @@ class TestMetadataStore:
         segment = Segment(ended.key.run_id, 0, 1, 0, 0, 100, 5, 6, b"\0" * 32, b"\xff" * 32)
         slots = (Slot("recorded-0", ("recorded",), True, {"name": "V100"}), Slot("gpu", ("ncu", "nsys")))
         agent = Agent("agent-1", "session-1", "box", {"host": "h", "devices": []}, slots, 7)
+        live = run(
+            1,
+            recorded_path="",
+            device_key="v100",
+            command=Command(("./train", "--epochs", "1"), {"A": "b"}, "/base", 60.0),
+            counters=("instructions", "cycles_gpc_avg"),
+            under_mps=True,
+        )
         with metadata.transaction() as store:
-            fill(store)
+            store.add_campaign(campaign(), [run(0), live], [Slice(r.run_id, 0) for r in (run(0), live)])
             store.add_attempt(ended)
             store.add_segment(segment)
             store.put_agent(agent)
         with metadata.snapshot() as read:
             assert read.campaign("made-1") == campaign()
-            assert read.runs("made-1") == [run(0), run(1)]
-            assert read.run("made-1.0001") == run(1)
+            assert read.runs("made-1") == [run(0), live]
+            assert read.run("made-1.0001") == live
             assert read.slices("made-1.0000") == [Slice("made-1.0000", 0)]
             assert read.attempts("made-1.0000") == [ended]
             assert read.attempt("made-1.0000", 0, 1) == ended
@@ -225,7 +234,9 @@ class TestMetadataStore:
             assert [c.number for c in read.campaigns()] == [2, 1, 3]
             assert sorted(read.campaign_numbers("made")) == [1, 2, 3]
 
-    def test_waiting_slices_are_due_fitting_and_of_running_campaigns(self, metadata: MetadataStore) -> None:
+    def test_the_waiting_slice_is_due_fitting_and_of_a_running_campaign(
+        self, metadata: MetadataStore
+    ) -> None:
         with metadata.transaction() as store:
             runs = [run(i, profiler="ncu" if i == 2 else "recorded") for i in range(5)]
             store.add_campaign(campaign(), runs, [Slice(r.run_id, 0) for r in runs])
@@ -234,14 +245,42 @@ class TestMetadataStore:
             other = campaign("made-2", 2, state=CampaignState.CANCELLED)
             store.add_campaign(other, [run(0, "made-2")], [Slice("made-2.0000", 0)])
 
-        def waiting(now_ms: int, *profilers: str, limit: int = 10) -> list[str]:
+        def waiting(now_ms: int, *profilers: str) -> str | None:
             with metadata.snapshot() as read:
-                return [r.run_id for r, _ in read.waiting_slices(profilers, now_ms, limit)]
+                found = read.waiting_slice(Slot("s", profilers), now_ms)
+                return found and found[0].run_id
 
-        assert waiting(99, "recorded") == ["made-1.0003", "made-1.0004"]
-        assert waiting(100, "recorded") == ["made-1.0000", "made-1.0003", "made-1.0004"]
-        assert waiting(100, "recorded", "ncu", limit=2) == ["made-1.0000", "made-1.0002"]
-        assert waiting(100) == []
+        assert waiting(99, "recorded") == "made-1.0003"
+        assert waiting(100, "recorded") == "made-1.0000"
+        assert waiting(99, "recorded", "ncu") == "made-1.0002"
+        assert waiting(100) is None
+
+    def test_a_live_run_waits_for_its_gpu_its_profiler_and_its_mark(self, metadata: MetadataStore) -> None:
+        wanted = run(0, profiler="ncu", device_key="v100", synthetic=True, state=RunState.RUNNING)
+        pieces = [
+            Slice(wanted.run_id, i, 10 * i, 10, SliceState(s)) for i, s in enumerate(["done", "waiting"])
+        ]
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), [wanted], pieces)
+        slots = {
+            "fits": Slot("a", ("nsys", "ncu"), True, {"name": "virtual V100"}),
+            "measured": Slot("b", ("ncu",), False, {"name": "V100"}),
+            "another GPU": Slot("c", ("ncu",), True, {"name": "virtual A100"}),
+            "no ncu": Slot("d", ("nsys",), True, {"name": "virtual V100"}),
+            "no GPU": Slot("e", ("ncu",), True),
+        }
+        with metadata.snapshot() as read:
+            found = {name: read.waiting_slice(slot, 0) for name, slot in slots.items()}
+            assert set(read.slice_states(wanted.run_id)) == {SliceState.DONE, SliceState.WAITING}
+        assert found == {**dict.fromkeys(slots), "fits": (wanted, pieces[1])}
+
+    def test_agents_are_listed(self, metadata: MetadataStore) -> None:
+        agents = [Agent(name, "s", name, {}, (Slot("0", ("ncu",)),), 7) for name in ("b", "a")]
+        with metadata.transaction() as store:
+            for agent in agents:
+                store.put_agent(agent)
+        with metadata.snapshot() as read:
+            assert read.agents() == agents[::-1]
 
     def test_attempts_are_found_by_state_agent_slot_and_deadline(self, metadata: MetadataStore) -> None:
         with metadata.transaction() as store:

@@ -41,7 +41,6 @@ from assay_server.store.model import (
 from assay_server.store.protocols import PublishedFile
 
 _SEEN_EVERY_MS = 10_000
-_CANDIDATES = 1024
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,6 @@ class FinishOutcome(Enum):
     PUBLISH = "publish"
     ALREADY_PUBLISHED = "already published"
     NOT_WANTED = "not wanted"
-
-
-def fits(run: Run, slot: Slot) -> bool:
-    """Whether a slot can make a run. Recorded runs play anywhere that has the player."""
-    return run.profiler in slot.profilers
 
 
 class Schedule(Transitions):
@@ -131,10 +125,8 @@ class Schedule(Transitions):
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
-        for run, piece in self.store.waiting_slices(slot.profilers, self._now_ms, _CANDIDATES):
-            if fits(run, slot):
-                return self._give(run, piece, agent, slot)
-        return None
+        found = self.store.waiting_slice(slot, self._now_ms)
+        return None if found is None else self._give(*found, agent, slot)
 
     def _lease_of(self, attempt: Attempt) -> Lease:
         run = self.store.run(attempt.key.run_id)
@@ -226,7 +218,10 @@ class Schedule(Transitions):
     def begin_publish(
         self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
     ) -> FinishOutcome:
-        """An attempt says that it is complete, with so many segments and launches."""
+        """An attempt says that it is complete, with so many segments and launches.
+
+        Any slice but a run's first may have none: the workload ended before it.
+        """
         before = self.store.attempt(key.run_id, key.slice, key.attempt)
         if before is not None and before.key == key and before.state is AttemptState.PUBLISHED:
             return FinishOutcome.ALREADY_PUBLISHED
@@ -306,7 +301,8 @@ def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
 
 
 def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> FailureRecord | None:
-    if not segments or not launches:
+    behind_the_end = attempt.key.slice > 0 and segments == launches == 0
+    if (not segments or not launches) and not behind_the_end:
         return failure_record(failure(FailureClass.NOTHING_PROFILED, str(attempt.key)))
     if (attempt.segments, attempt.launches) == (segments, launches):
         return None

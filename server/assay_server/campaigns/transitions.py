@@ -104,7 +104,7 @@ class Transitions:
         run = self.store.run(piece.run_id)
         if run is None or run.state in ENDED_RUNS:
             return
-        state = run_state([other.state for other in self.store.slices(piece.run_id)])
+        state = run_state(self.store.slice_states(piece.run_id))
         if state is not run.state:
             self.store.save_run(replace(run, state=state, failure=why))
             self._changed(run.run_id)

@@ -62,6 +62,7 @@ class AttemptState(StrEnum):
 
 ACTIVE_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING)
 ENDED_CAMPAIGNS = (CampaignState.DONE, CampaignState.FAILED, CampaignState.CANCELLED)
+OPEN_RUNS = (RunState.WAITING, RunState.RUNNING)
 ENDED_RUNS = (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
 
 
@@ -115,8 +116,23 @@ class Campaign:
 
 
 @dataclass(frozen=True)
+class Command:
+    """What a live run executes; ``timeout_s`` 0 leaves the limit to the agent."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+    working_directory: str = ""
+    timeout_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Run:
-    """A workload on a kind of GPU at one level under one condition, one repeat."""
+    """A workload on a kind of GPU at one level under one condition, one repeat.
+
+    A recorded run has ``recorded_path``, a live one ``command``. ``device_key`` is what a slot's GPU must
+    be called (:func:`device_key`); empty: any slot will do. ``counters`` are the canonical names to
+    collect, ``under_mps`` is the run at 100 % that those at an SM share are compared with, and they.
+    """
 
     run_id: str
     campaign_id: str
@@ -130,6 +146,10 @@ class Run:
     synthetic: bool = False
     recorded_path: str = ""
     recorded_time: bool = False
+    device_key: str = ""
+    command: Command | None = None
+    counters: tuple[str, ...] = ()
+    under_mps: bool = False
     state: RunState = RunState.WAITING
     failure: FailureRecord | None = None
     flags: tuple[Flag, ...] = ()
@@ -233,6 +253,25 @@ class Slot:
     profilers: tuple[str, ...]
     synthetic: bool = False
     device: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device_key(self) -> str:
+        """The key of its GPU's name; empty where it has none."""
+        return device_key(str(self.device.get("name", "")))
+
+
+_VENDOR_WORDS = ("virtual ", "nvidia ", "tesla ", "geforce ")
+
+
+def device_key(name: str) -> str:
+    """What two names of one kind of GPU have in common: "NVIDIA GeForce RTX 3070" and "rtx 3070" agree.
+
+    Leading vendor words and "virtual", letter case and surplus spaces do not count; all else does.
+    """
+    key = " ".join(name.casefold().split())
+    while word := next((w for w in _VENDOR_WORDS if key.startswith(w)), ""):
+        key = key.removeprefix(word)
+    return key
 
 
 @dataclass(frozen=True)

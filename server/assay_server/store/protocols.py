@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from assay_server.store.model import (
     RunOverview,
     Segment,
     Slice,
+    SliceState,
     Slot,
 )
 
@@ -50,13 +51,15 @@ class MetadataReader(Protocol):
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
 
-    def waiting_slices(
-        self, profilers: Sequence[str], now_ms: int, limit: int
-    ) -> Iterator[tuple[Run, Slice]]:
-        """Slices that wait and are due, of running campaigns and these profilers, oldest campaign first.
+    def waiting_slice(self, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
+        """The first slice that waits, is due, and that ``slot`` can make; oldest campaign first.
 
-        Each is read when it is asked for: whoever takes the first pays for one.
+        A recorded run plays in every slot with its profiler; a live one needs also the GPU's key and the
+        slot's synthetic mark.
         """
+
+    def slice_states(self, run_id: str) -> list[SliceState]:
+        """The states that slices of a run are in, each once."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None: ...
 
@@ -78,6 +81,9 @@ class MetadataReader(Protocol):
     def segments(self, key: AttemptKey) -> list[Segment]: ...
 
     def agent(self, agent_id: str) -> Agent | None: ...
+
+    def agents(self) -> list[Agent]:
+        """All agents that ever registered, in the order of their identifiers."""
 
 
 class MetadataTransaction(MetadataReader, Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ from assay_sampling.errors import StorageError
 from assay_sampling.launch_table import Condition
 from assay_server.store import tables
 from assay_server.store.model import (
-    ENDED_RUNS,
+    OPEN_RUNS,
     Agent,
     AnalysisSettings,
     Attempt,
@@ -21,6 +21,7 @@ from assay_server.store.model import (
     AttemptState,
     Campaign,
     CampaignState,
+    Command,
     FailureRecord,
     Flag,
     Run,
@@ -66,7 +67,7 @@ class SqlTransaction:
     def open_runs(self, campaign_id: str) -> int:
         r = tables.runs.c
         query = sa.select(sa.func.count()).where(
-            r.campaign_id == campaign_id, r.state.not_in([str(state) for state in ENDED_RUNS])
+            r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
         )
         return int(self._connection.scalar(query) or 0)
 
@@ -101,27 +102,36 @@ class SqlTransaction:
         query = sa.select(tables.slices).where(tables.slices.c.file != "")
         return [_slice(row) for row in self._rows(query)]
 
-    def waiting_slices(
-        self, profilers: Sequence[str], now_ms: int, limit: int
-    ) -> Iterator[tuple[Run, Slice]]:
+    def waiting_slice(self, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
         s, r, c = tables.slices.c, tables.runs.c, tables.campaigns.c
+        due = (s.run_id == r.run_id, s.state == SliceState.WAITING, s.not_before_ms <= now_ms)
+        fitting = sa.and_(r.device_key == slot.device_key, r.synthetic == slot.synthetic)
         query = (
-            sa.select(s.run_id, s.index)
-            .join_from(tables.slices, tables.runs, s.run_id == r.run_id)
+            sa.select(tables.runs)
             .join(tables.campaigns, r.campaign_id == c.campaign_id)
             .where(
-                s.state == SliceState.WAITING,
-                s.not_before_ms <= now_ms,
                 c.state == CampaignState.RUNNING,
-                r.profiler.in_(list(profilers)),
+                r.state.in_([str(state) for state in OPEN_RUNS]),
+                r.profiler.in_(list(slot.profilers)),
+                sa.or_(r.device_key == "", fitting),
+                sa.exists().where(*due),
             )
-            .order_by(c.ordinal, r.ordinal, s.index)
-            .limit(limit)
+            .order_by(c.ordinal, r.ordinal)
+            .limit(1)
         )
-        for row in self._rows(query):
-            run, piece = self.run(row["run_id"]), self.slice(row["run_id"], row["index"])
-            if run is not None and piece is not None:
-                yield run, piece
+        run = _first(self._rows(query), _run)
+        if run is None:
+            return None
+        pieces = sa.select(tables.slices).where(
+            s.run_id == run.run_id, s.state == SliceState.WAITING, s.not_before_ms <= now_ms
+        )
+        piece = _first(self._rows(pieces.order_by(s.index).limit(1)), _slice)
+        return None if piece is None else (run, piece)
+
+    def slice_states(self, run_id: str) -> list[SliceState]:
+        s = tables.slices.c
+        query = sa.select(s.state).where(s.run_id == run_id).distinct()
+        return [SliceState(state) for state in self._connection.scalars(query)]
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         a = tables.attempts.c
@@ -166,6 +176,10 @@ class SqlTransaction:
         return _first(
             self._rows(sa.select(tables.agents).where(tables.agents.c.agent_id == agent_id)), _agent
         )
+
+    def agents(self) -> list[Agent]:
+        query = sa.select(tables.agents).order_by(tables.agents.c.agent_id)
+        return [_agent(row) for row in self._rows(query)]
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
@@ -264,6 +278,10 @@ def _campaign_values(campaign: Campaign) -> dict[str, Any]:
 def _run(row: Row) -> Run:
     values = dict(row)
     values["condition"] = Condition(**row["condition"])
+    command = row["command"]
+    if command is not None:
+        values["command"] = Command(**{**command, "argv": tuple(command["argv"])})
+    values["counters"] = tuple(row["counters"])
     values["state"] = RunState(row["state"])
     values["failure"] = _failure(row["failure"])
     values["flags"] = _flags(row["flags"])
@@ -271,7 +289,8 @@ def _run(row: Row) -> Run:
 
 
 def _run_values(run: Run) -> dict[str, Any]:
-    return {**_shallow(run), "state": str(run.state), **_json(run, "condition", "failure", "flags")}
+    documents = _json(run, "condition", "command", "failure", "flags")
+    return {**_shallow(run), "state": str(run.state), "counters": list(run.counters), **documents}
 
 
 def _slice(row: Row) -> Slice:

@@ -60,10 +60,16 @@ runs = sa.Table(
     sa.Column("synthetic", sa.Boolean, nullable=False),
     _text("recorded_path"),
     sa.Column("recorded_time", sa.Boolean, nullable=False),
+    sa.Column("device_key", sa.Text, nullable=False, server_default=""),
+    sa.Column("command", sa.JSON(none_as_null=True)),
+    sa.Column("counters", sa.JSON, nullable=False, server_default="[]"),
+    sa.Column("under_mps", sa.Boolean, nullable=False, server_default=sa.false()),
     _text("state"),
     sa.Column("failure", sa.JSON(none_as_null=True)),
     sa.Column("flags", sa.JSON, nullable=False),
     sa.UniqueConstraint("campaign_id", "ordinal"),
+    # A lease looks only at the runs of its kind that still have something to do.
+    sa.Index(None, "campaign_id", "state", "profiler", "device_key", "ordinal"),
 )
 
 slices = sa.Table(
@@ -79,7 +85,7 @@ slices = sa.Table(
     _integer("file_bytes"),
     _text("content_hash"),
     _integer("launches"),
-    sa.Index(None, "state"),
+    sa.Index(None, "run_id", "state", "index"),
 )
 
 attempts = sa.Table(
