@@ -7,6 +7,7 @@ it is used.
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +17,15 @@ from assay_client.client import Client
 from assay_client.files import AnyPath
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
-from assay_sampling.errors import AssayError, MissingExtraError
+from assay_sampling.errors import AssayError, MissingExtraError, StorageError
 
 if TYPE_CHECKING:
     from assay_agent.daemon import Agent
 
 _AGENT_STOP_SECONDS = 30.0
 _HEARTBEAT_MS = 500
+# What an agent leaves free on its disk in any case (assay_agent.config).
+LEAST_FREE_BYTES = 256 << 20
 
 
 def run_campaign(
@@ -44,6 +47,7 @@ def run_campaign(
     MissingExtraError where the server or the agent is not installed. Failed runs are in the outcome.
     """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
+    check_free_space(state)
     with LocalService(state) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
         service.serve(campaign_id)
@@ -52,6 +56,21 @@ def run_campaign(
             return see_through(client, campaign_id, directory, follow)
         finally:
             service.raise_agent_error()
+
+
+def check_free_space(state: Path) -> None:
+    """Refuse to begin on a disk that is as good as full; raises StorageError.
+
+    The agent would refuse to spool there, and the server could not even write down that it did.
+    """
+    existing = next(p for p in (state, *state.absolute().parents) if p.exists())
+    free_bytes = shutil.disk_usage(existing).free
+    if free_bytes < LEAST_FREE_BYTES:
+        raise StorageError(
+            str(state),
+            f"no space: the disk has {free_bytes:,} bytes left, and {LEAST_FREE_BYTES:,} must stay free",
+            "free disk space, or name a folder on a larger disk with --state; nothing stored is lost",
+        )
 
 
 class LocalService:

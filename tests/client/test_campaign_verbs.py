@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from rich.console import Console
 from assay_client.cli.reporters.report import render_report
 from assay_client.local import run_campaign
 from assay_client.processes import running_service
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, StorageError
 
 pytestmark = pytest.mark.processes
 
@@ -207,6 +208,17 @@ def test_an_agent_that_breaks_ends_the_run_with_its_error(
     with pytest.raises(AssayError, match="it broke"):
         run_campaign(write_campaign(tmp_path), tmp_path / "state")
     assert time.monotonic() - began < 60
+
+
+def test_a_disk_that_is_as_good_as_full_is_refused_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nearly_full = shutil.disk_usage(tmp_path)._replace(free=300_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: nearly_full)
+    with pytest.raises(StorageError, match=r"the disk has 300,000 bytes left") as caught:
+        run_campaign(write_campaign(tmp_path), tmp_path / "not yet" / "there")
+    assert "--state" in caught.value.remedy
+    assert not (tmp_path / "not yet").exists()
 
 
 def test_a_program_that_does_not_come_up_is_told_with_its_log(tmp_path: Path) -> None:

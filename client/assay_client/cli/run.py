@@ -74,4 +74,6 @@ def _log_file(path: Path) -> Iterator[None]:
     finally:
         root.setLevel(level)
         root.removeHandler(handler)
-        handler.close()
+        # A full disk refuses the last lines of the log; that is no reason to hide what the run ended with.
+        with contextlib.suppress(OSError):
+            handler.close()
