@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml requirements/constraints.txt
 
 .PHONY: help
 help:  ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(STAMP)  ## the virtual environment with every extra and the developers' tools
@@ -29,6 +29,15 @@ demo: $(STAMP)  ## one campaign through server and agent, on synthetic recording
 .PHONY: test
 test: $(STAMP)  ## every test that needs no special tool; under ten minutes on two cores
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+NCU_REPORT := $(VENV)/.ncu-report-installed
+$(NCU_REPORT): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt --editable ".[ncu-report]"
+	@touch $@
+
+.PHONY: test-ncu-report
+test-ncu-report: $(NCU_REPORT)  ## the tests that read .ncu-rep files with NVIDIA's package (a download of 52 MB)
+	ASSAY_REQUIRE_NCU_REPORT=1 $(BIN)/pytest -m ncu_report $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages

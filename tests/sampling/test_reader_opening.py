@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from reader_files import (
     nsys_call,
@@ -151,8 +152,8 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (b"NVR\0\x02\0", ".ncu-rep"),
-        (b"\x28\xb5\x2f\xfd1234", "zstd"),
+        (b"NVR\0\x02\0", "the report is cut off or damaged at byte"),
+        (b"\x28\xb5\x2f\xfd1234", "the compressed file is cut off or damaged"),
         (b"PK\x03\x04", "zip"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "LFS pointer"),
         ('\ufeff"ID"'.encode("utf-16-le"), "UTF-16"),
@@ -174,12 +175,6 @@ def test_binary_reports_of_nsight_systems_are_named_by_their_suffix(tmp_path: Pa
     assert "nsys export -t sqlite" in error.remedy
 
 
-@pytest.mark.shared_data
-def test_binary_reports_of_nsight_compute_are_refused(shared_data: Path) -> None:
-    for name in ("rtx3070_daxpy_3_kernels.ncu-rep", "rtx3070_vectoradd_1_kernel.ncu-rep"):
-        assert "--page raw" in _error(shared_data / "ncu" / name).remedy
-
-
 def test_damaged_compression_is_an_input_error(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(raw_page([raw_row(i) for i in range(200)]).encode()))
     packed[-6] ^= 0xFF  # the checksum
@@ -187,6 +182,16 @@ def test_damaged_compression_is_an_input_error(tmp_path: Path) -> None:
         read_launches(write(tmp_path / "sum.gz", bytes(packed)))
     with pytest.raises(InputError):
         read_launches(write(tmp_path / "garbage.gz", b"\x1f\x8b" + b"\xff" * 100))
+
+
+def test_zstd_is_read_like_gzip_and_every_cut_is_told(tmp_path: Path) -> None:
+    page = raw_page([raw_row(i) for i in range(300)]).encode()
+    packed = bytes(pa.compress(page, codec="zstd", asbytes=True))
+    plain = read_launches(write(tmp_path / "plain", page))
+    assert read_launches(write(tmp_path / "packed.zst", packed)).table.equals(plain.table)
+    for point in range(4, len(packed), 97):
+        with pytest.raises(InputError):
+            read_launches(write(tmp_path / "cut.zst", packed[:point]))
 
 
 def test_the_memory_limit_is_kept(tmp_path: Path) -> None:

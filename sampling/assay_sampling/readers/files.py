@@ -1,4 +1,4 @@
-"""Files as readers see them: plain or gzip-compressed by content, every failure an InputError."""
+"""Files as readers see them: plain, or compressed by gzip or zstd; every failure an InputError."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+import pyarrow as pa
+
 from assay_sampling.errors import InputError, StorageError
 
 HEAD_BYTES = 1 << 16
 _GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _READ_AGAIN = "copy it again from where it was recorded, or record it again"
 
 
@@ -46,21 +49,36 @@ def reading(path: Path) -> Iterator[None]:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(path, f"the compressed file is damaged ({error})", _READ_AGAIN) from error
     except OSError as error:
+        if error.errno is None:  # the decompressor's, not the system's
+            raise InputError(
+                path, f"the compressed file is cut off or damaged ({error})", _READ_AGAIN
+            ) from error
         raise InputError(
             path, f"it cannot be read ({error.strerror or error})", "check that you may read it"
         ) from error
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the file is gzip-compressed, by its first bytes."""
+    """Whether the file is compressed by gzip or zstd, by its first bytes."""
+    return bool(_compression(path))
+
+
+def _compression(path: Path) -> str:
     with reading(path), path.open("rb") as file:
-        return file.read(2) == _GZIP_MAGIC
+        head = file.read(4)
+    if head == _ZSTD_MAGIC:
+        return "zstd"
+    return "gzip" if head.startswith(_GZIP_MAGIC) else ""
 
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed where need be. Use under :func:`reading`."""
-    if is_compressed(path):
+    compression = _compression(path)
+    if compression == "zstd":
+        with pa.input_stream(str(path), compression="zstd") as stream:
+            yield cast(IO[bytes], stream)
+    elif compression:
         with gzip.open(path, "rb") as file:
             yield cast(IO[bytes], file)
     else:

@@ -103,6 +103,11 @@ _DEVICE_ATTRIBUTES = (
     "device__attribute_multiprocessor_count",
     "device__attribute_display_name",
 )
+# Metrics that describe a launch or its device and are no counters.
+LAUNCH_METRICS = (
+    *_GRID_DIM, *_BLOCK_DIM, "launch__block_size", _REGISTERS, _STATIC, _DYNAMIC, _SHARED,
+    *_DEVICE_ATTRIBUTES,
+)  # fmt: skip
 _BASE_UNITS = {
     _REGISTERS: "register/thread", _STATIC: "byte/block", _DYNAMIC: "byte/block", _SHARED: "byte/block",
     "launch__grid_size": "1", "launch__block_size": "1",

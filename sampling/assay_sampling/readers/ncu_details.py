@@ -154,9 +154,8 @@ class _Scan:
             yield from pivot.take(last=False)
             pivot.add(self._rows(block))
         self.scanner.finish()
-        rest = list(pivot.take(last=True))
+        yield from pivot.take(last=True)
         pivot.check_last()
-        yield from rest
 
     def _rows(self, block: LineBlock) -> MetricRows:
         """The metric rows of a block; rule rows are only checked."""

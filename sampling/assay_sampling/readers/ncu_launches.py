@@ -63,8 +63,17 @@ class LaunchMaker:
         self._devices = devices
         self._attributes: dict[str, str] = {}
 
-    def batch(self, schema: pa.Schema, table: pa.Table, places: np.ndarray) -> LaunchBatch:
-        """A batch of ``schema`` from text cells; ``places`` says where each row stands, shape (n,)."""
+    def batch(
+        self, schema: pa.Schema, table: pa.Table, places: np.ndarray, ranges: pa.Array | None = None
+    ) -> LaunchBatch:
+        """A batch of ``schema`` from text cells.
+
+        Args:
+            schema: the recording's.
+            table: text cells, columns named by position.
+            places: where each row stands, shape (n,).
+            ranges: NVTX paths where no column has them, shape (n,), null where there are none.
+        """
         try:
             report_id = self.converter.integers(table, "ID", 0, 2**62)
             process = self._process(table)
@@ -74,6 +83,8 @@ class LaunchMaker:
             columns["device"] = self._device(table, columns)
         except CellError as error:
             raise self._error(int(places[error.row]), error.name, error.cause) from error
+        if ranges is not None:
+            columns["nvtx_id"] = self.names.intern_dictionary(ranges.dictionary_encode())
         columns["process"] = process
         columns["report_id"] = report_id
         columns["launch"] = report_id if self._offset is None else self._numbers.number(process)

@@ -13,12 +13,14 @@ from assay_sampling.readers.files import read_head, require_file
 from assay_sampling.readers.kineto import KinetoReader
 from assay_sampling.readers.ncu_csv import NcuCsvReader
 from assay_sampling.readers.ncu_details import NcuDetailsReader
+from assay_sampling.readers.ncu_report import NcuReportReader
 from assay_sampling.readers.nsys_sqlite import NsysSqliteReader
 
 # The order matters: text is tried last, because its header may stand far down in the file.
 READERS: tuple[ProfileReader, ...] = (
     AssayParquetReader(),
     NsysSqliteReader(),
+    NcuReportReader(),
     KinetoReader(),
     NcuDetailsReader(),
     NcuCsvReader(),
@@ -26,16 +28,6 @@ READERS: tuple[ProfileReader, ...] = (
 
 # First bytes of files that people have at hand but that are not read, with what to do about them.
 _REFUSED: tuple[tuple[bytes, str, str], ...] = (
-    (
-        b"NVR\0",
-        "it is a binary report of Nsight Compute (.ncu-rep), which is not supported",
-        "export it: ncu --import REPORT --csv --page raw --print-units base",
-    ),
-    (
-        b"\x28\xb5\x2f\xfd",
-        "it is compressed with zstd",
-        "decompress it; a .ncu-repz report is exported by: ncu --import REPORT --csv --page raw",
-    ),
     (
         b"version https://git-lfs",
         "it is a Git LFS pointer, not the file itself",

@@ -1,0 +1,129 @@
+"""The process that reads a ``.ncu-rep`` with the package ``ncu_report``: ``python -m ... REPORT OUT``.
+
+A process of its own, because the package's library takes memory by its own measure (0.1 GB at least) and
+may crash on what it does not know. What it reads goes into two files: ``OUT.arrow``, one row a result
+with text cells named by metric, and ``OUT.json``: ``error``, else the ``units`` of all metrics found.
+
+Source: spec of Nsight Compute, section 1.7.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from assay_sampling.counters import registry
+from assay_sampling.readers.ncu_columns import LAUNCH_METRICS
+
+NAME, MANGLED, RANGES = "Kernel Name", "Mangled Name", "NVTX"
+# Numbers of the launch that a raw page has as fields of their own.
+FIELDS = {"launch__stream_id": "Stream", "launch__device_id": "Device"}
+_ROWS = 4096
+_KERNEL = 0
+
+
+class _ReadError(Exception):
+    """The report cannot be read; the text says why."""
+
+
+def wanted_metrics() -> list[str]:
+    """Every metric that a launch table can hold or that describes a launch or its device."""
+    counters = [metric.name for counter in registry().values() for metric in counter.metrics]
+    return list(dict.fromkeys([*FIELDS, *LAUNCH_METRICS, *counters]))
+
+
+class _Sheet:
+    """Rows of text cells, written in blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self.units: dict[str, str] = {}
+        self._metrics = wanted_metrics()
+        names = [NAME, MANGLED, RANGES, *self._metrics]
+        self._schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in names])
+        self._columns: list[list[str]] = [[] for _ in names]
+        self._writer = pa.ipc.new_file(str(path), self._schema)
+
+    def add(self, action: Any, number: int) -> None:
+        kind = action.workload_type()
+        if kind != _KERNEL:
+            raise _ReadError(
+                f"result {number} is of kind {kind}, a range or a whole graph, and not the launch of a kernel"
+            )
+        name = action.name(action.NameBase_DEMANGLED) or action.name(action.NameBase_FUNCTION)
+        cells = [name, action.name(action.NameBase_MANGLED) or "", _range_path(action)]
+        cells += [self._cell(action, metric) for metric in self._metrics]
+        for column, cell in zip(self._columns, cells, strict=True):
+            column.append(cell)
+        if len(self._columns[0]) == _ROWS:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _cell(self, action: Any, metric: str) -> str:
+        found = action.metric_by_name(metric)
+        if found is None or not found.has_value():
+            return ""
+        unit = found.unit() or ""
+        if self.units.setdefault(metric, unit) != unit:
+            raise _ReadError(f"{metric} is in {self.units[metric]!r} and then in {unit!r}")
+        return _text(found.value())
+
+    def _flush(self) -> None:
+        arrays = [pa.array(column, pa.string()) for column in self._columns]
+        self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
+        self._columns = [[] for _ in self._columns]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def _range_path(action: Any) -> str:
+    """The push/pop ranges around the launch, outermost first, one domain after the other."""
+    state = action.nvtx_state()
+    if state is None:
+        return ""
+    names: list[str] = []
+    for domain in state.domains():
+        names += [str(name) for name in state[domain].push_pop_ranges()]
+    return "/".join(names)
+
+
+def _convert(module: Any, report: Path, out: Path) -> dict[str, str]:
+    context = module.load_report(str(report))
+    sheet = _Sheet(out.with_suffix(".arrow"))
+    number = 0
+    for range_index in range(context.num_ranges()):
+        profiled = context.range_by_idx(range_index)
+        for index in range(profiled.num_actions()):
+            sheet.add(profiled.action_by_idx(index), number)
+            number += 1
+    sheet.close()
+    return sheet.units
+
+
+def main(arguments: list[str]) -> int:
+    """Convert; 0 where ``OUT.json`` says how it went."""
+    report, out = Path(arguments[0]), Path(arguments[1])
+    try:
+        answer: dict[str, Any] = {"units": _convert(importlib.import_module("ncu_report"), report, out)}
+    except ImportError as error:
+        answer = {"error": f"the package ncu-report cannot be loaded ({error})"}
+    except (_ReadError, OSError, RuntimeError, ValueError) as error:
+        answer = {"error": str(error)}
+    out.with_suffix(".json").write_text(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,312 @@
+"""Binary reports: cuts and garbage are found without the package, everything else with a stand-in for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ncu_reports import fake_package, metrics, report
+from reader_files import kernel_names, texts, write
+
+from assay_sampling.errors import InputError, MissingExtraError
+from assay_sampling.launches import Launches
+from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.ncu_container import read_container
+from assay_sampling.synthetic import SYNTHETIC_MARK
+
+REAL = ("rtx3070_daxpy_3_kernels.ncu-rep", "rtx3070_vectoradd_1_kernel.ncu-rep")
+
+
+def _refused(path: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
+        read_launches(path)
+    assert str(path) in str(caught.value)
+    return caught.value
+
+
+# --- the container --------------------------------------------------------------------------------
+
+
+@pytest.mark.shared_data
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_report_cut_anywhere_is_refused(shared_data: Path, tmp_path: Path, name: str) -> None:
+    content = (shared_data / "ncu" / name).read_bytes()
+    points = {len(content) * i // 200 for i in range(200)} | {len(content) * i // 21 for i in range(21)}
+    for point in sorted(points | {1, 3, 4, 9, len(content) - 1}):
+        _refused(write(tmp_path / "cut.ncu-rep", content[:point]))
+
+
+@pytest.mark.shared_data
+def test_real_reports_hold_what_their_containers_say(shared_data: Path) -> None:
+    paths = [shared_data / "ncu" / name for name in REAL]
+    three, one = (read_container(path, path) for path in paths)
+    assert (three.process_ids, one.process_ids) == (["129325"] * 3, ["198250"])
+    assert three.hosts == ["127.0.0.1"] * 3
+    assert three.mangled_names[0] == "_Z16init_data_kerneliPd"
+    assert three.tool_version == one.tool_version == "2022.3.0.0"
+
+
+def test_a_report_cut_at_every_byte_is_refused_but_between_results(tmp_path: Path) -> None:
+    parts = report()
+    content = b"".join(parts)
+    path = tmp_path / "r.ncu-rep"
+    taken = []
+    for point in range(1, len(content)):
+        if point > 900 and point % 13 and point not in _ends(parts):
+            continue
+        write(path, content[:point])
+        try:
+            taken.append((point, len(read_container(path, path).process_ids)))
+        except InputError:
+            continue
+    # A whole container with fewer results: the tool itself takes it, only its log knows better.
+    ends = _ends(parts)
+    assert taken == [(ends[4], 1), (ends[5], 1), (ends[6], 2)]
+
+
+def _ends(parts: list[bytes]) -> list[int]:
+    return [sum(map(len, parts[: i + 1])) for i in range(len(parts))]
+
+
+@given(data=st.binary(max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_garbage_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.mktemp("g") / "garbage.ncu-rep"
+    for content in (b"NVR\0" + data, report()[0] + data):
+        write(path, content)
+        with pytest.raises(InputError):
+            read_container(path, path)
+
+
+@given(at=st.integers(4, 10_000), flip=st.integers(1, 255))
+@settings(max_examples=100, deadline=None)
+def test_a_flipped_byte_never_makes_another_number_of_results(
+    tmp_path_factory: pytest.TempPathFactory, at: int, flip: int
+) -> None:
+    content = bytearray(b"".join(report()))
+    content[at % len(content)] ^= flip
+    path = write(tmp_path_factory.mktemp("f") / "flipped.ncu-rep", bytes(content))
+    try:
+        container = read_container(path, path)
+    except InputError:
+        return
+    assert len(container.process_ids) == 3
+
+
+def test_a_report_without_results_is_no_recording(tmp_path: Path) -> None:
+    error = _refused(write(tmp_path / "none.ncu-rep", b"".join(report(())[:5])))
+    assert "holds no results" in error.cause and "No kernels were profiled" in error.remedy
+    assert "it is empty" in _refused(write(tmp_path / "empty.ncu-rep", b"")).cause
+
+
+def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
+    path = write(tmp_path / "r.ncu-rep", b"".join(report()))
+    with pytest.raises(MissingExtraError, match=r"pip install 'assay-gpu\[ncu-report\]'"):
+        read_launches(path)
+
+
+# --- what the package gives -----------------------------------------------------------------------
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a stand-in for the package that gives these actions."""
+
+    def install(*actions: dict[str, Any], **facts: Any) -> None:
+        site = fake_package(tmp_path / "site", actions, **facts)
+        monkeypatch.syspath_prepend(str(site))
+        monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        importlib.invalidate_caches()
+
+    return install
+
+
+def _actions(*names: str, **changed: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "metrics": metrics(i, **changed)} for i, name in enumerate(names)]
+
+
+def _read(tmp_path: Path, *names: str, options: ReadOptions | None = None, **made: Any) -> Launches:
+    path = write(tmp_path / "r.ncu-rep", b"".join(report(names, **made)))
+    return read_launches(path, options or ReadOptions())
+
+
+def test_launches_shapes_units_and_device(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a", "b", "c"))
+    launches = _read(tmp_path, "a", "b", "c")
+    assert kernel_names(launches) == ["a(int)", "b(int)", "c(int)"]
+    assert launches.column("grid_x").tolist() == [1, 2, 3]
+    assert launches.column("block_x").tolist() == [256, 256, 256]
+    assert launches.column("stream").tolist() == [7, 7, 7]
+    assert launches.column("cycles_gpc_max").tolist() == [1000.5, 1001.5, 1002.5]
+    assert launches.column("profiled_duration_ns").tolist() == [2500.0] * 3
+    assert launches.column("thread_blocks").tolist() == [2.0, 4.0, 6.0]
+    (device,) = launches.metadata.devices
+    assert (device.name, device.compute_capability, device.sm_count) == ("NVIDIA Test", "8.6", 46)
+    assert (launches.metadata.tool_version, launches.metadata.level) == ("2022.3.0.0", "detailed")
+    assert launches.table["nvtx_id"].null_count == 3
+
+
+def test_batches_do_not_matter_and_may_be_read_again(tmp_path: Path, package: Install) -> None:
+    names = [f"k{i}" for i in range(7)]
+    package(*_actions(*names))
+    path = write(tmp_path / "r.ncu-rep", b"".join(report(names)))
+    with open_recording(path) as recording:
+        for size in (1, 3, 100):
+            batches = list(recording.batches(size))
+            ids = [i for batch in batches for i in batch.records.column("report_id").to_pylist()]
+            assert ids == list(range(7))
+
+
+def test_fewer_results_than_the_container_says_are_refused(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a", "b"))
+    with pytest.raises(InputError, match="holds 3 results, but the package ncu-report reads 2"):
+        _read(tmp_path, "a", "b", "c")
+
+
+def test_a_crash_of_the_package_is_an_error(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a"), crash=True)
+    with pytest.raises(InputError, match=r"broke on it \(status -11"):
+        _read(tmp_path, "a")
+
+
+def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a"), broken=True)
+    with pytest.raises(InputError, match="libsomething"):
+        _read(tmp_path, "a")
+
+
+def test_what_is_no_launch_is_refused(tmp_path: Path, package: Install) -> None:
+    package(_actions("a")[0], {**_actions("b")[0], "kind": 3})
+    with pytest.raises(InputError, match="result 1 is of kind 3"):
+        _read(tmp_path, "a", "b")
+
+
+def test_units_must_be_known_and_the_same(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a", **{"gpu__time_duration.sum": (1.0, "fortnight")}))
+    with pytest.raises(InputError, match="fortnight"):
+        _read(tmp_path, "a")
+    second = _actions("a", "b")
+    second[1]["metrics"]["gpu__time_duration.sum"] = (2500.0, "ns")
+    package(*second)
+    with pytest.raises(InputError, match=r"gpu__time_duration.sum is in 'us' and then in 'ns'"):
+        _read(tmp_path, "a", "b")
+
+
+def test_values_that_are_missing_are_null_and_counted(tmp_path: Path, package: Install) -> None:
+    actions = _actions("a", "b", "c")
+    del actions[1]["metrics"]["gpc__cycles_elapsed.max"]
+    actions[2]["metrics"]["gpc__cycles_elapsed.max"] = (float("nan"), "cycle")
+    package(*actions)
+    launches = _read(tmp_path, "a", "b", "c")
+    assert launches.table["cycles_gpc_max"].to_pylist() == [1000.5, None, None]
+    assert "cycles_gpc_max was not measured for 2 launches, the first is result 1" in launches.notes
+
+
+def test_a_shape_that_cannot_be_names_the_result(tmp_path: Path, package: Install) -> None:
+    actions = _actions("a", "b")
+    actions[1]["metrics"]["launch__grid_dim_x"] = (-1.0, "")
+    package(*actions)
+    with pytest.raises(InputError, match="result 1: '-1' is not a whole number") as caught:
+        _read(tmp_path, "a", "b")
+    assert caught.value.field == "launch__grid_dim_x"
+
+
+def test_nvtx_ranges_become_a_path(tmp_path: Path, package: Install) -> None:
+    package({**_actions("a")[0], "ranges": ["outer", 'in"ner:x']}, _actions("b")[0])
+    assert texts(_read(tmp_path, "a", "b"), "nvtx_id") == ['outer/in"ner:x', None]
+
+
+def test_processes_come_from_the_container(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a", "b", "c"))
+    launches = _read(tmp_path, "a", "b", "c", pids=[9, 8, 9])
+    rows = [(r["process"], r["report_id"]) for r in launches.table.to_pylist()]
+    assert rows == [(0, 0), (0, 2), (1, 1)]
+    package(*_actions("b", "a", "c"))
+    with pytest.raises(InputError, match="cannot be given to their processes"):
+        _read(tmp_path, "a", "b", "c", pids=[9, 8, 9])
+
+
+def test_the_synthetic_mark_in_the_host_name(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a"))
+    assert _read(tmp_path, "a", host=SYNTHETIC_MARK).metadata.synthetic
+    assert not _read(tmp_path, "a").metadata.synthetic
+    with pytest.raises(InputError, match="cannot be taken back"):
+        _read(tmp_path, "a", host=SYNTHETIC_MARK, options=ReadOptions(synthetic=False))
+
+
+def test_compressed_reports_are_read(tmp_path: Path, package: Install) -> None:
+    package(*_actions("a", "b"))
+    packed = pa.compress(b"".join(report(("a", "b"))), codec="zstd", asbytes=True)
+    launches = read_launches(write(tmp_path / "r.ncu-repz", packed))
+    assert kernel_names(launches) == ["a(int)", "b(int)"]
+
+
+def test_nothing_is_left_behind(tmp_path: Path, package: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    package(*_actions("a"))
+    assert len(_read(tmp_path, "a")) == 1
+    package(*_actions("a"), crash=True)
+    with pytest.raises(InputError):
+        _read(tmp_path, "a")
+    assert list(temporary.iterdir()) == []
+
+
+# --- the real package -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def real_package() -> None:
+    """The package itself; the test is skipped where it is not installed."""
+    if importlib.util.find_spec("ncu_report") is None:
+        if os.environ.get("ASSAY_REQUIRE_NCU_REPORT") == "1":
+            pytest.fail("the package ncu-report is required, but not installed")
+        pytest.skip("the package ncu-report is not installed: make test-ncu-report")
+
+
+@pytest.mark.ncu_report
+@pytest.mark.shared_data
+@pytest.mark.usefixtures("real_package")
+def test_real_reports(shared_data: Path) -> None:
+    three, one = (read_launches(shared_data / "ncu" / name) for name in REAL)
+    assert one.column("cycles_gpc_max").tolist() == [4587]
+    assert three.column("cycles_gpc_max").tolist() == [124056, 379490, 122573]
+    assert three.column("profiled_duration_ns").tolist() == [84480, 249216, 88512]
+    assert three.column("instructions").tolist() == [1703936, 1966080, 1835008]
+    assert three.column("replay_passes").tolist() == [12, 12, 12]
+    assert three.column("grid_x").tolist() == [16384] * 3
+    assert three.column("block_x").tolist() == [256] * 3
+    assert three.column("registers_per_thread").tolist() == [16, 16, 32]
+    assert three.column("stream").tolist() == [14, 7, 7]
+    assert kernel_names(three)[1] == "daxpy_kernel(int, double, double *, double *)"
+    assert kernel_names(one) == ["VecAdd_kernel"]
+    ranges = ["run_test/init_data", "run_test/daxpy", "run_test/check_results"]
+    assert texts(three, "nvtx_id") == ranges
+    for launches in (three, one):
+        (device,) = launches.metadata.devices
+        assert (device.name, device.sm_count) == ("NVIDIA GeForce RTX 3070", 46)
+        assert device.compute_capability == "8.6"
+        assert launches.metadata.tool_version == "2022.3.0.0"
+        assert not launches.metadata.synthetic
+
+
+@pytest.mark.ncu_report
+@pytest.mark.shared_data
+@pytest.mark.usefixtures("real_package")
+def test_a_real_report_whose_results_are_garbage_is_refused(shared_data: Path, tmp_path: Path) -> None:
+    content = bytearray((shared_data / "ncu" / REAL[0]).read_bytes())
+    content[80_000:110_000] = b"\xff" * 30_000  # within the second result
+    _refused(write(tmp_path / "garbage.ncu-rep", bytes(content)))
