@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay_client.api import Client
+from assay_sampling.errors import ServerUnreachableError
+
 BIN = Path(sys.executable).parent
 LEASE_MS = 1500
 HEARTBEAT_MS = 300
@@ -100,11 +103,12 @@ class Lab:
         return identifier
 
     def state(self, campaign_id: str) -> str:
-        # The server may be down at this moment: that is what some tests are about.
-        result = self.assay("status", campaign_id, "--json", check=False)
-        if result.returncode:
+        """The campaign's state; "unreachable" where the server is down, which some tests are about."""
+        try:
+            with Client(self.address) as client:
+                state: str = client.status(campaign_id)["state"]
+        except ServerUnreachableError:
             return "unreachable"
-        state: str = json.loads(result.stdout)["state"]
         return state
 
     def wait_for(self, campaign_id: str, seconds: float = 90.0) -> str:
