@@ -121,16 +121,23 @@ class NsightComputeMeasurement(LiveMeasurement):
 
     def _hang(self, error: ProfilerError, log_path: Path) -> ProfilerError:
         text = _read_log(log_path)
-        self.note(f"[log]\n{text.rstrip()}")
+        self._note_log(text)
         slow = [line for line in text.splitlines() if _SLOW in line]
         said = slow or text.splitlines()[-1:]
         cause = error.cause + (f"; the tool says: {quoted(said[0])}" if said else "")
         return ProfilerError(FailureClass.HANG, error.subject, cause)
 
+    def _note_log(self, text: str) -> None:
+        """Keep the tool's log, without a line for each launch."""
+        lines = text.splitlines()
+        middle = set([line for line in lines if _PROFILING.match(line)][1:-1])
+        kept = [line for line in lines if line not in middle]
+        if kept:
+            self.note("[log]\n" + "\n".join(kept))
+
     def _judged(self, result: ToolResult, text: str) -> _Log:
         """The log, with flags set; raises the ProfilerError that it stands for."""
-        if text.strip():
-            self.note(f"[log]\n{text.rstrip()}")
+        self._note_log(text)
         subject = str(self.work.key)
         lines = (*text.splitlines(), *own_lines(result.stdout), *own_lines(result.stderr))
         log = _Log(
