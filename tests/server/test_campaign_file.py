@@ -80,7 +80,8 @@ FAULTS = [
         "seed: 7",
         "colour: 7",
         "3: field colour: unknown key; "
-        "the keys here are campaign, synthetic, seed, workloads, playback, analysis",
+        "the keys here are campaign, synthetic, seed, gpus, detailed, conditions, repeats, workloads, "
+        "playback, analysis",
     ),
     ("campaign: real-recordings\n", "", "1: field campaign: this key is required"),
     ("campaign: real-recordings", "campaign: 12", "1: field campaign: 12 is not text; write it in quotes"),
@@ -274,3 +275,164 @@ def test_the_documented_example_is_valid(request: pytest.FixtureRequest) -> None
     assert whole
     loaded: list[Any] = [load_campaign(block, "docs/campaign-file.md") for block in whole]
     assert loaded[0].workloads
+
+
+LIVE = """\
+campaign: live
+synthetic: true
+gpus: [V100, RTX 2060]
+detailed: {first: 1000, slice_launches: 400, features: [table2, artifact12]}
+conditions:
+  - {cache: all}
+  - {sm_percent: 50}
+repeats: 2
+workloads:
+  - name: training
+    command: [training.toml, --epochs, "1"]
+    environment: {OMP_NUM_THREADS: "1"}
+    timeout_s: 3600
+  - name: old
+    recordings:
+      - {device: A100, light: old.sqlite}
+analysis:
+  reference: V100
+  methods: [pks: {features: artifact12}]
+"""
+
+
+def test_live_and_recorded_workloads_stand_in_one_file() -> None:
+    campaign = load_campaign(LIVE, "campaign.yaml")
+    live, old = campaign.workloads
+    assert live.command == ["training.toml", "--epochs", "1"]
+    assert (live.environment, live.timeout_s, live.recordings) == ({"OMP_NUM_THREADS": "1"}, 3600.0, [])
+    assert (old.command, len(old.recordings)) == (None, 1)
+    assert campaign.gpus == ["V100", "RTX 2060"]
+    assert [c.condition() for c in campaign.conditions] == [
+        Condition("all", "none", 100.0),
+        Condition("none", "none", 50.0),
+    ]
+    counters = campaign.detailed.counters()
+    assert len(counters) == len(set(counters)) == 17
+    assert {"artifact_global_loads", "local_load_sectors", "profiled_duration_ns"} <= set(counters)
+
+
+# What is replaced in the live file, by what, and the message from its line on.
+LIVE_FAULTS = [
+    (
+        "gpus: [V100, RTX 2060]\n",
+        "",
+        "10: field workloads[0].command: no GPU to run it on is named; give a list of kinds in 'gpus'\n"
+        "campaign.yaml:17: field analysis.reference: no recording is of the device 'V100'; there are A100",
+    ),
+    (
+        "RTX 2060]",
+        "NVIDIA  v100]",
+        "3: field gpus[1]: 'NVIDIA  v100' is the same kind of GPU as 'V100'",
+    ),
+    ("RTX 2060]", '" "]', "3: field gpus[1]: ' ' names no kind of GPU"),
+    ("first: 1000", "first: 0", "4: field detailed.first: 0 is below 1"),
+    ("first: 1000", "frist: 1000", "4: field detailed.frist: unknown key; did you mean 'first'?"),
+    (
+        "first: 1000, slice_launches: 400",
+        "first: 20000000, slice_launches: 400",
+        "4: field detailed: it makes 400,012 slices and at most 100,000 are planned; "
+        "lower 'first', raise 'slice_launches', or make several campaigns",
+    ),
+    (
+        "[table2, artifact12]",
+        "table3",
+        "4: field detailed.features: there is no feature set 'table3'; "
+        "there are table2, artifact12, artifact11",
+    ),
+    (
+        "[table2, artifact12]",
+        "table2",
+        "19: field analysis.methods[0].pks.features: artifact12 needs artifact_global_loads, "
+        "artifact_global_stores, which no detailed run collects; "
+        "name it in 'detailed: {features: [..., artifact12]}'",
+    ),
+    (
+        "{cache: all}",
+        "{cache: none}",
+        "6: field conditions[0]: this is the baseline, which is always run; name conditions beside it",
+    ),
+    (
+        "{cache: all}",
+        "{cache: all, sm_percent: 50}",
+        "6: field conditions[0]: caches are flushed at the detailed level and SM shares are light; "
+        "name the two apart",
+    ),
+    (
+        "{cache: all}",
+        "{sm_percent: 50.0}",
+        "7: field conditions[1]: the condition cache=none clock=none sm=50% stands twice",
+    ),
+    (
+        "{cache: all}",
+        "{clock: base}",
+        "6: field conditions[0].clock: unknown key; the keys here are cache, sm_percent",
+    ),
+    ("repeats: 2", "repeats: 0", "8: field repeats: 0 is below 1"),
+    (
+        'command: [training.toml, --epochs, "1"]',
+        "command: [training.toml, --epochs, 1]",
+        "11: field workloads[0].command[2]: 1 is not text; write it in quotes",
+    ),
+    (
+        'command: [training.toml, --epochs, "1"]',
+        "command: training.toml",
+        "11: field workloads[0].command: 'training.toml' is not a list; begin each item with '- '",
+    ),
+    (
+        "command: [training.toml,",
+        'command: ["",',
+        "11: field workloads[0].command[0]: the program's name is empty",
+    ),
+    (
+        "--epochs",
+        '"a\\0b"',
+        "11: field workloads[0].command[1]: a word of a command cannot hold a null character",
+    ),
+    (
+        'OMP_NUM_THREADS: "1"',
+        "OMP_NUM_THREADS: 1",
+        "12: field workloads[0].environment.OMP_NUM_THREADS: 1 is not text; write it in quotes",
+    ),
+    (
+        'OMP_NUM_THREADS: "1"',
+        '"A=B": c',
+        "12: field workloads[0].environment.A=B: 'A=B' cannot be set: no name, or '=' or a null in it",
+    ),
+    ("timeout_s: 3600", "timeout_s: -1", "13: field workloads[0].timeout_s: -1 is not above 0.0"),
+    (
+        "    recordings:\n      - {device: A100, light: old.sqlite}\n",
+        "    timeout_s: 5\n",
+        "14: field workloads[1]: it has nothing to run; give a 'command' or 'recordings'\n"
+        "campaign.yaml:15: field workloads[1].timeout_s: it belongs to a workload with a 'command'",
+    ),
+    (
+        "    timeout_s: 3600",
+        "    recordings: [{device: A100, light: x}]",
+        "13: field workloads[0].recordings: it has a 'command' too; make two workloads of it",
+    ),
+    (
+        "reference: V100",
+        "reference: H100",
+        "18: field analysis.reference: no GPU or recording is of the device 'H100'; "
+        "there are V100, RTX 2060, A100",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), LIVE_FAULTS)
+def test_a_fault_about_live_runs_is_said_with_line_and_field(old: str, new: str, expected: str) -> None:
+    assert LIVE.count(old) == 1
+    assert message(LIVE.replace(old, new)) == f"campaign.yaml:{expected}"
+
+
+def test_what_nothing_would_run_under_is_not_ignored() -> None:
+    text = GOOD.replace("seed: 7", "gpus: [V100]\nrepeats: 2")
+    assert message(text) == (
+        "campaign.yaml:3: field gpus: no workload has a 'command', so nothing would run under it\n"
+        "campaign.yaml:4: field repeats: no workload has a 'command', so nothing would run under it"
+    )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_sampling.counters import features_of
+from assay_sampling.errors import CampaignError
 from assay_sampling.launch_table import BASELINE, Condition
+from assay_server.campaigns.live_spec import planned_slices
 from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
 from assay_server.campaigns.spec import load_campaign
+from assay_server.store.model import Command, device_key
 
 TEXT = """\
 campaign: lab
@@ -53,6 +58,126 @@ def test_the_analysis_is_told_what_the_file_says() -> None:
         None,
         8 << 30,
     )
+
+
+LIVE = """\
+campaign: live
+synthetic: true
+gpus: [NVIDIA GeForce RTX 3070, V100]
+detailed: {first: 1000, slice_launches: 400}
+conditions:
+  - {sm_percent: 50}
+  - {cache: all}
+  - {sm_percent: 25}
+repeats: 2
+workloads:
+  - name: old
+    recordings: [{device: A100, light: old.sqlite}]
+  - name: training
+    command: [sub/training.toml, --epochs, "1"]
+    environment: {A: b}
+    timeout_s: 60
+"""
+
+FLUSHED, HALF, QUARTER = (
+    Condition(c, "none", p) for c, p in (("all", 100.0), ("none", 50.0), ("none", 25.0))
+)
+
+
+def test_a_live_workload_is_run_at_both_levels_and_under_every_condition() -> None:
+    plan = plan_campaign(load_campaign(LIVE, "c.yaml"), "live-1", "/base", "c.yaml")
+    assert [run.run_id for run in plan.runs] == [f"live-1.{i:04d}" for i in range(25)]
+    assert [run.ordinal for run in plan.runs] == list(range(25))
+    assert (plan.runs[0].recorded_path, plan.runs[0].device_key, plan.runs[0].command) == (
+        "/base/old.sqlite", "", None,
+    )  # fmt: skip
+    first = [
+        (r.level, r.profiler, r.condition, r.under_mps, len([s for s in plan.slices if s.run_id == r.run_id]))
+        for r in plan.runs[1:7]
+    ]
+    assert first == [
+        ("detailed", "nsight_compute", BASELINE, False, 3),
+        ("light", "nsight_systems", BASELINE, False, 1),
+        ("detailed", "nsight_compute", FLUSHED, False, 3),
+        ("light", "nsight_systems", HALF, True, 1),
+        ("light", "nsight_systems", QUARTER, True, 1),
+        ("light", "nsight_systems", BASELINE, True, 1),
+    ]
+    live = plan.runs[1:]
+    assert [(r.device_kind, r.device_key, r.repeat) for r in live[::6]] == [
+        ("NVIDIA GeForce RTX 3070", "rtx 3070", 0),
+        ("NVIDIA GeForce RTX 3070", "rtx 3070", 1),
+        ("V100", "v100", 0),
+        ("V100", "v100", 1),
+    ]
+    assert {r.synthetic for r in plan.runs} == {True}
+
+
+def test_what_a_live_run_is_told_to_execute_and_collect() -> None:
+    plan = plan_campaign(load_campaign(LIVE, "c.yaml"), "live-1", "/base", "c.yaml")
+    detailed, light, flushed = plan.runs[1:4]
+    command = Command(("/base/sub/training.toml", "--epochs", "1"), {"A": "b"}, "/base", 60.0)
+    assert {id(r.command) for r in plan.runs[1:7]} == {id(detailed.command)} and detailed.command == command
+    assert detailed.counters == (
+        *features_of("table2"), "cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns",
+    )  # fmt: skip
+    assert light.counters == ()
+    assert flushed.counters == ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
+    windows = [(s.index, s.launch_skip, s.launch_count) for s in plan.slices if s.run_id == detailed.run_id]
+    assert windows == [(0, 0, 400), (1, 400, 400), (2, 800, 200)]
+
+
+def test_without_conditions_there_is_the_baseline_alone() -> None:
+    text = "campaign: a\ngpus: [V100]\nworkloads: [{name: w, command: [train]}]"
+    plan = plan_campaign(load_campaign(text, "c.yaml"), "a-1", "/base", "c.yaml")
+    assert [(r.level, r.condition, r.under_mps) for r in plan.runs] == [
+        ("detailed", BASELINE, False),
+        ("light", BASELINE, False),
+    ]
+    assert [(s.launch_skip, s.launch_count) for s in plan.slices] == [(0, 500), (500, 500), (0, 0)]
+    assert plan.runs[0].command == Command(("train",), {}, "/base")
+
+
+def test_a_command_needs_a_folder_to_run_in() -> None:
+    text = "campaign: a\ngpus: [V100]\nworkloads: [{name: w, command: [train]}]"
+    with pytest.raises(CampaignError, match="'w' has a command, and the folder of the file"):
+        plan_campaign(load_campaign(text, "c.yaml"), "a-1", "", "c.yaml")
+
+
+@given(
+    st.integers(1, 300), st.integers(1, 300), st.integers(1, 3),
+    st.lists(st.sampled_from(["{cache: all}", "{sm_percent: 50}", "{sm_percent: 10}"]), unique=True),
+)  # fmt: skip
+def test_slices_cover_the_window_once_and_as_many_as_foreseen(
+    first: int, step: int, repeats: int, conditions: list[str]
+) -> None:
+    text = (
+        f"campaign: a\ngpus: [V100, A100]\ndetailed: {{first: {first}, slice_launches: {step}}}\n"
+        f"repeats: {repeats}\nconditions: [{', '.join(conditions)}]\n"
+        "workloads: [{name: w, command: [train]}]"
+    )
+    campaign = load_campaign(text, "c.yaml")
+    plan = plan_campaign(campaign, "a-1", "/base", "c.yaml")
+    assert len(plan.slices) == planned_slices(1, 2, repeats, campaign.detailed, campaign.conditions)
+    for run in plan.runs:
+        pieces = [s for s in plan.slices if s.run_id == run.run_id]
+        if run.level == "detailed":
+            ends = [s.launch_skip + s.launch_count for s in pieces]
+            assert [0, *ends[:-1]] == [s.launch_skip for s in pieces] and ends[-1] == first
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("V100", "virtual V100", True),
+        ("rtx 3070", "NVIDIA GeForce RTX 3070", True),
+        ("Tesla V100-SXM2-16GB", "NVIDIA Tesla  V100-SXM2-16GB", True),
+        ("V100", "Tesla V100-SXM2-16GB", False),
+        ("RTX 3070", "NVIDIA GeForce RTX 3070 Ti", False),
+    ],
+)
+def test_two_names_of_one_kind_of_gpu_have_one_key(one: str, other: str, same: bool) -> None:
+    assert (device_key(one) == device_key(other)) is same
 
 
 @given(st.lists(st.integers(1, 20), max_size=20))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any
 
-from assay_server.campaigns.spec import Campaign, RecordingSpec, resolved_path
-from assay_server.store.model import AnalysisSettings, Run, Slice
+from assay_sampling.errors import CampaignError
+from assay_sampling.launch_table import BASELINE, Level
+from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec
+from assay_server.campaigns.spec import Campaign, WorkloadSpec, resolved_path
+from assay_server.store.model import AnalysisSettings, Command, Run, Slice, device_key
 
 RECORDED_PROFILER = "recorded"
+DETAILED_PROFILER = "nsight_compute"
+LIGHT_PROFILER = "nsight_systems"
 
 
 @dataclass(frozen=True)
@@ -18,30 +26,124 @@ class Plan:
     slices: tuple[Slice, ...]
 
 
+Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
+_WHOLE: tuple[Window, ...] = ((0, 0),)
+
+
+@dataclass(frozen=True)
+class _Base:
+    """What the names of a plan's runs and files start from."""
+
+    campaign_id: str
+    directory: str
+    file_name: str
+
+
 def plan_campaign(campaign: Campaign, campaign_id: str, base_directory: str, file_name: str) -> Plan:
-    """One run for each recording and level, one slice a run; CampaignError for a path without a base."""
-    found: list[tuple[str, RecordingSpec, str, str]] = []
+    """The runs of every workload in the order of the file; CampaignError for a path without a base.
+
+    A recording is one run a level. A live workload on a kind of GPU is, for each repeat: a detailed run
+    of the window in slices, a light run, a detailed run for each flushed condition, and for SM shares a
+    light run each and one at 100 % under the same MPS daemon.
+    """
+    base = _Base(campaign_id, base_directory, file_name)
+    runs: list[Run] = []
+    slices: list[Slice] = []
     for workload in campaign.workloads:
-        for recording in workload.recordings:
-            for level, path in recording.levels():
-                found.append((workload.name, recording, level, path))
-    runs = tuple(
-        Run(
-            run_id=f"{campaign_id}.{ordinal:04d}",
-            campaign_id=campaign_id,
-            ordinal=ordinal,
-            workload=workload,
-            device_kind=recording.device,
-            level="detailed" if level == "detailed" else "light",
-            profiler=RECORDED_PROFILER,
-            condition=recording.condition.condition(),
-            synthetic=campaign.synthetic,
-            recorded_path=resolved_path(path, base_directory, file_name),
-            recorded_time=campaign.playback == "recorded_time",
+        make = _recorded_runs if workload.command is None else _live_runs
+        for run, windows in make(campaign, workload, base):
+            run_id = f"{campaign_id}.{len(runs):04d}"
+            runs.append(replace(run, ordinal=len(runs), run_id=run_id))
+            slices += [Slice(run_id, index, *window) for index, window in enumerate(windows)]
+    return Plan(tuple(runs), tuple(slices))
+
+
+def _recorded_runs(
+    campaign: Campaign, workload: WorkloadSpec, base: _Base
+) -> Iterator[tuple[Run, tuple[Window, ...]]]:
+    for recording in workload.recordings:
+        for level, path in recording.levels():
+            run = _run(
+                campaign,
+                base,
+                workload=workload.name,
+                device_kind=recording.device,
+                level=level,
+                profiler=RECORDED_PROFILER,
+                condition=recording.condition.condition(),
+                recorded_path=resolved_path(path, base.directory, base.file_name),
+                recorded_time=campaign.playback == "recorded_time",
+            )
+            yield run, _WHOLE
+
+
+def _live_runs(
+    campaign: Campaign, workload: WorkloadSpec, base: _Base
+) -> Iterator[tuple[Run, tuple[Window, ...]]]:
+    command = _command(workload, base)
+    windows = _windows(campaign.detailed)
+    for gpu in campaign.gpus:
+        detailed, light = (
+            _run(
+                campaign,
+                base,
+                workload=workload.name,
+                device_kind=gpu,
+                device_key=device_key(gpu),
+                level=level,
+                profiler=profiler,
+                command=command,
+                counters=counters,
+            )
+            for level, profiler, counters in _levels(campaign.detailed)
         )
-        for ordinal, (workload, recording, level, path) in enumerate(found)
+        for repeat in range(campaign.repeats):
+            yield replace(detailed, repeat=repeat), windows
+            yield replace(light, repeat=repeat), _WHOLE
+            shares = []
+            for spec in campaign.conditions:
+                condition = spec.condition()
+                if spec.flushed:
+                    flushed = replace(detailed, condition=condition, counters=COST_COUNTERS, repeat=repeat)
+                    yield flushed, windows
+                else:
+                    shares.append(condition)
+            for condition in (*shares, BASELINE) if shares else ():
+                yield replace(light, condition=condition, under_mps=True, repeat=repeat), _WHOLE
+
+
+def _levels(detailed: DetailedSpec) -> tuple[tuple[Level, str, tuple[str, ...]], ...]:
+    return (("detailed", DETAILED_PROFILER, detailed.counters()), ("light", LIGHT_PROFILER, ()))
+
+
+def _windows(detailed: DetailedSpec) -> tuple[Window, ...]:
+    step = detailed.slice_launches
+    return tuple((skip, min(step, detailed.first - skip)) for skip in range(0, detailed.first, step))
+
+
+def _run(campaign: Campaign, base: _Base, **fields: Any) -> Run:
+    """A run under the baseline, without its number."""
+    return Run(run_id="", campaign_id=base.campaign_id, ordinal=0, synthetic=campaign.synthetic, **fields)
+
+
+def _command(workload: WorkloadSpec, base: _Base) -> Command:
+    """The command, its program found from the folder of the file where it is named by a path."""
+    if not PurePosixPath(base.directory).is_absolute():
+        raise CampaignError(
+            base.file_name,
+            f"the workload {workload.name!r} has a command, and the folder of the file, where it would run, "
+            "was not given",
+            "submit the file by its path",
+        )
+    program, *arguments = workload.command or [""]
+    if "/" in program or program.endswith(".toml"):
+        program = resolved_path(program, base.directory, base.file_name)
+    return Command(
+        argv=(program, *arguments),
+        environment=dict(workload.environment),
+        working_directory=base.directory,
+        timeout_s=float(workload.timeout_s or 0.0),
     )
-    return Plan(runs, tuple(Slice(run.run_id, 0) for run in runs))
 
 
 def analysis_settings(campaign: Campaign) -> AnalysisSettings:

@@ -10,25 +10,37 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import CampaignError, ParameterError
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
+from assay_server.campaigns.live_spec import (
+    MOST_SLICES,
+    DetailedSpec,
+    LiveConditionSpec,
+    SpecModel,
+    Word,
+    command_faults,
+    condition_faults,
+    detailed_faults,
+    gpu_faults,
+    planned_slices,
+    uncollected,
+)
 from assay_server.campaigns.yaml_source import Document, Place, parse_yaml
 
 MOST_ERRORS = 10
 _REMEDY = "correct the file; docs/campaign-file.md shows every key"
 _NAME = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
+_LONGEST_TIMEOUT_S = 30 * 24 * 3600
+_LIVE_KEYS = ("gpus", "detailed", "conditions", "repeats")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class ConditionSpec(_Model):
+class ConditionSpec(SpecModel):
     """The condition a recording was made under; what is left out is that of the baseline."""
 
     cache: CacheCondition = "none"
@@ -39,7 +51,7 @@ class ConditionSpec(_Model):
         return Condition(self.cache, self.clock, float(self.sm_percent))
 
 
-class RecordingSpec(_Model):
+class RecordingSpec(SpecModel):
     """A recorded run on one kind of GPU: a light recording, a detailed one of its first launches, or both."""
 
     device: str = _LABEL
@@ -55,14 +67,17 @@ class RecordingSpec(_Model):
             yield "light", self.light
 
 
-class WorkloadSpec(_Model):
-    """A workload with the recordings of it."""
+class WorkloadSpec(SpecModel):
+    """A workload: a command to measure on the campaign's ``gpus``, or recordings of it."""
 
     name: str = _LABEL
-    recordings: list[RecordingSpec] = Field(min_length=1, max_length=1000)
+    command: list[Word] | None = Field(default=None, min_length=1, max_length=1000)
+    environment: dict[str, Word] = Field(default_factory=dict, max_length=1000)
+    timeout_s: float | None = Field(default=None, gt=0, le=_LONGEST_TIMEOUT_S)
+    recordings: list[RecordingSpec] = Field(default_factory=list, min_length=1, max_length=1000)
 
 
-class MethodSpec(_Model):
+class MethodSpec(SpecModel):
     """A selection method and its parameters."""
 
     name: str
@@ -85,7 +100,7 @@ def _method(value: Any) -> Any:
 DEFAULT_METHODS = (MethodSpec(name="pks"), MethodSpec(name="random"), MethodSpec(name="systematic"))
 
 
-class AnalysisSpec(_Model):
+class AnalysisSpec(SpecModel):
     """How the recordings are analysed."""
 
     reference: str | None = None
@@ -95,15 +110,23 @@ class AnalysisSpec(_Model):
     memory_limit_bytes: int = Field(default=DEFAULT_MEMORY_LIMIT_BYTES, gt=0)
 
 
-class Campaign(_Model):
+class Campaign(SpecModel):
     """A campaign file. ``synthetic`` marks all of its data as not from silicon."""
 
     campaign: str = _NAME
     synthetic: bool = False
     seed: int = Field(default=0, ge=0, lt=1 << 32)
+    gpus: list[Annotated[str, _LABEL]] = Field(default_factory=list, min_length=1, max_length=100)
+    detailed: DetailedSpec = DetailedSpec()
+    conditions: list[LiveConditionSpec] = Field(default_factory=list, max_length=100)
+    repeats: int = Field(default=1, ge=1, le=1000)
     workloads: list[WorkloadSpec] = Field(min_length=1, max_length=10_000)
     playback: Literal["full_speed", "recorded_time"] = "full_speed"
     analysis: AnalysisSpec = AnalysisSpec()
+
+    @property
+    def live_workloads(self) -> int:
+        return sum(workload.command is not None for workload in self.workloads)
 
 
 def load_campaign(text: str | bytes, file_name: str) -> Campaign:
@@ -181,7 +204,11 @@ _TEXTS = {
     "list_type": "{given} is not a list; begin each item with '- '",
     "model_type": "{given} is not a mapping of keys to values",
     "greater_than": "{given} is not above {gt}",
+    "greater_than_equal": "{given} is below {ge}",
     "less_than_equal": "{given} is above {le}",
+    "dict_type": "{given} is not a mapping of names to texts",
+    "too_long": "it has more than {max_length} items",
+    "string_too_long": "it is longer than {max_length} characters",
 }
 
 
@@ -216,6 +243,8 @@ def _unknown_key(place: Place) -> str:
 def _model_at(place: Place) -> type[BaseModel]:
     names = [part for part in place if isinstance(part, str)]
     models: dict[str, type[BaseModel]] = {
+        "detailed": DetailedSpec,
+        "conditions": LiveConditionSpec,
         "workloads": WorkloadSpec,
         "recordings": RecordingSpec,
         "condition": ConditionSpec,
@@ -233,10 +262,68 @@ def _meaning_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
         if workload.name in names:
             yield (*place, "name"), f"the workload {workload.name!r} stands twice"
         names.setdefault(workload.name, position)
+        yield from _kind_faults(workload, place)
         yield from _recording_faults(workload, place)
+    yield from _live_faults(campaign)
     yield from _reference_faults(campaign)
     for position, method in enumerate(campaign.analysis.methods):
         yield from _method_faults(method, ("analysis", "methods", position))
+
+
+def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Place, str]]:
+    """A workload is live or recorded, one of the two."""
+    if workload.command is None:
+        if not workload.recordings:
+            yield place, "it has nothing to run; give a 'command' or 'recordings'"
+        for key in ("environment", "timeout_s"):
+            if key in workload.model_fields_set:
+                yield (*place, key), "it belongs to a workload with a 'command'"
+        return
+    if workload.recordings:
+        yield (*place, "recordings"), "it has a 'command' too; make two workloads of it"
+    yield from command_faults(workload.command, workload.environment, place)
+
+
+def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
+    if not campaign.live_workloads:
+        for key in _LIVE_KEYS:
+            if key in campaign.model_fields_set:
+                yield (key,), "no workload has a 'command', so nothing would run under it"
+        return
+    if not campaign.gpus:
+        live = next(i for i, workload in enumerate(campaign.workloads) if workload.command is not None)
+        yield ("workloads", live, "command"), "no GPU to run it on is named; give a list of kinds in 'gpus'"
+    faults = list(detailed_faults(campaign.detailed))
+    yield from gpu_faults(campaign.gpus)
+    yield from condition_faults(campaign.conditions)
+    yield from faults
+    if not faults:
+        yield from _uncollected_faults(campaign)
+    slices = planned_slices(
+        campaign.live_workloads, len(campaign.gpus), campaign.repeats, campaign.detailed, campaign.conditions
+    )
+    if slices > MOST_SLICES:
+        place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
+        yield (
+            place,
+            f"it makes {slices:,} slices and at most {MOST_SLICES:,} are planned; "
+            "lower 'first', raise 'slice_launches', or make several campaigns",
+        )
+
+
+def _uncollected_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
+    """Methods that would find out after hours of profiling that their counters were never collected."""
+    for position, method in enumerate(campaign.analysis.methods):
+        features = method.parameters.get("features")
+        if not isinstance(features, str) or features not in FEATURE_SETS:
+            continue
+        lacking = uncollected(features, campaign.detailed)
+        if lacking:
+            yield (
+                ("analysis", "methods", position, method.name, "features"),
+                f"{features} needs {', '.join(lacking)}, which no detailed run collects; "
+                f"name it in 'detailed: {{features: [..., {features}]}}'",
+            )
 
 
 def _recording_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Place, str]]:
@@ -256,10 +343,12 @@ def _recording_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Pl
 
 def _reference_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     reference = campaign.analysis.reference
-    devices = [recording.device for workload in campaign.workloads for recording in workload.recordings]
+    recorded = [recording.device for workload in campaign.workloads for recording in workload.recordings]
+    devices = [*campaign.gpus, *recorded]
     if reference is not None and reference not in devices:
         known = ", ".join(dict.fromkeys(devices))
-        yield ("analysis", "reference"), f"no recording is of the device {reference!r}; there are {known}"
+        kinds = "GPU or recording" if campaign.gpus else "recording"
+        yield ("analysis", "reference"), f"no {kinds} is of the device {reference!r}; there are {known}"
 
 
 def _method_faults(method: MethodSpec, place: Place) -> Iterator[tuple[Place, str]]:
