@@ -20,6 +20,14 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _READ_AGAIN = "copy it again from where it was recorded, or record it again"
 
 
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder that can be looked into."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
 def require_file(path: Path) -> None:
     """Raises InputError unless ``path`` is a regular file with something in it."""
     try:

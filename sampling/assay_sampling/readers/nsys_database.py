@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from assay_sampling.errors import InputError
 from assay_sampling.launch_table import Device
+from assay_sampling.synthetic import SYNTHETIC_MARK
 
 MAGIC = b"SQLite format 3\0"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -153,12 +154,23 @@ def _check_companions(path: Path, plain: Path) -> None:
 
 def tool_version(database: Database) -> str:
     """The version of Nsight Systems that exported the file, "" where it does not say."""
+    value = _export_fact(database, "EXPORT_PRODUCT_VERSION")
+    return value[0] if value and isinstance(value[0], str) else ""
+
+
+def has_synthetic_mark(database: Database) -> bool:
+    """Whether the file says that no silicon produced its data."""
+    return _export_fact(database, SYNTHETIC_MARK) is not None
+
+
+def _export_fact(database: Database, name: str) -> tuple[Any, ...] | None:
+    """The row of a fact in the table of meta-data, whose name changed with schema 3; None: not there."""
     for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
         if database.has(table, "name", "value"):
-            row = database.first(f"SELECT value FROM {table} WHERE name = 'EXPORT_PRODUCT_VERSION'")
-            if row is not None and isinstance(row[0], str):
-                return row[0]
-    return ""
+            row = database.first(f"SELECT value FROM {table} WHERE name = ?", (name,))
+            if row is not None:
+                return row
+    return None
 
 
 _GPU_COLUMNS = ("id", "cuDevice", "name", "uuid", "smCount", "computeMajor", "computeMinor")

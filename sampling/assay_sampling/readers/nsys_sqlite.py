@@ -26,6 +26,7 @@ from assay_sampling.readers.base import (
     NameTracker,
     OpenRecording,
     ReadOptions,
+    check_mark,
     check_offset,
     foreign_metadata,
 )
@@ -40,6 +41,7 @@ from assay_sampling.readers.nsys_database import (
     Database,
     devices,
     dropped_events,
+    has_synthetic_mark,
     tool_version,
 )
 from assay_sampling.readers.nsys_order import LaunchOrder, launch_order
@@ -75,11 +77,20 @@ class NsysSqliteReader:
 
 
 class NsysRecording(OpenRecording):
-    """A SQLite export; see the module."""
+    """A SQLite export; see the module.
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
+    Args:
+        path: the file as the person named it.
+        options: what a person knows.
+        plain: the SQLite file to read instead of ``path``.
+        format_: what the recording calls itself.
+    """
+
+    def __init__(
+        self, path: Path, options: ReadOptions, *, plain: Path | None = None, format_: str = FORMAT
+    ) -> None:
         self._options = options
-        self._plain = PlainFile(path)
+        self._plain = PlainFile(plain or path)
         try:
             self._database = Database(path, self._plain.path)
         except BaseException:
@@ -87,18 +98,21 @@ class NsysRecording(OpenRecording):
             raise
         try:
             _check_tables(self._database)
+            marked = has_synthetic_mark(self._database)
+            check_mark(path, options, marked_synthetic=marked)
             metadata = foreign_metadata(
                 options,
                 level="light",
-                format_=FORMAT,
+                format_=format_,
                 tool="Nsight Systems",
                 tool_version=tool_version(self._database),
                 devices=devices(self._database),
+                marked_synthetic=marked,
             )
         except BaseException:
             self.close()
             raise
-        super().__init__(path, FORMAT, launch_schema(metadata))
+        super().__init__(path, format_, launch_schema(metadata))
 
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
         self.notes.clear()

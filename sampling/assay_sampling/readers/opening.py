@@ -9,11 +9,12 @@ from assay_sampling.errors import InputError
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
 from assay_sampling.readers.assay_parquet import AssayParquetReader
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
-from assay_sampling.readers.files import read_head, require_file
+from assay_sampling.readers.files import is_folder, read_head, require_file
 from assay_sampling.readers.kineto import KinetoReader
 from assay_sampling.readers.ncu_csv import NcuCsvReader
 from assay_sampling.readers.ncu_details import NcuDetailsReader
 from assay_sampling.readers.ncu_report import NcuReportReader
+from assay_sampling.readers.nsys_parquet import NsysParquetReader
 from assay_sampling.readers.nsys_sqlite import NsysSqliteReader
 
 # The order matters: text is tried last, because its header may stand far down in the file.
@@ -25,6 +26,8 @@ READERS: tuple[ProfileReader, ...] = (
     NcuDetailsReader(),
     NcuCsvReader(),
 )
+
+_FOLDERS = NsysParquetReader()
 
 # First bytes of files that people have at hand but that are not read, with what to do about them.
 _REFUSED: tuple[tuple[bytes, str, str], ...] = (
@@ -38,8 +41,9 @@ _REFUSED: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "it is a zip archive", "unpack it and name the recording in it"),
 )
 _KNOWN = (
-    "Assay reads raw page CSV of Nsight Compute, SQLite exports of Nsight Systems, Kineto traces of the "
-    "PyTorch profiler (JSON, also gzip-compressed), and its own Parquet files"
+    "Assay reads reports (.ncu-rep) and CSV pages (raw, details) of Nsight Compute, SQLite and Parquet "
+    "exports of Nsight Systems, Kineto traces of the PyTorch profiler (JSON), and its own Parquet files; "
+    "single files also compressed by gzip or zstd"
 )
 
 
@@ -49,6 +53,8 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
     Raises InputError where the file is missing, empty, unreadable, damaged, or of no known kind.
     """
     path = Path(path)
+    if is_folder(path) and _FOLDERS.recognises(path, b""):
+        return _FOLDERS.open(path, options)
     require_file(path)
     head = read_head(path)
     if not head:
