@@ -38,6 +38,7 @@ def run_document(run: campaign_pb2.RunStatus) -> dict[str, Any]:
         "launches": run.launches,
         "attempts": run.attempts,
         "agent": run.agent,
+        "waiting_for": run.waiting_for,
         "flags": [_flag(flag) for flag in run.flags],
         "failure": _failure(run.failure) if run.HasField("failure") else None,
     }

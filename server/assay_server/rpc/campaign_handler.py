@@ -8,9 +8,10 @@ from assay_protos import campaign_pb2
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
 from assay_server.campaigns.submit import submit
+from assay_server.campaigns.waiting import waiting_for
 from assay_server.rpc import convert
 from assay_server.store.files import storage_errors
-from assay_server.store.model import ENDED_CAMPAIGNS, Campaign
+from assay_server.store.model import ENDED_CAMPAIGNS, Campaign, CampaignState
 
 _CHUNK_BYTES = 1 << 20
 
@@ -44,7 +45,11 @@ class CampaignHandler:
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
             overviews = store.run_overviews(campaign.campaign_id)
-        return convert.status_message(campaign, [o.run for o in overviews], overviews)
+            agents = store.agents()
+        runs = [overview.run for overview in overviews]
+        open_runs = runs if campaign.state is CampaignState.RUNNING else []
+        waiting = waiting_for(open_runs, agents, self._coordinator.clock.now_ms())
+        return convert.status_message(campaign, runs, overviews, waiting)
 
     def cancel(self, request: campaign_pb2.CancelRequest) -> campaign_pb2.CampaignStatus:
         with self._coordinator.schedule() as schedule:
@@ -64,8 +69,10 @@ class CampaignHandler:
             [overview] = store.run_overviews(run.campaign_id, run.run_id)
             attempts = store.attempts(run.run_id)
             slices = store.slices(run.run_id)
+            agents = store.agents()
+        waiting = waiting_for([run], agents, self._coordinator.clock.now_ms())
         return campaign_pb2.RunDetail(
-            run=convert.run_message(overview),
+            run=convert.run_message(overview, waiting.get(run.run_id, "")),
             attempts=[convert.attempt_message(attempt) for attempt in attempts],
             files=[f"records/{piece.file}" for piece in slices if piece.file],
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from assay_protos import agent_pb2, campaign_pb2, common_pb2
 from assay_sampling.errors import ParameterError
@@ -155,6 +156,16 @@ def condition_message(condition: Condition) -> common_pb2.Condition:
 def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
     """What a slot is to run, with the milliseconds until its lease runs out."""
     run = lease.run
+    recorded, command = None, None
+    if run.command is None:
+        recorded = agent_pb2.RecordedSource(path=run.recorded_path, recorded_time=run.recorded_time)
+    else:
+        command = agent_pb2.CommandSource(
+            argv=run.command.argv,
+            environment=run.command.environment,
+            working_directory=run.command.working_directory,
+            timeout_s=run.command.timeout_s,
+        )
     return agent_pb2.Work(
         key=key_message(lease.attempt.key),
         run=agent_pb2.RunSpec(
@@ -167,7 +178,10 @@ def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
             repeat=run.repeat,
             synthetic=run.synthetic,
             profiler=run.profiler,
-            recorded=agent_pb2.RecordedSource(path=run.recorded_path, recorded_time=run.recorded_time),
+            recorded=recorded,
+            command=command,
+            counters=run.counters,
+            under_mps=run.under_mps,
         ),
         launch_skip=lease.slice.launch_skip,
         launch_count=lease.slice.launch_count,
@@ -175,8 +189,8 @@ def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
     )
 
 
-def run_message(overview: RunOverview) -> campaign_pb2.RunStatus:
-    """The status of a run."""
+def run_message(overview: RunOverview, waiting_for: str = "") -> campaign_pb2.RunStatus:
+    """The status of a run; ``waiting_for`` is what it needs and no agent offers."""
     run = overview.run
     return campaign_pb2.RunStatus(
         run_id=run.run_id,
@@ -191,20 +205,24 @@ def run_message(overview: RunOverview) -> campaign_pb2.RunStatus:
         flags=flag_messages(run.flags),
         failure=_optional_failure(run.failure),
         agent=overview.agent,
+        waiting_for=waiting_for,
     )
 
 
 def status_message(
-    campaign: Campaign, runs: Iterable[Run], overviews: Iterable[RunOverview] = ()
+    campaign: Campaign,
+    runs: Iterable[Run],
+    overviews: Iterable[RunOverview] = (),
+    waiting: Mapping[str, str] = MappingProxyType({}),
 ) -> campaign_pb2.CampaignStatus:
-    """The status of a campaign, with the runs that ``overviews`` has."""
+    """The status of a campaign with the runs of ``overviews``; ``waiting``: as in run_message, by run."""
     states = [run.state for run in runs]
     return campaign_pb2.CampaignStatus(
         campaign_id=campaign.campaign_id,
         name=campaign.name,
         state=campaign.state,
         synthetic=campaign.synthetic,
-        runs=[run_message(overview) for overview in overviews],
+        runs=[run_message(overview, waiting.get(overview.run.run_id, "")) for overview in overviews],
         failure=_optional_failure(campaign.failure),
         runs_total=len(states),
         runs_done=states.count(RunState.DONE),

@@ -65,9 +65,23 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             ", ".join(flag["name"] for flag in run["flags"]),
         )
     drawn.print(console)
+    for line in _waiting(campaign["runs"]):
+        console.print(line, soft_wrap=True)
     for run in campaign["runs"]:
         if run["failure"]:
             console.print(f"{run['run_id']}: {describe_failure(run['failure'])}")
+
+
+def _waiting(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What waiting runs need and no agent offers, each said once, with the first run and how many more."""
+    by_reason: dict[str, list[str]] = {}
+    for run in runs:
+        if run.get("waiting_for"):
+            by_reason.setdefault(run["waiting_for"], []).append(run["run_id"])
+    return [
+        printable(f"{ids[0]}{f' and {len(ids) - 1:,} more' if len(ids) > 1 else ''} waiting: {reason}")
+        for reason, ids in by_reason.items()
+    ]
 
 
 def describe_failure(failure: Mapping[str, Any]) -> str:

@@ -1,0 +1,77 @@
+"""Why a run waits although nothing runs: what the registered agents lack for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from assay_server.store.model import Agent, Run, RunState, Slot
+
+# An agent gives a sign of life every few seconds; one that was away so long is no promise.
+AWAY_AFTER_MS = 120_000
+
+
+def waiting_for(runs: Iterable[Run], agents: Sequence[Agent], now_ms: int) -> dict[str, str]:
+    """By run: what a waiting run needs and no agent that is there offers. Other runs are left out."""
+    told: dict[tuple[str, ...], str] = {}
+    found = {}
+    for run in runs:
+        if run.state is not RunState.WAITING:
+            continue
+        need = (run.profiler, run.device_key, run.device_kind, str(run.synthetic))
+        if need not in told:
+            told[need] = _told(run, agents, now_ms)
+        if told[need]:
+            found[run.run_id] = told[need]
+    return found
+
+
+def _told(run: Run, agents: Sequence[Agent], now_ms: int) -> str:
+    offers = [(agent, slot) for agent in agents for slot in agent.slots if _lacking(run, slot) is None]
+    present = [agent for agent, _ in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
+    if present:
+        return ""
+    if offers:
+        agent = max((agent for agent, _ in offers), key=lambda agent: agent.seen_at_ms)
+        minutes = (now_ms - agent.seen_at_ms) // 60_000
+        return f"agent {agent.name}, which offers {_wanted(run)}, was last seen {minutes:,} min ago"
+    if not agents:
+        return "no agent has registered"
+    return f"no agent offers {_wanted(run)}{_nearest(run, agents)}"
+
+
+def _wanted(run: Run) -> str:
+    if not run.device_key:
+        return "the playing of recordings" if run.profiler == "recorded" else run.profiler
+    return f"a {'synthetic' if run.synthetic else 'measured'} {run.device_kind} with {run.profiler}"
+
+
+def _lacking(run: Run, slot: Slot) -> str | None:
+    """What a slot lacks for a run: "GPU", "mark" or "profiler"; None where it fits."""
+    if run.device_key and slot.device_key != run.device_key:
+        return "GPU"
+    if run.device_key and slot.synthetic != run.synthetic:
+        return "mark"
+    return None if run.profiler in slot.profilers else "profiler"
+
+
+def _nearest(run: Run, agents: Sequence[Agent]) -> str:
+    """The slot that comes nearest, and what is the matter with it."""
+    slots = [(slot, _lacking(run, slot)) for agent in agents for slot in agent.slots]
+    for slot, lacking in slots:
+        if run.device_key and lacking == "profiler":
+            return f": its {slot.device.get('name', 'GPU')} has {', '.join(slot.profilers) or 'no profiler'}"
+    for slot, lacking in slots:
+        if lacking == "mark":
+            is_, must = ("synthetic", "measured") if slot.synthetic else ("measured", "synthetic")
+            return f": {slot.device.get('name', 'its GPU')} is {is_} and the campaign {must}"
+    names = list(dict.fromkeys(_names(agents)))
+    if run.device_key:
+        return f"; their GPUs are {', '.join(names)}" if names else "; they have no GPU"
+    return ""
+
+
+def _names(agents: Sequence[Agent]) -> Iterator[str]:
+    for agent in agents:
+        for slot in agent.slots:
+            if slot.device.get("name"):
+                yield str(slot.device["name"])

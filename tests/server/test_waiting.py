@@ -1,0 +1,63 @@
+"""What a run that waits is said to wait for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assay_server.campaigns.waiting import AWAY_AFTER_MS, waiting_for
+from assay_server.store.model import Agent, Run, RunState, Slot
+
+LIVE = Run("c-1.0000", "c-1", 0, "w", "V100", "detailed", "nsight_compute", device_key="v100", synthetic=True)
+RECORDED = replace(LIVE, profiler="recorded", device_key="")
+VIRTUAL = Slot("a", ("nsight_compute",), True, {"name": "virtual V100"})
+
+
+def agent(*slots: Slot, seen_at_ms: int = 0, name: str = "box") -> Agent:
+    return Agent(name, "s", name, {}, slots, seen_at_ms)
+
+
+@pytest.mark.parametrize(
+    ("run", "slots", "expected"),
+    [
+        (LIVE, [VIRTUAL], None),
+        (
+            LIVE,
+            [replace(VIRTUAL, synthetic=False)],
+            "no agent offers a synthetic V100 with nsight_compute: virtual V100 is measured and the campaign "
+            "synthetic",
+        ),
+        (
+            LIVE,
+            [replace(VIRTUAL, profilers=("recorded", "nsight_systems"))],
+            "no agent offers a synthetic V100 with nsight_compute: its virtual V100 has recorded, "
+            "nsight_systems",
+        ),
+        (
+            replace(LIVE, synthetic=False),
+            [replace(VIRTUAL, device={"name": "virtual A100"}), Slot("r", ("recorded",))],
+            "no agent offers a measured V100 with nsight_compute; their GPUs are virtual A100",
+        ),
+        (LIVE, [], "no agent offers a synthetic V100 with nsight_compute; they have no GPU"),
+        (RECORDED, [VIRTUAL], "no agent offers the playing of recordings"),
+        (RECORDED, [Slot("r", ("recorded",))], None),
+        (replace(LIVE, state=RunState.RUNNING), [], None),
+    ],
+)
+def test_what_no_agent_offers_is_said(run: Run, slots: list[Slot], expected: str | None) -> None:
+    assert waiting_for([run], [agent(*slots)], 0) == ({} if expected is None else {"c-1.0000": expected})
+
+
+def test_without_any_agent() -> None:
+    assert waiting_for([LIVE], [], 0) == {"c-1.0000": "no agent has registered"}
+
+
+def test_an_agent_that_went_away_is_named_until_another_offers_the_same() -> None:
+    now_ms = 10 * AWAY_AFTER_MS
+    gone = agent(VIRTUAL, seen_at_ms=now_ms - AWAY_AFTER_MS - 1, name="old")
+    older = agent(VIRTUAL, seen_at_ms=0, name="older")
+    assert waiting_for([LIVE], [older, gone], now_ms) == {
+        "c-1.0000": "agent old, which offers a synthetic V100 with nsight_compute, was last seen 2 min ago"
+    }
+    assert waiting_for([LIVE], [gone, agent(VIRTUAL, seen_at_ms=now_ms - AWAY_AFTER_MS)], now_ms) == {}
