@@ -26,6 +26,7 @@ from assay_client.demo_workloads import (
     counters_of,
     roofline_ns,
 )
+from assay_sampling.synthetic import SYNTHETIC_MARK
 
 CAMPAIGN_FILE = "demo.yaml"
 LABEL = "synthetic recording from Assay's seeded generator: no silicon was measured"
@@ -47,7 +48,7 @@ def _raw_page(workload: Workload, sequence: Sequence, gpu: Gpu, metrics: dict[st
     """Nsight Compute's raw page of the first launches, in the layout of 2022 and later."""
     text = io.StringIO()
     text.write(f"==PROF== Connected to process {_PROCESS} (/synthetic/{workload.name})\n")
-    text.write(f"==WARNING== {LABEL}\n")
+    text.write(f"==WARNING== {SYNTHETIC_MARK}: {LABEL}\n")
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     names = sorted(metrics)
     identity = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
@@ -59,7 +60,7 @@ def _raw_page(workload: Workload, sequence: Sequence, gpu: Gpu, metrics: dict[st
         kernel = sequence.kernels[sequence.kernel[row]]
         x, y, z = sequence.grid[row]
         writer.writerow(
-            [row, _PROCESS, workload.name, "synthetic", kernel.name, 1, 7, f"({kernel.block}, 1, 1)",
+            [row, _PROCESS, workload.name, SYNTHETIC_MARK, kernel.name, 1, 7, f"({kernel.block}, 1, 1)",
              f"({x}, {y}, {z})", 0, gpu.compute_capability, *values]
         )  # fmt: skip
     text.write(f"==PROF== Disconnected from process {_PROCESS}\n")
@@ -193,7 +194,7 @@ def _export_facts(seed: int) -> list[tuple[str, str]]:
         ("EXPORT_SCHEMA_VERSION", "2.7.0"),
         ("EXPORT_SCHEMA_VERSION_MAJOR", "2"),
         ("EXPORT_SCHEMA_VERSION_MINOR", "7"),
-        ("ASSAY_SYNTHETIC", f"{LABEL} (seed {seed})"),
+        (SYNTHETIC_MARK, f"{LABEL} (seed {seed})"),
     ]
 
 

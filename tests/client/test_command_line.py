@@ -43,8 +43,8 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
-        "inspect", "select", "evaluate", "run", "submit", "status", "watch", "cancel", "runs", "report",
-        "demo",
+        "inspect", "select", "evaluate", "import", "run", "submit", "status", "watch", "cancel", "runs",
+        "report", "demo",
     ]  # fmt: skip
 
 

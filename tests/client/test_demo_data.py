@@ -15,7 +15,7 @@ from assay_client.demo_workloads import GPUS, WORKLOADS
 from assay_sampling.alignment import align, align_window
 from assay_sampling.counters import features_of, require_counters
 from assay_sampling.launches import Launches
-from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.readers import read_launches
 
 # Launches of each workload at seed 0: all of them, and the window with counters.
 EXPECTED = {"training": (11782, 1500), "inference": (7700, 1200), "traversal": (12423, 2000)}
@@ -37,8 +37,7 @@ def campaign(campaign_file: Path) -> dict[str, Any]:
 def recordings(campaign_file: Path, campaign: dict[str, Any]) -> dict[tuple[str, str], dict[str, Launches]]:
     return {
         (workload["name"], entry["device"]): {
-            level: read_launches(campaign_file.parent / entry[level], ReadOptions(synthetic=True))
-            for level in ("light", "detailed")
+            level: read_launches(campaign_file.parent / entry[level]) for level in ("light", "detailed")
         }
         for workload in campaign["workloads"]
         for entry in workload["recordings"]

@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
     "inspect": "assay_client.cli.inspect",
     "select": "assay_client.cli.select",
     "evaluate": "assay_client.cli.evaluate",
+    "import": "assay_client.cli.import_",
     "run": "assay_client.cli.run",
     "submit": "assay_client.cli.submit",
     "status": "assay_client.cli.status",

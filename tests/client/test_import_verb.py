@@ -1,0 +1,131 @@
+"""``assay import``: recordings into a store, here and on a server, and what is refused beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hand_made
+import pytest
+from scripted_server import FakeServer, Script
+
+from assay_client.demo_data import write_demo_data
+from assay_client.importing import campaign_text, parse_condition, recorded_run
+from assay_sampling.errors import ParameterError
+from assay_sampling.readers import open_recording
+from assay_server.campaigns.spec import load_campaign
+
+Assay = Callable[..., Any]
+
+
+@pytest.fixture
+def recordings(tmp_path: Path) -> tuple[Path, Path]:
+    """A detailed and a light recording of one workload."""
+    return (
+        hand_made.write_raw_page(tmp_path / "window.csv", 30),
+        hand_made.write_kineto(tmp_path / "light.json", 50),
+    )
+
+
+@pytest.fixture(scope="module")
+def demo_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A detailed and a light file of the demonstration."""
+    directory = write_demo_data(tmp_path_factory.mktemp("demo")).parent
+    return [sorted(directory.glob(pattern))[0] for pattern in ("*_detailed.csv", "*_light.sqlite")]
+
+
+@pytest.mark.processes
+def test_import_into_a_state_folder(assay: Assay, tmp_path: Path, recordings: tuple[Path, Path]) -> None:
+    detailed, light = recordings
+    state = tmp_path / "state"
+    where = ("--workload", 'my "loop": #1', "--device", "V100", "--state", state, "--condition", "cache=none")
+    ended = assay("import", detailed, light, *where, "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    campaign = json.loads(ended.stdout)["campaign"]
+    assert (campaign["campaign_id"], campaign["state"]) == ("my-loop-1-1", "done")
+    assert [(run["run_id"], run["level"], run["launches"]) for run in campaign["runs"]] == [
+        ("my-loop-1-1.0000", "detailed", 30),
+        ("my-loop-1-1.0001", "light", 50),
+    ]
+    assert {run["condition"]["cache"] for run in campaign["runs"]} == {"none"}
+    assert {run["workload"] for run in campaign["runs"]} == {'my "loop": #1'}
+    (stored,) = (state / "server" / "records" / "my-loop-1-1.0001").glob("*.parquet")
+    with open_recording(stored) as recording:
+        assert sum(batch.records.num_rows for batch in recording.batches()) == 50
+
+    ended = assay("import", "--light", light, "--name", "again", *where)
+    assert ended.code == 0
+    assert "campaign again-1: done" in ended.stdout
+    assert "run again-1.0000: light, done, 50 launches" in ended.stdout
+
+
+@pytest.mark.processes
+def test_synthetic_files_stay_synthetic(assay: Assay, tmp_path: Path, demo_files: list[Path]) -> None:
+    ended = assay(
+        "import", *demo_files, "--workload", "w", "--device", "V100", "--state", tmp_path / "s", "--json"
+    )
+    assert ended.code == 0
+    assert json.loads(ended.stdout)["campaign"]["synthetic"] is True
+
+
+def test_a_file_of_the_demo_is_known_to_be_synthetic(assay: Assay, demo_files: list[Path]) -> None:
+    for path in demo_files:
+        ended = assay("select", "random", path, "--param", "launches=5", "--json")
+        assert ended.code == 0
+        assert json.loads(ended.stdout)["profile"]["synthetic"] is True
+
+
+def test_import_to_a_server(
+    assay: Assay, server: FakeServer, script: Script, recordings: tuple[Path, Path]
+) -> None:
+    ended = assay(
+        "import", *recordings, "--workload", "loop", "--device", "V100", "--server", server.address, "--json"
+    )
+    assert (ended.code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["campaign"]["runs"]
+    (request,) = [r for r in script.requests if hasattr(r, "campaign_yaml")]
+    campaign = load_campaign(request.campaign_yaml, request.file_name)
+    (workload,) = campaign.workloads
+    (recording,) = workload.recordings
+    assert (workload.name, recording.device) == ("loop", "V100")
+    assert (recording.detailed, recording.light) == tuple(map(str, recordings))
+
+
+def test_the_campaign_is_valid_whatever_the_names(recordings: tuple[Path, Path]) -> None:
+    run = recorded_run(recordings)
+    condition = parse_condition(["cache=all,clock=base", "sm_percent=50"])
+    text = campaign_text(run, workload="größe: [x] # \u2028", device="'RTX 2060'", condition=condition)
+    campaign = load_campaign(text, "import.yaml")
+    (workload,) = campaign.workloads
+    assert (campaign.campaign, workload.name) == ("gr-e-x", "größe: [x] # \u2028")
+    found = workload.recordings[0]
+    assert found.device == "'RTX 2060'"
+    assert (found.condition.cache, found.condition.clock, found.condition.sm_percent) == ("all", "base", 50.0)
+
+
+@pytest.mark.parametrize(
+    "condition", ["cache", "heat=on", "cache=all,cache=none", "sm_percent=half", "", "cache=all,"]
+)
+def test_conditions_that_cannot_be(condition: str) -> None:
+    with pytest.raises(ParameterError):
+        parse_condition([condition])
+
+
+def test_what_is_refused_before_anything_runs(
+    assay: Assay, tmp_path: Path, recordings: tuple[Path, Path], demo_files: list[Path]
+) -> None:
+    detailed, light = recordings
+    where = ("--workload", "w", "--device", "V100", "--state", tmp_path / "state")
+    for code, arguments, said in (
+        (2, [], "no file was given"),
+        (2, [detailed, detailed], "are both detailed recordings"),
+        (2, ["--light", detailed], "is a detailed recording"),
+        (2, [light, "--server", "127.0.0.1:1"], "it stands beside --server"),
+        (3, [tmp_path / "nope"], "there is no such file"),
+        (7, [demo_files[0], light], "the other recording is measured"),
+    ):
+        ended = assay("import", *arguments, *where)
+        assert (ended.code, said in ended.stderr) == (code, True), (arguments, ended.stderr)
+    assert not (tmp_path / "state").exists()
