@@ -228,13 +228,15 @@ class SavedSelection:
             launch = [int(e["launch"]) for _, e in entries]
             if not all(0 <= p < 1 << 31 and 0 <= i < 1 << 40 for p, i in zip(process, launch, strict=True)):
                 raise ValueError("a process or launch is negative or too large")
+            if not all(isinstance(e["kernel"], str) for _, e in entries):
+                raise ValueError("a kernel is not a name")
             return cls(
                 document=document,
                 process=np.array(process),
                 launch=np.array(launch),
                 weight=weight,
                 group=np.array([index for index, _ in entries]),
-                kernel=tuple(str(e["kernel"]) for _, e in entries),
+                kernel=tuple(e["kernel"] for _, e in entries),
                 grid=np.array([[int(v) for v in e["grid"]] for _, e in entries]).reshape(-1, 3),
                 block=np.array([[int(v) for v in e["block"]] for _, e in entries]).reshape(-1, 3),
             )

@@ -93,15 +93,17 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
 
 
 def _validated(method: str, sampler: Sampler, parameters: Mapping[str, Any]) -> BaseModel:
+    model = sampler.parameters
+    remedy = f"it has {', '.join(model.model_fields) or 'no parameters'}"
+    if model.model_config.get("extra") != "allow":
+        unknown = [name for name in parameters if name not in model.model_fields]
+        if unknown:
+            raise ParameterError(method, f"there is no parameter {unknown[0]!r}", remedy)
     try:
-        return sampler.parameters.model_validate(dict(parameters))
+        return model.model_validate(dict(parameters))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
-        allowed = ", ".join(sampler.parameters.model_fields) or "no parameters"
-        if first["type"] == "extra_forbidden":
-            raise ParameterError(method, f"there is no parameter {name!r}", f"it has {allowed}") from error
         message = first["msg"][:1].lower() + first["msg"][1:]
-        given = f", not {str(first['input'])[:80]!r}" if name else ""
-        cause = f"parameter {name!r}: {message}{given}" if name else message
-        raise ParameterError(method, cause, f"it has {allowed}") from error
+        given = f"parameter {name!r}: {message}, not {str(first['input'])[:80]!r}" if name else message
+        raise ParameterError(method, given, remedy) from error

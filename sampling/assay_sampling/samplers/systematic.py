@@ -42,7 +42,9 @@ class SystematicSampler:
                 f"start is {start:g}, but the period is {period:g} launches",
                 "give a start of at least 0 and below the period",
             )
-        rows = np.floor(start + np.arange(selected) * total / selected).astype(np.int64)
+        # Whole launches and fractions apart: rounding must not carry a launch into the next.
+        whole, rest = np.divmod(np.arange(selected) * total, selected)
+        rows = whole + np.floor(start + rest / selected).astype(np.int64)
         resolved = SystematicParameters(launches=selected, start=start)
         # A start just below the period may round up to the launch after the last.
         return one_group_selection(profile, self.name, resolved, seed, np.minimum(rows, total - 1))
