@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from importlib import import_module, metadata
 from typing import Any
 
@@ -27,10 +28,11 @@ __all__ = ["ENTRY_POINT_GROUP", "Parameters", "Sampler", "samplers", "select"]
 class _Samplers(Mapping[str, Sampler]):
     """Samplers by name, loaded when they are asked for: a broken plug-in breaks nothing but itself."""
 
-    def __init__(self) -> None:
+    @cached_property
+    def _plugins(self) -> dict[str, metadata.EntryPoint]:
         found = metadata.entry_points(group=ENTRY_POINT_GROUP)
         # A plug-in cannot take the name of a built-in method: results would not say which one it was.
-        self._plugins = {point.name: point for point in found if point.name not in _BUILT_IN}
+        return {point.name: point for point in found if point.name not in _BUILT_IN}
 
     def __iter__(self) -> Iterator[str]:
         yield from _BUILT_IN
