@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -58,7 +59,7 @@ class SqlTransaction:
         return list(self._connection.scalars(query))
 
     def run(self, run_id: str) -> Run | None:
-        return _first(self._rows(sa.select(tables.runs).where(tables.runs.c.run_id == run_id)), _run)
+        return _first(self._by_key(tables.runs, run_id), _run)
 
     def runs(self, campaign_id: str) -> list[Run]:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
@@ -88,10 +89,7 @@ class SqlTransaction:
         return [_overview(run, attempts.get(run.run_id, [])) for run in runs]
 
     def slice(self, run_id: str, index: int) -> Slice | None:
-        s = tables.slices.c
-        return _first(
-            self._rows(sa.select(tables.slices).where(s.run_id == run_id, s.index == index)), _slice
-        )
+        return _first(self._by_key(tables.slices, run_id, index), _slice)
 
     def slices(self, run_id: str) -> list[Slice]:
         s = tables.slices.c
@@ -134,11 +132,7 @@ class SqlTransaction:
         return [SliceState(state) for state in self._connection.scalars(query)]
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
-        a = tables.attempts.c
-        query = sa.select(tables.attempts).where(
-            a.run_id == run_id, a.slice == slice_index, a.attempt == attempt
-        )
-        return _first(self._rows(query), _attempt)
+        return _first(self._by_key(tables.attempts, run_id, slice_index, attempt), _attempt)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         a = tables.attempts.c
@@ -230,12 +224,36 @@ class SqlTransaction:
         return int(self._connection.execute(statement, list(values) if values else None).rowcount)
 
     def _replace(self, table: sa.Table, values: Mapping[str, Any]) -> None:
-        keys = [column.name for column in table.primary_key]
-        statement = sa.update(table).where(*(table.c[k] == values[k] for k in keys))
-        changed = self._write(statement.values({k: v for k, v in values.items() if k not in keys}))
+        row = {
+            _KEY + k.name if k.primary_key else k.name: values[k.name]
+            for k in table.columns
+            if k.name in values
+        }
+        changed = self._write(_update_of(table, tuple(values)), [row])
         if changed != 1:
-            named = ", ".join(f"{k}={values[k]}" for k in keys)
+            named = ", ".join(f"{k.name}={values[k.name]}" for k in table.primary_key)
             raise StorageError("metadata", f"{table.name} holds no record {named} to replace")
+
+    def _by_key(self, table: sa.Table, *key: Any) -> Sequence[Row]:
+        names = [column.name for column in table.primary_key]
+        found = self._connection.execute(_select_of(table), dict(zip(names, key, strict=True)))
+        return found.mappings().all()
+
+
+_KEY = "key_"  # a column's own name would clash with the one that an update sets
+
+
+# Building a statement costs more than running it: those of every step are built once.
+@cache
+def _select_of(table: sa.Table) -> sa.Select[Any]:
+    return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
+
+
+@cache
+def _update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
+    changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
+    keys = (k == sa.bindparam(_KEY + k.name) for k in table.primary_key)
+    return sa.update(table).where(*keys).values(changed)
 
 
 def _segments_of(key: AttemptKey) -> sa.Select[Any]:
