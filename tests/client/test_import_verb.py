@@ -15,6 +15,9 @@ from assay_client.demo_data import write_demo_data
 from assay_client.importing import campaign_text, parse_condition, recorded_run
 from assay_sampling.errors import ParameterError
 from assay_sampling.readers import open_recording
+from assay_sampling.readers.nsys_parquet import NsysParquetReader
+from assay_sampling.readers.opening import READERS
+from assay_sampling.synthetic import SYNTHETIC_MARK
 from assay_server.campaigns.spec import load_campaign
 
 Assay = Callable[..., Any]
@@ -129,3 +132,10 @@ def test_what_is_refused_before_anything_runs(
         ended = assay("import", *arguments, *where)
         assert (ended.code, said in ended.stderr) == (code, True), (arguments, ended.stderr)
     assert not (tmp_path / "state").exists()
+
+
+def test_every_format_that_is_read_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "recordings.md").read_text()
+    for reader in [*READERS, NsysParquetReader()]:
+        assert f"| `{reader.format}` |" in page
+    assert page.count(SYNTHETIC_MARK) == 3
