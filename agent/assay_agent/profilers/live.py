@@ -62,8 +62,10 @@ class LiveMeasurement:
         return AttemptLog(self._command, scrubbed(self._environment), "\n".join(self._text))
 
     def __enter__(self) -> Self:
-        self._space = self._stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
-        self._environment = tool_environment(self.gpu, self._space.home, self._space.temporary, self.work)
+        with contextlib.ExitStack() as stack:
+            space = stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
+            self._environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
+            self._space, self._stack = space, stack.pop_all()
         return self
 
     def __exit__(

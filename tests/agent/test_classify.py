@@ -1,0 +1,87 @@
+"""What the words of the tools mean: the tables alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.classify import application_failure, classify, failure_in, flags_in, own_lines
+from assay_sampling.failures import FailureClass as F
+
+LINES = [
+    ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU", F.PERMISSION),
+    ("==ERROR== Profiling failed because a driver resource was unavailable. Ensure that", F.COUNTER_BUSY),
+    ("==ERROR== Failed to open/create lock file /tmp/nsight-compute-lock. Please check", F.LOCK_FILE),
+    ("==ERROR== Failed to acquire the interprocess lock at /nfs/x.", F.LOCK_FILE),
+    ("==ERROR== Failed to find metric nosuch.sum", F.METRIC_UNKNOWN),
+    ("==ERROR== Failed to access the following metrics. When profiling on a MIG instance", F.METRIC_UNKNOWN),
+    ("==ERROR== The application returned an error code (7).", F.APPLICATION_FAILED),
+    ("==ERROR== './train' does not exist or is not an executable.", F.APPLICATION_FAILED),
+    ("==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so", F.GPU_UNHEALTHY),
+    ("==ERROR== Failed to create temporary file. Specify the TMPDIR environment", F.DISK_FULL),
+    ("==ERROR== Could not open report file 'x'.", F.REPORT_SHORT),
+    ("==ERROR== Failed to load report file 'x'.", F.REPORT_SHORT),
+    ("==ERROR== unrecognised option '--bogus'. Use --help for further details.", F.INTERNAL),
+    ("Importer error status: An unknown error occurred.", F.IMPORTER_FAILED),
+    ("Unable to retrieve the importer version: skipping importation of the QDSTRM file.", F.IMPORTER_FAILED),
+    ("Wrong event order has been detected when adding events to the collection", F.IMPORTER_FAILED),
+    ("Failed to create '/x/a.nsys-rep': File exists.", F.LOCK_FILE),
+    ("NVRM: GPU at PCI:0000:3b:00: GPU has fallen off the bus.", F.GPU_UNHEALTHY),
+]
+
+
+@pytest.mark.parametrize(("line", "failure_class"), LINES)
+def test_each_line_has_its_class(line: str, failure_class: F) -> None:
+    with pytest.raises(ProfilerError) as caught:
+        failure_in("run", ["==PROF== Connected to process 7 (/x)", line])
+    assert caught.value.failure_class is failure_class
+    assert caught.value.cause == f"the tool says: {line}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '==PROF== Profiling "lock_file_permission" - 0: 0%....50%....100% - 1 pass',
+        "==WARNING== No kernels were profiled.",
+        "==PROF== Report: /x/report.ncu-rep",
+    ],
+)
+def test_other_lines_mean_no_failure(line: str) -> None:
+    assert classify([line]) is None
+
+
+def test_the_cause_counts_before_what_follows_from_it() -> None:
+    lines = ["==ERROR== The application returned an error code (9).", "==ERROR== Failed to find metric x"]
+    found = classify(lines)
+    assert found is not None and found[0].failure_class is F.METRIC_UNKNOWN
+
+
+def test_what_a_workload_says_of_its_gpu_counts_before_its_status() -> None:
+    lines = ["==ERROR== The application returned an error code (1)."]
+    with pytest.raises(ProfilerError, match="Xid 79") as caught:
+        application_failure("run", lines, "step 3\nfatal: Xid 79, GPU lost\n")
+    assert caught.value.failure_class is F.GPU_UNHEALTHY
+    with pytest.raises(ProfilerError, match="the last words of its output: KeyError: 'x'") as caught:
+        application_failure("run", lines, "Traceback\nKeyError: 'x'\n\n")
+    assert caught.value.failure_class is F.APPLICATION_FAILED
+    application_failure("run", ["==PROF== fine"], "KeyError")
+
+
+def test_long_lines_are_quoted_short() -> None:
+    with pytest.raises(ProfilerError) as caught:
+        failure_in("run", ["==ERROR== ERR_NVGPUCTRPERM " + "x" * 5000])
+    assert len(caught.value.cause) < 500
+
+
+def test_lines_of_the_workload_are_not_the_tools() -> None:
+    text = "No such file or directory\n==ERROR== one\nstep: ERROR: bad\nImporter error status: x\n"
+    assert own_lines(text) == ["==ERROR== one", "Importer error status: x"]
+
+
+def test_warnings_become_flags_once() -> None:
+    lines = [
+        "==WARNING== Failed to lock GPU clock frequencies! Try locking the clocks externally",
+        "==WARNING== Profiling without locked clocks. Results might be less stable.",
+    ]
+    assert [(flag.name, flag.invalidates) for flag in flags_in(lines)] == [("clock_unlocked", False)]
+    assert list(flags_in(["==PROF== fine"])) == []

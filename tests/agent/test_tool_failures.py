@@ -1,0 +1,330 @@
+"""Every fault of a tool, provoked with the stand-ins: class, message, remedy, retry."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from fake_server import wait_for
+from test_ncu_command import WORK
+
+from assay_agent.config import VirtualGPUs
+from assay_agent.places import Place, virtual_places
+from assay_agent.profilers import live, tool_run
+from assay_agent.profilers.base import Measurement, ProfilerError
+from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.nsight_compute import NsightComputeProfiler
+from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
+from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.work import Assignment, CommandSource
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import BASELINE, Condition, Device, table_metadata
+
+WORKLOAD = """\
+workload = "small"
+seed = 3
+[buffers]
+x = "1 MiB"
+[kernels.scale]
+name = "void scale<float>(float*, int)"
+block = [128, 1, 1]
+instructions = 60
+global_loads = 4
+global_stores = 2
+reads = { x = 1.0 }
+writes = { x = 1.0 }
+[[phases]]
+repeat = 60
+steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
+"""
+COMPUTE, SYSTEMS = "nsight_compute", "nsight_systems"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A virtual V100 and a folder with a workload."""
+
+    place: Place
+    folder: Path
+
+    def work(self, profiler: str, fault: str = "", **changes: Any) -> Assignment:
+        variables = {"ASSAY_VIRTUAL_FAULTS": fault} if fault else {}
+        command = CommandSource(("small.toml",), variables, str(self.folder), 30.0)
+        detailed = profiler == COMPUTE
+        made = replace(
+            WORK,
+            level="detailed" if detailed else "light",
+            profiler=profiler,
+            command=command,
+            synthetic=True,
+            launch_count=20 if detailed else 0,
+            counters=("cycles_gpc_avg", "global_load_sectors", "global_atomic_instructions")
+            if detailed
+            else (),
+        )
+        return replace(made, **changes)
+
+    def measure(
+        self, work: Assignment, cancelled: threading.Event | None = None
+    ) -> tuple[pa.Table, Measurement]:
+        profiler = self.place.profilers[work.profiler]
+        profiler.plan(work)
+        with profiler.run(work, cancelled or threading.Event()) as measurement:
+            batches = [batch.records for batch in measurement.batches()]
+        return pa.Table.from_batches(batches) if batches else pa.table({}), measurement
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    state = tmp_path_factory.mktemp("state")
+    folder = tmp_path_factory.mktemp("workloads")
+    (folder / "small.toml").write_text(WORKLOAD)
+    (place,) = virtual_places([VirtualGPUs("V100")], state)
+    return Bench(place, folder)
+
+
+F = FailureClass
+DETAILED = [
+    ("permission", F.PERMISSION, "the tool says: ==ERROR== ERR_NVGPUCTRPERM"),
+    ("counter_busy", F.COUNTER_BUSY, "a driver resource was unavailable"),
+    ("lock_file", F.LOCK_FILE, "Failed to open/create lock file"),
+    ("metric_unknown", F.METRIC_UNKNOWN, "Failed to find metric"),
+    ("unsupported_gpu", F.METRIC_UNKNOWN, "Unsupported GPU"),
+    ("report_short", F.REPORT_SHORT, "profiled 20 launches, and its report has 14"),
+    ("report_truncated", F.REPORT_SHORT, "Failed to load report file"),
+    ("output_exists", F.LOCK_FILE, "already exists"),
+    ("disk_full", F.DISK_FULL, "disk space"),
+    ("nothing_profiled", F.NOTHING_PROFILED, "No kernels were profiled"),
+    ("no_driver", F.GPU_UNHEALTHY, "failed to connect to the CUDA driver"),
+    ("gpu_lost", F.GPU_UNHEALTHY, "LaunchFailed"),
+]
+# "report_short" is not among them: nothing in a trace tells that its end is missing.
+LIGHT = [
+    ("report_truncated", F.REPORT_SHORT, "Exportation error"),
+    ("output_exists", F.LOCK_FILE, "File exists"),
+    ("disk_full", F.DISK_FULL, "No space left on device"),
+    ("nothing_profiled", F.NOTHING_PROFILED, "no kernels were captured"),
+    ("no_driver", F.GPU_UNHEALTHY, "no CUDA-capable device"),
+    ("gpu_lost", F.GPU_UNHEALTHY, "CUDA error 719"),
+    ("application_failed:7", F.APPLICATION_FAILED, "exit status 7"),
+    ("application_killed:9", F.APPLICATION_FAILED, "9"),
+    ("importer_failed", F.IMPORTER_FAILED, "Importer error status"),
+    ("dropped_events", F.DROPPED_EVENTS, "the profiler says"),
+]
+
+
+def failed(bench: Bench, work: Assignment) -> ProfilerError:
+    with pytest.raises(ProfilerError) as caught:
+        bench.measure(work)
+    return caught.value
+
+
+def check(error: ProfilerError, failure_class: FailureClass, cause: str) -> None:
+    assert error.failure_class is failure_class, str(error)
+    assert cause in error.cause
+    assert error.failure.retryable is failure_class.retryable
+    assert error.remedy
+    assert error.subject.startswith("run c-1.0000")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("fault", "failure_class", "cause"), DETAILED)
+def test_faults_of_nsight_compute(fault: str, failure_class: FailureClass, cause: str, bench: Bench) -> None:
+    check(failed(bench, bench.work(COMPUTE, fault)), failure_class, cause)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("fault", "failure_class", "cause"), LIGHT)
+def test_faults_of_nsight_systems(fault: str, failure_class: FailureClass, cause: str, bench: Bench) -> None:
+    check(failed(bench, bench.work(SYSTEMS, fault)), failure_class, cause)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("fault", "code"), [("application_failed:7", 7), ("application_killed:11", 11)])
+def test_a_workload_that_fails_before_the_end_of_its_slice(fault: str, code: int, bench: Bench) -> None:
+    error = failed(bench, bench.work(COMPUTE, fault, launch_count=0))
+    check(error, F.APPLICATION_FAILED, f"The application returned an error code ({code})")
+    assert "the last words of its output" in error.cause
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("profiler", [COMPUTE, SYSTEMS])
+def test_a_hang_ends_with_the_time_limit(
+    profiler: str, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = tool_run.EndingSteps(0.5, 0.5)
+    monkeypatch.setattr(live, "run_tool", lambda *a, **more: tool_run.run_tool(*a, **more, ending=steps))
+    work = bench.work(profiler, "hang:stubborn")
+    assert work.command is not None
+    error = failed(bench, replace(work, command=replace(work.command, timeout_seconds=3.0)))
+    check(error, F.HANG, "after its time limit of 3 s")
+    if profiler == COMPUTE:
+        assert "is taking more time than expected" in error.cause
+
+
+@pytest.mark.processes
+def test_a_cancelled_run_ends_at_once_and_says_nothing(bench: Bench) -> None:
+    cancelled = threading.Event()
+    results: list[tuple[pa.Table, Measurement]] = []
+    work = bench.work(COMPUTE, "hang")
+    thread = threading.Thread(target=lambda: results.append(bench.measure(work, cancelled)))
+    thread.start()
+    log = live_log(bench)
+    wait_for(lambda: log() and "Profiling" in log())
+    cancelled.set()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert results[0][0].num_rows == 0
+
+
+def live_log(bench: Bench) -> Callable[[], str]:
+    (gpu_tools,) = {str(p._state) for p in bench.place.profilers.values()}  # type: ignore[attr-defined]
+    path = Path(gpu_tools) / "jobs" / "c-1.0000-0-1" / "ncu.log"
+    return lambda: path.read_text() if path.exists() else ""
+
+
+@pytest.mark.processes
+def test_flags_of_a_detailed_run(bench: Bench) -> None:
+    condition = replace(BASELINE, clock="base")
+    work = bench.work(COMPUTE, "clock_unlocked,counters_nan", condition=condition, launch_count=100)
+    table, measurement = bench.measure(work)
+    flags = {flag.name: flag.detail for flag in measurement.flags}
+    assert set(flags) == {"clock_unlocked", "counters_nan", "slice_short"}
+    assert "lock GPU clock" in flags["clock_unlocked"]
+    assert "cycles_gpc_avg: 20 of 60 launches" in flags["counters_nan"]
+    assert flags["slice_short"] == "the workload ended after 60 of 100 launches"
+    assert table["launch"].to_pylist() == list(range(60))
+
+
+@pytest.mark.processes
+def test_a_slice_is_numbered_marked_and_labelled(bench: Bench) -> None:
+    counters = ("instructions", "tensor_memory_instructions")
+    condition = Condition("all", "none", 100.0)
+    work = bench.work(COMPUTE, launch_skip=30, launch_count=10, counters=counters, condition=condition)
+    table, measurement = bench.measure(work)
+    assert table["launch"].to_pylist() == list(range(30, 40))
+    metadata = table_metadata(table.schema)
+    assert (metadata.synthetic, metadata.level, metadata.condition) == (True, "detailed", condition)
+    assert metadata.tool_version == "2024.1.1.0"
+    assert metadata.devices == (Device(0, "virtual V100", "GPU-virtual-V100-0", "7.0", 80),)
+    assert [flag.name for flag in measurement.flags] == ["metrics_missing"]
+    assert "small.toml" in measurement.log.command
+    assert measurement.log.text.count("==PROF== Profiling") == 2
+
+
+@pytest.mark.processes
+def test_a_slice_behind_the_end_is_empty_and_no_failure(bench: Bench) -> None:
+    table, measurement = bench.measure(bench.work(COMPUTE, launch_skip=60))
+    assert table.num_rows == 0
+    assert [flag.name for flag in measurement.flags] == ["slice_empty"]
+
+
+@pytest.mark.processes
+def test_half_of_the_sms_is_in_force_on_a_virtual_gpu(bench: Bench) -> None:
+    whole, _ = bench.measure(bench.work(SYSTEMS, under_mps=True))
+    half, measurement = bench.measure(bench.work(SYSTEMS, condition=replace(BASELINE, sm_percent=50.0)))
+    assert measurement.log.environment["ASSAY_VIRTUAL_SM_PERCENT"] == "50"
+    assert table_metadata(half.schema).condition.sm_percent == 50.0
+    assert sum(half["duration_ns"].to_pylist()) > sum(whole["duration_ns"].to_pylist())
+
+
+def real_gpu() -> MeasuredGPU:
+    return MeasuredGPU(Device(0, "Tesla V100", "GPU-1", "7.0", 80), synthetic=False, path="/usr/bin")
+
+
+@pytest.mark.parametrize(
+    ("changes", "failure_class", "cause"),
+    [
+        ({"condition": replace(BASELINE, sm_percent=50.0)}, F.MPS_NOT_IN_FORCE, "a share of 50 % of the SMs"),
+        ({"under_mps": True}, F.MPS_NOT_IN_FORCE, "a run under MPS was asked for"),
+        ({"condition": replace(BASELINE, cache="all")}, F.SERVER_REFUSED, "caches are flushed .* only under"),
+        ({"condition": replace(BASELINE, clock="base")}, F.SERVER_REFUSED, "cannot lock the clocks"),
+        ({"synthetic": True}, F.SERVER_REFUSED, "GPU Tesla V100 is real, .* to be synthetic"),
+        ({"launch_skip": 1}, F.SERVER_REFUSED, "no windows of launches"),
+        ({"command": None}, F.SERVER_REFUSED, "no command"),
+    ],
+)
+def test_what_a_real_gpu_cannot_do_truthfully_is_refused(
+    changes: dict[str, Any], failure_class: FailureClass, cause: str, tmp_path: Path
+) -> None:
+    profiler = NsightSystemsProfiler(real_gpu(), ToolBox(), tmp_path)
+    work = replace(WORK, level="light", profiler=SYSTEMS, **changes)
+    with pytest.raises(ProfilerError, match=cause) as caught:
+        profiler.plan(work)
+    assert caught.value.failure_class is failure_class
+
+
+def test_a_measured_run_never_goes_to_a_virtual_gpu(bench: Bench) -> None:
+    error = failed(bench, bench.work(COMPUTE, synthetic=False))
+    assert error.failure_class is F.SERVER_REFUSED
+    assert "is virtual, and the campaign's data are to be measured" in error.cause
+
+
+def test_a_share_under_nsight_compute_is_refused_on_a_real_gpu(tmp_path: Path) -> None:
+    profiler = NsightComputeProfiler(real_gpu(), ToolBox(), tmp_path)
+    with pytest.raises(ProfilerError, match="does not drive MPS"):
+        profiler.run(replace(WORK, condition=replace(BASELINE, sm_percent=25.0)), threading.Event())
+
+
+@pytest.mark.parametrize(
+    "name", ["CUDA_VISIBLE_DEVICES", "HOME", "CUDA_INJECTION64_PATH", "ASSAY_VIRTUAL_GPU"]
+)
+def test_a_campaign_may_not_set_what_is_the_agents(name: str, bench: Bench) -> None:
+    work = bench.work(COMPUTE)
+    assert work.command is not None
+    error = failed(bench, replace(work, command=replace(work.command, environment={name: "x"})))
+    check(error, F.SERVER_REFUSED, f"sets {name}, which belongs to the agent")
+
+
+def test_a_folder_that_is_not_there_is_named(bench: Bench) -> None:
+    work = bench.work(COMPUTE)
+    assert work.command is not None
+    error = failed(bench, replace(work, command=replace(work.command, working_directory="/no/such/folder")))
+    assert (error.failure_class, error.subject) == (F.INPUT_UNREADABLE, "/no/such/folder")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("profiler", [COMPUTE, SYSTEMS])
+def test_a_command_that_is_not_there_is_the_workloads_failure(profiler: str, bench: Bench) -> None:
+    work = bench.work(profiler)
+    assert work.command is not None
+    error = failed(bench, replace(work, command=replace(work.command, argv=("nothing.toml",))))
+    assert error.failure_class is F.APPLICATION_FAILED
+
+
+def test_secrets_of_the_agent_go_nowhere_and_those_of_the_campaign_are_hidden(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUD_PASSWORD", "hunter2")
+    monkeypatch.setenv("CUDA_INJECTION64_PATH", "/lib/photon.so")
+    work = bench.work(SYSTEMS)
+    assert work.command is not None
+    work = replace(work, command=replace(work.command, environment={"HF_TOKEN": "hunter2", "BATCH": "64"}))
+    _, measurement = bench.measure(work)
+    environment = measurement.log.environment
+    assert (environment["HF_TOKEN"], environment["BATCH"]) == ("(hidden)", "64")
+    assert not {"CLOUD_PASSWORD", "CUDA_INJECTION64_PATH"} & set(environment)
+    assert "hunter2" not in measurement.log.text
+
+
+def test_nothing_is_left_of_an_attempt(bench: Bench) -> None:
+    profiler: Any = bench.place.profilers[COMPUTE]
+    with profiler.run(bench.work(COMPUTE), threading.Event()) as measurement:
+        space = measurement.space
+        assert [f.stat().st_mode & 0o777 for f in (space.home, space.temporary)] == [0o700, 0o700]
+        assert len(str(space.temporary)) < 60
+    assert not any(folder.exists() for folder in (space.home, space.temporary, space.job))
+
+
+def test_two_attempts_on_one_gpu_exclude_each_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay_agent.profilers.environment._LOCK_SECONDS", 0.2)
+    profiler: Any = bench.place.profilers[COMPUTE]
+    with profiler.run(bench.work(COMPUTE), threading.Event()):
+        error = failed(bench, bench.work(SYSTEMS))
+    assert error.failure_class is F.LOCK_FILE
+    assert "GPU-virtual-V100-0" in error.subject
