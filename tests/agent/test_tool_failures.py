@@ -33,7 +33,7 @@ x = "1 MiB"
 [kernels.scale]
 name = "void scale<float>(float*, int)"
 block = [128, 1, 1]
-instructions = 60
+instructions = 4000
 global_loads = 4
 global_stores = 2
 reads = { x = 1.0 }
