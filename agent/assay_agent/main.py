@@ -1,4 +1,4 @@
-"""The command line of the agent: ``assay-agent run`` and ``assay-agent inventory``."""
+"""The command line of the agent: ``assay-agent run``, ``assay-agent inventory``, ``assay-agent doctor``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import typer
 
 from assay_agent.config import DEFAULT_SERVER, AgentConfig, VirtualGPUs
 from assay_agent.daemon import Agent
+from assay_agent.doctor import examine, require_nothing_missing
 from assay_agent.inventory import Inventory, read_inventory
 from assay_sampling.errors import AssayError
 
@@ -97,6 +98,32 @@ def inventory(
     """Say what this box has: processors, memory, GPUs, or why it has no GPU."""
     found = read_inventory()
     typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else _described(found))
+
+
+@app.command()
+def doctor(
+    *,
+    need: Annotated[
+        str, typer.Option("--for", metavar="client|agent|server|all", help="Whose needs count.")
+    ] = "agent",
+    state: Annotated[
+        Path, typer.Option(envvar="ASSAY_AGENT_STATE", help="The folder that will hold the state.")
+    ] = Path("assay-agent-state"),
+    server: Annotated[
+        str, typer.Option(envvar="ASSAY_SERVER", help="HOST:PORT on this machine, or unix:PATH.")
+    ] = DEFAULT_SERVER,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say what is missing on this box, each with a remedy; exit code 10 where something needed is."""
+    checks = examine(need, state, server)
+    if as_json:
+        typer.echo(json.dumps({"for": need, "checks": [check.to_dict() for check in checks]}, indent=2))
+    else:
+        for check in checks:
+            typer.echo(f"{check.state:<8}{check.name}: {check.found}")
+            if check.remedy:
+                typer.echo(f"{'':<8}{check.remedy}")
+    require_nothing_missing(checks, need)
 
 
 def _described(found: Inventory) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from assay_client.connection import Connection
 from assay_client.documents import campaign_document, run_detail_document
-from assay_client.files import AnyPath
+from assay_client.files import AnyPath, read_campaign
 from assay_sampling.errors import CampaignError
 
 
@@ -52,18 +52,7 @@ class Client:
     def submit_document(self, campaign_file: AnyPath) -> dict[str, Any]:
         """The same, with the number of runs that were planned: ``campaign_id``, ``runs_total``."""
         path = Path(campaign_file)
-        try:
-            text = path.read_text("utf-8")
-        except OSError as error:
-            raise CampaignError(
-                str(path), f"it cannot be read ({error.strerror})", "name a campaign file"
-            ) from error
-        except UnicodeDecodeError as error:
-            raise CampaignError(
-                str(path),
-                f"it is not text in UTF-8 ({error.reason} at byte {error.start})",
-                "save it as UTF-8",
-            ) from error
+        text = read_campaign(path)
         answer = self._connection.submit(text, str(path), str(path.resolve().parent))
         return {"campaign_id": answer.campaign_id, "runs_total": answer.runs}
 

@@ -7,7 +7,7 @@ import os
 from os import PathLike
 from pathlib import Path
 
-from assay_sampling.errors import StorageError
+from assay_sampling.errors import CampaignError, StorageError
 
 AnyPath = str | PathLike[str]
 
@@ -35,4 +35,20 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             str(path),
             f"it cannot be written ({error.strerror or error})",
             "free space there, mend its permissions, or name another file",
+        ) from error
+
+
+def read_campaign(path: Path) -> str:
+    """The text of a campaign file; raises CampaignError where it cannot be read."""
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise CampaignError(
+            str(path), f"it cannot be read ({error.strerror})", "name a campaign file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise CampaignError(
+            str(path),
+            f"it is not text in UTF-8 ({error.reason} at byte {error.start})",
+            "save it as UTF-8",
         ) from error

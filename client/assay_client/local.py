@@ -1,7 +1,7 @@
-"""Server and agent inside this process, on a private Unix socket: what ``assay run`` needs of the others.
+"""What the client needs of server and agent in this process: to run a campaign, plan one, examine the box.
 
-The same server and agent as everywhere, over the same gRPC; only this module imports them, and only when
-it is used.
+``assay run`` has the same server and agent as everywhere, over the same gRPC on a private Unix socket. Only
+this module imports them, and only when it is used.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from assay_client.client import Client
-from assay_client.files import AnyPath
+from assay_client.files import AnyPath, read_campaign
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
 from assay_sampling.errors import AssayError, MissingExtraError, StorageError
@@ -150,5 +150,56 @@ def _running_server(state: Path, address: str) -> Iterator[None]:
         yield
 
 
-def _missing(error: ModuleNotFoundError) -> MissingExtraError:
-    return MissingExtraError("assay run", error.name or "", "all")
+def _missing(error: ModuleNotFoundError, program: str = "assay run", extra: str = "all") -> MissingExtraError:
+    return MissingExtraError(program, error.name or "", extra)
+
+
+def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A dry run of a campaign file: runs, slices, passes, and what they would cost on assumptions.
+
+    Args:
+        campaign_file: the campaign, YAML.
+        assumptions: names and values that replace the defaults of the forecast.
+
+    Raises CampaignError for a file that is not valid, ParameterError for an assumption that is not one,
+    MissingExtraError where the server is not installed.
+    """
+    path = Path(campaign_file)
+    text = read_campaign(path)
+    try:
+        from assay_server.campaigns.forecast import forecast_campaign  # noqa: PLC0415
+
+        return forecast_campaign(text, str(path), str(path.resolve().parent), assumptions or {})
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay plan", "server") from error
+
+
+def campaign_schema() -> dict[str, Any]:
+    """The JSON schema of campaign files, for editors; MissingExtraError where the server is not installed."""
+    try:
+        from assay_server.campaigns.schema import campaign_schema  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay init", "server") from error
+    return campaign_schema()
+
+
+def diagnose(need: str, state: Path | None = None, server: str | None = None) -> list[dict[str, str]]:
+    """What ``assay doctor`` finds on this machine: "name", "state" (ok, missing, note), "found", "remedy".
+
+    Raises ParameterError for a ``need`` that there is not, MissingExtraError where the agent is not
+    installed.
+    """
+    try:
+        from assay_agent.doctor import examine  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay doctor", "agent") from error
+    return [check.to_dict() for check in examine(need, state, server)]
+
+
+def markdown_report(report: Mapping[str, Any]) -> str:
+    """A report document as Markdown tables; MissingExtraError where the server is not installed."""
+    try:
+        from assay_server.report.markdown import render_markdown  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay report --format markdown", "server") from error
+    return render_markdown(report)

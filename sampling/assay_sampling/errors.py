@@ -150,3 +150,9 @@ class MissingExtraError(AssayError):
             f"the Python module {module!r} is not installed",
             f"install it with: pip install 'assay-gpu[{extra}]'",
         )
+
+
+class NotReadyError(AssayError):
+    """Something that is needed on this machine is missing."""
+
+    exit_code = 10

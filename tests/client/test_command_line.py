@@ -43,8 +43,8 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
-        "inspect", "select", "evaluate", "import", "run", "submit", "status", "watch", "cancel", "runs",
-        "report", "demo",
+        "doctor", "init", "plan", "inspect", "select", "evaluate", "import", "run", "submit", "status",
+        "watch", "cancel", "runs", "report", "demo",
     ]  # fmt: skip
 
 
@@ -72,7 +72,8 @@ def test_version(assay: Assay) -> None:
     "arguments",
     [
         ["statsu"], ["status", "--nope"], ["watch"], ["status", "--server", "nonsense"], ["runs", "nope"],
-        ["report", "c-1", "--format", "pdf"], ["report", "c-1", "--format", "html", "--json"],
+        ["report", "c-1", "--format", "pdf"], ["report", "c-1", "--format", "html", "--json"], ["plan"],
+        ["doctor", "--for", "nobody"],
     ],
 )  # fmt: skip
 def test_usage_errors_are_one_paragraph_and_code_2(assay: Assay, arguments: list[str]) -> None:
@@ -114,6 +115,7 @@ EVERY_ERROR = [
     (errors.MisalignedError("s", "c", "r", ("a", "b")), 7),
     (errors.StorageError("s", "c", "r"), 8),
     (errors.MissingExtraError("assay run", "yaml", "server"), 9),
+    (errors.NotReadyError("s", "c", "r"), 10),
 ]
 
 
@@ -262,3 +264,17 @@ def test_a_verb_loads_only_what_it_needs(verb: str, unneeded: list[str]) -> None
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert ended.stdout == "[]\n"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_completion_script_is_produced(assay_process: Assay, shell: str) -> None:
+    ended = assay_process(env={"_ASSAY_COMPLETE": f"source_{shell}"})
+    assert ended.code == 0
+    assert f"_ASSAY_COMPLETE=complete_{shell}" in ended.stdout
+
+
+@pytest.mark.processes
+def test_verbs_are_completed(assay_process: Assay) -> None:
+    words = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": "assay do", "COMP_CWORD": "1"}
+    assert assay_process(env=words).stdout.split() == ["doctor"]

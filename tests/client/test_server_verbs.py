@@ -306,3 +306,14 @@ def test_an_interrupted_watch_ends_with_130(assay: Assay, script: Script) -> Non
         module.follow = original
     assert (ended.code, ended.stdout) == (130, "")
     assert not any(isinstance(r, campaign_pb2.CancelRequest) for r in script.requests)
+
+
+@pytest.mark.parametrize("name", ["markdown", "md"])
+def test_report_as_markdown(assay: Assay, with_report: dict[str, bytes], tmp_path: Path, name: str) -> None:
+    ended = assay("report", "c-1", "--format", name)
+    assert ended.code == 0
+    assert ended.stdout.startswith("# Assay: c (synthetic)\n")
+    assert "the file ends in the middle" in ended.stdout
+    written = assay("report", "c-1", "--format", name, "-o", tmp_path, "--json")
+    assert json.loads(written.stdout)["files"] == {"markdown": str(tmp_path / "report.md")}
+    assert (tmp_path / "report.md").read_text() == ended.stdout

@@ -27,6 +27,9 @@ EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 
 # The order of the help page. A verb's module, and all that it needs, is imported when the verb is used.
 VERBS: dict[str, str] = {
+    "doctor": "assay_client.cli.doctor",
+    "init": "assay_client.cli.init",
+    "plan": "assay_client.cli.plan",
     "inspect": "assay_client.cli.inspect",
     "select": "assay_client.cli.select",
     "evaluate": "assay_client.cli.evaluate",

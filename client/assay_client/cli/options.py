@@ -62,7 +62,9 @@ def parse_bytes(text: str) -> int:
     return amount
 
 
-def parse_parameters(given: Sequence[str]) -> dict[str, str]:
+def parse_parameters(
+    given: Sequence[str], option: str = "--param", example: str = "k_max=20"
+) -> dict[str, str]:
     """``k=v`` texts as a dictionary; raises ParameterError where ``=`` is missing or a key is given twice."""
     found: dict[str, str] = {}
     for text in given:
@@ -70,9 +72,9 @@ def parse_parameters(given: Sequence[str]) -> dict[str, str]:
         key = key.strip()
         if not separator or not key:
             raise ParameterError(
-                "--param", f"{text!r} is not of the form NAME=VALUE", "write --param k_max=20"
+                option, f"{text!r} is not of the form NAME=VALUE", f"write {option} {example}"
             )
         if key in found:
-            raise ParameterError("--param", f"{key!r} is given twice")
+            raise ParameterError(option, f"{key!r} is given twice")
         found[key] = value.strip()
     return found

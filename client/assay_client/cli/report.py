@@ -16,6 +16,7 @@ from assay_client.cli.reporters.report import render_report
 from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 from assay_client.files import write_atomically
+from assay_client.local import markdown_report
 from assay_sampling.errors import ParameterError
 
 app = verb_app()
@@ -26,7 +27,20 @@ class ReportFormat(StrEnum):
 
     JSON = "json"
     HTML = "html"
+    MARKDOWN = "markdown"
     TEXT = "text"
+
+
+SUFFIXES = {ReportFormat.MARKDOWN: "md", ReportFormat.TEXT: "txt"}
+
+
+def report_format(text: str) -> ReportFormat:
+    """The format of a name; ``md`` is short for markdown. Raises ParameterError for another."""
+    try:
+        return ReportFormat("markdown" if text == "md" else text)
+    except ValueError:
+        known = ", ".join(ReportFormat)
+        raise ParameterError("--format", f"there is no format {text!r}", f"use {known}") from None
 
 
 @app.command()
@@ -37,11 +51,12 @@ def report(
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Write the report's files into this folder."),
     ] = None,
-    form: Annotated[
-        ReportFormat | None,
+    form_name: Annotated[
+        str | None,
         typer.Option(
             "--format",
-            help="json, html or text; default: text on the terminal, json and html with -o.",
+            metavar="json|html|markdown|text",
+            help="Default: text on the terminal, json and html with -o; md is short for markdown.",
             show_default=False,
         ),
     ] = None,
@@ -49,13 +64,14 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Show or write the report of an ended campaign."""
+    form = None if form_name is None else report_format(form_name)
     if as_json and output is None and form not in (None, ReportFormat.JSON):
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
     with Client(server) as client:
         if output is not None:
             _write(client, campaign_id, output, form, as_json)
-        elif form is ReportFormat.HTML:
-            sys.stdout.write(client.report_bytes(campaign_id, "html").decode("utf-8"))
+        elif form in (ReportFormat.HTML, ReportFormat.MARKDOWN):
+            sys.stdout.write(_content(client, campaign_id, form).decode("utf-8"))
         else:
             document = client.report(campaign_id)
             show(document, as_json or form is ReportFormat.JSON, lambda drawn: render_report(document, drawn))
@@ -65,8 +81,7 @@ def _write(client: Client, campaign_id: str, output: Path, form: ReportFormat | 
     forms = [form] if form is not None else [ReportFormat.JSON, ReportFormat.HTML]
     files: dict[str, Any] = {}
     for each in forms:
-        suffix = "txt" if each is ReportFormat.TEXT else each.value
-        files[each.value] = output / f"report.{suffix}"
+        files[each.value] = output / f"report.{SUFFIXES.get(each, each.value)}"
         write_atomically(files[each.value], _content(client, campaign_id, each))
     if as_json:
         write_json({"campaign_id": campaign_id, "files": files})
@@ -81,4 +96,6 @@ def _content(client: Client, campaign_id: str, form: ReportFormat) -> bytes:
         with drawn.capture() as captured:
             render_report(json.loads(client.report_bytes(campaign_id, "json")), drawn)
         return captured.get().encode()
+    if form is ReportFormat.MARKDOWN:
+        return markdown_report(client.report(campaign_id)).encode()
     return client.report_bytes(campaign_id, "json" if form is ReportFormat.JSON else "html")

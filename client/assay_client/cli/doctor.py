@@ -1,0 +1,56 @@
+"""``assay doctor``: what is missing on this machine, each with a remedy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.doctor import render_checks
+from assay_client.cli.verb import verb_app
+from assay_client.local import diagnose
+from assay_sampling.errors import NotReadyError
+
+app = verb_app()
+
+
+class Need(StrEnum):
+    """Whose needs count."""
+
+    CLIENT = "client"
+    AGENT = "agent"
+    SERVER = "server"
+    ALL = "all"
+
+
+@app.command()
+def doctor(
+    *,
+    need: Annotated[Need, typer.Option("--for", help="Whose needs count as missing.")] = Need.ALL,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state", metavar="DIR", help="The folder that will hold the state; default: this folder."
+        ),
+    ] = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Look at this machine and say what is missing, each with a remedy. Only reads.
+
+    The exit code is 10 where something is missing that is needed.
+    """
+    checks = diagnose(need.value, state, server)
+    missing = [check["name"] for check in checks if check["state"] == "missing"]
+    document: dict[str, Any] = {"for": need.value, "ready": not missing, "missing": missing, "checks": checks}
+    show(document, as_json, lambda console: render_checks(checks, console))
+    if missing:
+        raise NotReadyError(
+            "this machine",
+            f"something is missing that is needed: {', '.join(missing)}",
+            "each check says what to do; --for client, agent or server asks for less",
+        )

@@ -1,0 +1,19 @@
+"""What was found on a machine, one check a line, with its remedy below."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+
+from assay_client.cli.reporters.text import printable
+
+
+def render_checks(checks: Sequence[Mapping[str, str]], console: Console) -> None:
+    """State, name and finding of each check; a remedy stands below what has one."""
+    width = max(len(check["name"]) for check in checks)
+    for check in checks:
+        line = f"{check['state']:<8} {check['name']:<{width}}  {printable(check['found'])}"
+        console.print(line, soft_wrap=True)
+        if check["remedy"]:
+            console.print(f"{'':<8} {'':<{width}}  -> {printable(check['remedy'])}", soft_wrap=True)

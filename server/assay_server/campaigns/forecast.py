@@ -1,0 +1,164 @@
+"""What a campaign would cost before it runs: runs, slices, passes, hours and bytes for each kind of GPU.
+
+The numbers rest on :class:`Assumptions`, which are guesses to be replaced, not measurements. Pass counts are
+those of :mod:`assay_sampling.replay_passes`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.replay_passes import PassCount, replay_passes
+from assay_server.campaigns.plan import Plan, plan_campaign
+from assay_server.campaigns.spec import load_campaign
+from assay_server.store.model import Run, Slice
+
+_SECONDS_AN_HOUR = 3600.0
+
+
+class Assumptions(BaseModel):
+    """What a forecast assumes of programs, tools and disks. Guesses of an order of magnitude."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    launches: int = Field(100_000, ge=0, description="launches a workload makes in one run")
+    program_seconds: float = Field(60.0, ge=0, description="seconds a workload runs without a profiler")
+    start_seconds: float = Field(
+        10.0, ge=0, description="seconds a tool takes to start and to write a report"
+    )
+    trace_slowdown: float = Field(1.2, ge=1, description="times longer a program runs under light tracing")
+    pass_milliseconds: float = Field(5.0, ge=0, description="milliseconds a pass over one launch takes")
+    restore_milliseconds: float = Field(
+        20.0, ge=0, description="milliseconds to save and restore memory for a launch of several passes"
+    )
+    playback_launches_per_second: float = Field(
+        200_000.0, gt=0, description="launches a second that a recording is played at"
+    )
+    launch_bytes: float = Field(40.0, ge=0, description="bytes stored for a launch without counters")
+    counter_bytes: float = Field(4.0, ge=0, description="bytes stored for each counter of a launch")
+
+
+def assumptions(given: Mapping[str, str]) -> Assumptions:
+    """The defaults with what is given; raises ParameterError for a name or value that is not possible."""
+    try:
+        return Assumptions.model_validate(dict(given))
+    except ValidationError as error:
+        details = error.errors()[0]
+        name = str(details["loc"][0])
+        if details["type"] == "extra_forbidden":
+            known = ", ".join(Assumptions.model_fields)
+            raise ParameterError("--assume", f"there is no assumption {name!r}", f"use {known}") from None
+        cause = f"{name}={details['input']}: {details['msg'][:1].lower()}{details['msg'][1:]}"
+        raise ParameterError(
+            "--assume", cause, f"it is {Assumptions.model_fields[name].description}"
+        ) from None
+
+
+def forecast_campaign(
+    text: str | bytes, file_name: str, base_directory: str, given: Mapping[str, str]
+) -> dict[str, Any]:
+    """A dry run of a campaign file; nothing is run or written, recordings are only looked for.
+
+    Raises CampaignError naming line and field, ParameterError for an assumption that is not one.
+    """
+    assumed = assumptions(given)
+    campaign = load_campaign(text, file_name)
+    plan = plan_campaign(campaign, campaign.campaign, base_directory, file_name)
+    runs = [_run_document(run, slices, assumed) for run, slices in _with_slices(plan)]
+    gpus = [_summed(kind, [r for r in runs if r["device"] == kind]) for kind in _kinds(runs)]
+    return {
+        "campaign": campaign.campaign,
+        "synthetic": campaign.synthetic,
+        "runs": runs,
+        "gpus": gpus,
+        "total": _summed("", runs),
+        "methods": [method.name for method in campaign.analysis.methods],
+        "missing_files": missing_files(plan),
+        "assumptions": {
+            name: {"value": value, "meaning": Assumptions.model_fields[name].description}
+            for name, value in assumed.model_dump().items()
+        },
+    }
+
+
+def missing_files(plan: Plan) -> list[str]:
+    """Recordings, and programs named by a path, that this machine does not have; an agent's might."""
+    named = [
+        path
+        for run in plan.runs
+        for path in (run.recorded_path, run.command.argv[0] if run.command is not None else "")
+        if os.sep in path
+    ]
+    return [path for path in dict.fromkeys(named) if not Path(path).exists()]
+
+
+def _with_slices(plan: Plan) -> list[tuple[Run, list[Slice]]]:
+    slices: dict[str, list[Slice]] = {run.run_id: [] for run in plan.runs}
+    for piece in plan.slices:
+        slices[piece.run_id].append(piece)
+    return [(run, slices[run.run_id]) for run in plan.runs]
+
+
+def _run_document(run: Run, slices: list[Slice], assumed: Assumptions) -> dict[str, Any]:
+    # A window beyond the end of the program holds nothing.
+    windows = [
+        max(0, min(piece.launch_count or assumed.launches, assumed.launches - piece.launch_skip))
+        for piece in slices
+    ]
+    launches = sum(windows)
+    passes = replay_passes(run.counters)
+    return {
+        "run": run.ordinal,
+        "workload": run.workload,
+        "device": run.device_kind,
+        "level": run.level,
+        "profiler": run.profiler,
+        "condition": {
+            "cache": run.condition.cache,
+            "clock": run.condition.clock,
+            "sm_percent": run.condition.sm_percent,
+        },
+        "under_mps": run.under_mps,
+        "repeat": run.repeat,
+        "slices": len(slices),
+        "counters": len(run.counters),
+        "passes": passes.passes,
+        "passes_exact": passes.exact,
+        "launches": launches,
+        "hours": _seconds(run, len(slices), launches, passes, assumed) / _SECONDS_AN_HOUR,
+        "bytes": round(launches * (assumed.launch_bytes + assumed.counter_bytes * len(run.counters))),
+    }
+
+
+def _seconds(run: Run, slices: int, launches: int, passes: PassCount, assumed: Assumptions) -> float:
+    """Every slice of a live run starts its program anew, which runs to its end beside what is profiled."""
+    if run.command is None:
+        played = launches / assumed.playback_launches_per_second
+        return max(played, assumed.program_seconds) if run.recorded_time else played
+    if run.level == "light":
+        return assumed.start_seconds + assumed.program_seconds * assumed.trace_slowdown
+    # One pass needs no copy of the memory.
+    restore = assumed.restore_milliseconds if passes.passes > 1 else 0.0
+    profiling = launches * (passes.passes * assumed.pass_milliseconds + restore) / 1000.0
+    return slices * (assumed.start_seconds + assumed.program_seconds) + profiling
+
+
+def _kinds(runs: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(run["device"] for run in runs))
+
+
+def _summed(device: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "device": device,
+        "runs": len(runs),
+        "slices": sum(run["slices"] for run in runs),
+        "launch_passes": sum(run["launches"] * run["passes"] for run in runs),
+        "hours": sum(run["hours"] for run in runs),
+        "bytes": sum(run["bytes"] for run in runs),
+    }

@@ -1,0 +1,39 @@
+"""The campaign file as a JSON schema, which editors complete and check against."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_server.campaigns.spec import Campaign
+
+
+def campaign_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a campaign file, as people write it.
+
+    It knows keys, types and ranges; what fields mean together, :func:`load_campaign` checks.
+    """
+    schema = Campaign.model_json_schema()
+    definitions = schema["$defs"]
+    method = definitions["MethodSpec"]["description"]
+    # In a file a method is its name, or its name with parameters; the model holds the two apart.
+    definitions["MethodSpec"] = {
+        "description": f"{method} For example: systematic, or random: {{launches: 100}}.",
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            },
+        ],
+    }
+    features = definitions["DetailedSpec"]["properties"]["features"]
+    definitions["DetailedSpec"]["properties"]["features"] = {"anyOf": [{"type": "string"}, features]}
+    definitions["AnalysisSpec"]["properties"]["methods"].pop("default", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "Assay campaign file",
+        "description": "Which workloads run or were recorded on which kinds of GPU, analysed how.",
+    }
