@@ -184,7 +184,7 @@ def _traversal(random: np.random.Generator) -> Sequence:
 
 def _padded(blocks: float) -> int:
     """Frontiers are padded, as allocators do: four sizes between powers of two."""
-    step = max(1, 2 ** (int(blocks).bit_length() - 3))
+    step: int = max(1, 2 ** (int(blocks).bit_length() - 3))
     return max(1, round(blocks / step) * step)
 
 
@@ -245,4 +245,4 @@ def roofline_ns(sequence: Sequence, counters: dict[str, np.ndarray], gpu: Gpu) -
     ideal_ns = gpu.launch_ns + np.maximum(compute_ns, memory_ns) + 0.2 * np.minimum(compute_ns, memory_ns)
     _, first = np.unique(np.array(sequence.kernel), return_index=True)
     ideal_ns[first] *= _COLD
-    return ideal_ns
+    return np.asarray(ideal_ns)
