@@ -6,8 +6,8 @@ that keeps the smallest number of components with more than 99.95 % of the varia
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from assay_sampling.errors import CounterUnavailableError
 from assay_sampling.launches import Launches
 
 EXPLAINED_VARIANCE = 0.9995
+_BLOCK_ROWS = 1 << 16
 
 
 def feature_matrix(launches: Launches, features: Sequence[str]) -> np.ndarray:
@@ -68,30 +69,42 @@ class FeatureSpace:
 
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Rows (n, f) on the principal axes, shape (n, c)."""
-        projected: np.ndarray = self.standardised(rows) @ self.axes.T
+        projected = np.empty((len(rows), self.components))
+        for block in _blocks(len(rows)):
+            np.matmul(self.standardised(rows[block]), self.axes.T, out=projected[block])
         return projected
 
     @classmethod
     def fit(cls, rows: np.ndarray, weights: np.ndarray) -> FeatureSpace:
         """The space of distinct rows (m, f), finite, that stand ``weights`` times each, shape (m,)."""
-        magnitude = np.abs(rows).max(axis=0)
+        lowest, highest = rows.min(axis=0), rows.max(axis=0)
+        magnitude = np.maximum(np.abs(lowest), np.abs(highest))
         magnitude[magnitude == 0] = 1.0
-        scaled = rows / magnitude
         share = weights / weights.sum()
-        mean = share @ scaled
-        deviation = np.sqrt(share @ np.square(scaled - mean))
+        mean, variance = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        for block in _blocks(len(rows)):
+            mean += share[block] @ (rows[block] / magnitude)
+        for block in _blocks(len(rows)):
+            variance += share[block] @ np.square(rows[block] / magnitude - mean)
         # Rounding of the mean must not turn a constant feature into noise of unit variance.
-        varies = (scaled.min(axis=0) < scaled.max(axis=0)) & (deviation > 0)
-        inverse = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
-        scaled -= mean
-        scaled *= inverse
-        scaled *= np.sqrt(share)[:, None]
-        return cls(magnitude, mean, inverse, _principal_axes(scaled))
+        varies = (lowest < highest) & (variance > 0)
+        inverse = np.divide(1.0, np.sqrt(variance), out=np.zeros_like(variance), where=varies)
+        space = cls(magnitude, mean, inverse, np.empty((0, rows.shape[1])))
+        factor: np.ndarray = np.empty((0, rows.shape[1]))
+        for block in _blocks(len(rows)):
+            weighted = space.standardised(rows[block]) * np.sqrt(share[block])[:, None]
+            factor = np.asarray(np.linalg.qr(np.concatenate([factor, weighted]), mode="r"))
+        return replace(space, axes=_principal_axes(factor))
 
 
-def _principal_axes(weighted: np.ndarray) -> np.ndarray:
-    """Leading right singular vectors of a centred matrix (m, f): those of its triangular factor."""
-    _, singular, axes = np.linalg.svd(np.linalg.qr(weighted, mode="r"), full_matrices=False)
+def _blocks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, _BLOCK_ROWS):
+        yield slice(start, start + _BLOCK_ROWS)
+
+
+def _principal_axes(factor: np.ndarray) -> np.ndarray:
+    """Leading right singular vectors of a centred matrix (m, f), from its triangular factor: the same."""
+    _, singular, axes = np.linalg.svd(factor, full_matrices=False)
     variance = np.square(singular)
     total = float(variance.sum())
     if not total > 0:

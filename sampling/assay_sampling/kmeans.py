@@ -46,8 +46,9 @@ _NEARLY = 1e-3
 @dataclass(frozen=True)
 class Clustering:
     """Groups of rows. ``centres`` has shape (g, d), ``labels`` shape (n,), groups numbered by the first
-    row that is in them; ``inertia`` is the sum of squared distances to the centres. There are fewer
-    groups than asked for where there are fewer distinct rows."""
+    row that is in them, in the smallest unsigned type that holds them; ``inertia`` is the sum of squared
+    distances to the centres. There are fewer groups than asked for where there are fewer distinct rows.
+    """
 
     centres: np.ndarray
     labels: np.ndarray
@@ -82,6 +83,7 @@ def cluster_sweep(
         distinct.counts if weights is None else np.bincount(distinct.inverse, weights, len(distinct.first))
     )
     points = WeightedPoints.of(np.asarray(rows[distinct.first], np.float64), multiplicities)
+    del rows, multiplicities
     if not np.isfinite(points.total_square):
         raise RefusedError("k-means", "the rows are too far apart for floating-point numbers", "scale them")
     solutions = _sweep(points, min(k_max, len(points)), np.random.default_rng(seed))
@@ -100,9 +102,13 @@ def _clustering(points: WeightedPoints, labels: np.ndarray, distinct: DistinctRo
     np.minimum.at(appearance, labels, distinct.first)
     number = np.empty(groups, np.intp)
     number[np.argsort(appearance, kind="stable")] = np.arange(groups)
-    labels = number[labels]
+    labels = number[labels].astype(_label_type(groups))
     means, inertia = measure(points, labels, groups)
     return Clustering(means + points.origin, labels[distinct.inverse], inertia)
+
+
+def _label_type(groups: int) -> np.dtype[np.unsignedinteger]:
+    return np.min_scalar_type(groups - 1)
 
 
 def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -116,7 +122,7 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
     blurred = lost > _BLURRED * points.total_square
     if blurred:
         pools = _with_sampled(points, pools, rng)
-    centres, found = np.zeros((1, len(shift))), [np.zeros(len(points), np.intp)]
+    centres, found = np.zeros((1, len(shift))), [np.zeros(len(points), np.uint8)]
     for k in range(2, k_max + 1):
         if len(centres) < k - 1:  # the points differ by less than rounding
             found.append(found[-1])
@@ -130,7 +136,7 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
             best, labels = _swapped(points, best, labels, rng)
         best, labels = transfer(points, best, labels)
         centres, labels = _without_empty(points, best.centres[0], labels)
-        found.append(labels)
+        found.append(labels.astype(_label_type(k)))
     return found
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
+_BLOCK_ROWS = 1 << 16
 MAX_STEPS = 300
 # Two solutions whose inertias differ relatively by less are held to be one.
 _SAME_INERTIA = 1e-7
@@ -66,6 +67,12 @@ def blocks(rows: int, width: int) -> Iterator[slice]:
     height = max(64, _BLOCK_ELEMENTS // width)
     for start in range(0, rows, height):
         yield slice(start, start + height)
+
+
+def _row_blocks(rows: int) -> Iterator[slice]:
+    """Slices of ``rows`` rows that bound what is held for each of them for a moment."""
+    for start in range(0, rows, _BLOCK_ROWS):
+        yield slice(start, min(start + _BLOCK_ROWS, rows))
 
 
 def products(centres: np.ndarray) -> np.ndarray:
@@ -153,10 +160,9 @@ class Assignment:
     second: np.ndarray
 
 
-def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | None = None) -> Assignment:
+def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | slice = slice(None)) -> Assignment:
     """Nearest and second nearest of the centres (k, d) for all points, or those at ``rows``."""
-    chosen = points.augmented if rows is None else points.augmented[rows]
-    squares = points.squares if rows is None else points.squares[rows]
+    chosen, squares = points.augmented[rows], points.squares[rows]
     labels = np.empty(len(chosen), np.intp)
     nearest, second = np.empty(len(chosen)), np.empty(len(chosen))
     factors = products(centres).T
@@ -168,7 +174,9 @@ def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | None 
         nearest[block] = distances[row, own]
         distances[row, own] = np.inf
         second[block] = distances.min(axis=1)
-    return Assignment(labels, np.maximum(nearest + squares, 0.0), np.maximum(second + squares, 0.0))
+    nearest += squares
+    second += squares
+    return Assignment(labels, np.maximum(nearest, 0.0, out=nearest), np.maximum(second, 0.0, out=second))
 
 
 def removal_costs(points: WeightedPoints, now: Assignment, k: int) -> np.ndarray:
@@ -187,12 +195,8 @@ def converge(
     that moved can have come (Hamerly 2010). Returns a batch of one solution and the labels, shape (n,).
     """
     k = len(centres)
-    now = assign(points, centres)
-    labels = now.labels
-    # What the expanded squares can be wrong by: the bounds stay bounds.
-    slack = 1e-14 * (points.squares + np.square(centres).sum(axis=1).max(initial=0.0))
-    upper, lower = np.sqrt(now.nearest + slack), np.sqrt(np.maximum(now.second - slack, 0.0))
-    sums = _group_sums(points, labels, k)
+    bounds = _Bounds(points, centres)
+    sums = _group_sums(points, bounds.labels, k)
     negligible = tolerance * points.total_square / (points.weights.sum() * centres.shape[1])
     for _ in range(MAX_STEPS):
         means = _means(sums, centres)
@@ -200,23 +204,52 @@ def converge(
         centres = means
         if squared_moves.sum() <= negligible:
             break
-        moved = np.sqrt(squared_moves)
-        upper += moved[labels]
-        lower -= moved.max()
-        doubtful = np.flatnonzero(upper > np.maximum(lower, _half_gaps(centres)[labels]))
-        if not len(doubtful):
-            continue
-        now = assign(points, centres, doubtful)
-        upper[doubtful] = np.sqrt(now.nearest + slack[doubtful])
-        lower[doubtful] = np.sqrt(np.maximum(now.second - slack[doubtful], 0.0))
-        changing = now.labels != labels[doubtful]
-        if changing.any():
-            rows = doubtful[changing]
-            sums += _group_sums(points, now.labels[changing], k, rows)
-            sums -= _group_sums(points, labels[rows], k, rows)
-            labels[rows] = now.labels[changing]
-            sums[np.bincount(labels, minlength=k) == 0] = 0.0
-    return Batch(centres[None], _inertia(points, sums[None], centres[None]), sums[None, :, -1]), labels
+        sums += bounds.reassign(centres, np.sqrt(squared_moves))
+        sums[sums[:, -1] < 0.5 * points.weights.min()] = 0.0  # what rounding leaves of an empty group
+    found = Batch(centres[None], _inertia(points, sums[None], centres[None]), sums[None, :, -1])
+    return found, bounds.labels
+
+
+class _Bounds:
+    """Each point's group, and bounds of its distance to that centre and to any other: a point changes
+    only where the upper bound of the one passes the lower bound of the other."""
+
+    def __init__(self, points: WeightedPoints, centres: np.ndarray) -> None:
+        self._points = points
+        self._largest_square = float(points.squares.max())
+        self.labels = np.empty(len(points), np.intp)
+        self._upper, self._lower = np.empty(len(points)), np.empty(len(points))
+        for block in _row_blocks(len(points)):
+            self._look_at(block, assign(points, centres, block))
+
+    def _look_at(self, rows: np.ndarray | slice, now: Assignment) -> None:
+        # What the expanded squares can be wrong by: the bounds stay bounds.
+        slack = 1e-14 * (self._points.squares[rows] + self._largest_square)
+        self.labels[rows] = now.labels
+        self._upper[rows] = np.sqrt(now.nearest + slack)
+        self._lower[rows] = np.sqrt(np.maximum(now.second - slack, 0.0))
+
+    def reassign(self, centres: np.ndarray, moved: np.ndarray) -> np.ndarray:
+        """Take note that the centres (k, d) ``moved`` so far, shape (k,), and of points that change their
+        group; returns by how much the sums of the groups change, shape (k, d + 1)."""
+        changes = np.zeros((len(centres), centres.shape[1] + 1))
+        half_gaps = _half_gaps(centres)
+        for block in _row_blocks(len(self.labels)):
+            labels, upper, lower = self.labels[block], self._upper[block], self._lower[block]
+            upper += moved[labels]
+            lower -= moved.max()
+            doubtful = np.flatnonzero(upper > np.maximum(lower, half_gaps[labels]))
+            if not len(doubtful):
+                continue
+            rows = doubtful + block.start
+            before = labels[doubtful]
+            now = assign(self._points, centres, rows)
+            self._look_at(rows, now)
+            changing = now.labels != before
+            if changing.any():
+                changes += _group_sums(self._points, now.labels[changing], len(centres), rows[changing])
+                changes -= _group_sums(self._points, before[changing], len(centres), rows[changing])
+        return changes
 
 
 def _half_gaps(centres: np.ndarray) -> np.ndarray:
@@ -286,11 +319,14 @@ def _movable(points: WeightedPoints, found: Batch, labels: np.ndarray) -> np.nda
     """Rows of points that could lower the inertia in the group of their second nearest centre, were that
     the lightest of all groups."""
     held = found.weights[0]
-    rest = held[labels] - points.weights
-    now = assign(points, found.centres[0])
-    least = held.min() / (held.min() + points.weights)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        movable = (rest > 0) & (now.second * least < now.nearest * held[labels] / rest * _MARGIN)
+    movable = np.empty(len(points), bool)
+    for block in _row_blocks(len(points)):
+        weights, own = points.weights[block], held[labels[block]]
+        now = assign(points, found.centres[0], block)
+        rest = own - weights
+        least = held.min() / (held.min() + weights)
+        inflated = np.divide(now.nearest * own, rest, out=np.zeros_like(rest), where=rest > 0)
+        movable[block] = now.second * least < inflated * _MARGIN
     return np.flatnonzero(movable)
 
 
@@ -298,19 +334,23 @@ def _gains(
     points: WeightedPoints, rows: np.ndarray, labels: np.ndarray, means: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """What moving each of the points at ``rows`` to its best other group gains, and that group."""
-    at = np.arange(len(rows))
-    weight = points.weights[rows, None]
-    distances = points.augmented[rows] @ products(means).T
-    distances += points.squares[rows, None]
-    np.maximum(distances, 0.0, out=distances)
-    rest = held[labels] - weight[:, 0]
-    saved = np.divide(
-        held[labels] * weight[:, 0] * distances[at, labels], rest, out=np.zeros(len(rows)), where=rest > 0
-    )
-    distances *= held * weight / (held + weight)
-    distances[at, labels] = np.inf
-    targets = distances.argmin(axis=1)
-    return saved - distances[at, targets], targets
+    gains, targets = np.empty(len(rows)), np.empty(len(rows), np.intp)
+    factors = products(means).T
+    for block in blocks(len(rows), len(means)):
+        row, own = rows[block], labels[block]
+        at = np.arange(len(row))
+        weight, mine = points.weights[row], held[own]
+        distances = points.augmented[row] @ factors
+        distances += points.squares[row, None]
+        np.maximum(distances, 0.0, out=distances)
+        rest = mine - weight
+        saved = np.zeros(len(row))
+        np.divide(mine * weight * distances[at, own], rest, out=saved, where=rest > 0)
+        distances *= held * weight[:, None] / (held + weight[:, None])
+        distances[at, own] = np.inf
+        targets[block] = distances.argmin(axis=1)
+        gains[block] = saved - distances[at, targets[block]]
+    return gains, targets
 
 
 def measure(points: WeightedPoints, labels: np.ndarray, k: int) -> tuple[np.ndarray, float]:

@@ -9,24 +9,24 @@ Memory: at most 400 bytes a launch beside the launches, when all of them are dis
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
 from assay_sampling.counters import CYCLE_COUNTERS, features_of
-from assay_sampling.distinct import DistinctRows, distinct_rows
+from assay_sampling.distinct import distinct_rows
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
 from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.kmeans import Clustering, cluster_sweep
 from assay_sampling.launches import Launches
+from assay_sampling.lloyd import blocks
 
 Representative = Literal["first", "centre", "random"]
 DEFAULT_K_MAX = 20
 DEFAULT_TARGET_ERROR_PERCENT = 5.0
-_BLOCK_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class LabelsByK(Mapping[int, np.ndarray]):
         self._inverse = inverse
 
     def __getitem__(self, k: int) -> np.ndarray:
-        labels: np.ndarray = self._of_distinct[k][self._inverse]
+        labels: np.ndarray = self._of_distinct[k][self._inverse].astype(np.intp)
         return labels
 
     def __iter__(self) -> Iterator[int]:
@@ -119,13 +119,8 @@ def principal_kernels(
         raise RefusedError(_source(launches), "it holds no launches")
     names = features_of(features)
     ks = _range_of_k(len(launches), k, k_max)
-    matrix = feature_matrix(launches, names)
     costs = cost_of(launches, cost or _default_cost(launches))
-    distinct = distinct_rows(matrix)
-    rows = matrix[distinct.first]
-    del matrix
-    space = FeatureSpace.fit(rows, distinct.counts)
-    grouping = _Grouping.of(distinct, space.project(rows), max(ks[-1], k_max), seed)
+    grouping = _Grouping.of(launches, names, max(ks[-1], k_max), seed)
     choose = _Chooser(grouping, representative, seed)
     chosen_rows = {each: choose.rows(each) for each in ks}
     sweep = tuple(grouping.score(each, chosen_rows[each], costs) for each in ks)
@@ -148,7 +143,7 @@ def principal_kernels(
             labels=labels,
             representative_groups=np.arange(len(counts)),
         ),
-        space=space,
+        space=grouping.space,
         centres=grouping.solutions[best].centres,
     )
 
@@ -162,10 +157,9 @@ def nearest_groups(principal: PrincipalKernels, launches: Launches) -> np.ndarra
         return np.empty(0, np.intp)
     matrix = feature_matrix(launches, principal.features)
     labels = np.empty(len(launches), np.intp)
-    for start in range(0, len(launches), _BLOCK_ROWS):
-        block = slice(start, start + _BLOCK_ROWS)
-        placed = principal.space.project(matrix[block])
-        distances = np.stack([np.square(placed - centre).sum(axis=1) for centre in principal.centres])
+    placed = principal.space.project(matrix)
+    for block in blocks(len(launches), len(principal.centres)):
+        distances = np.stack([np.square(placed[block] - centre).sum(axis=1) for centre in principal.centres])
         labels[block] = distances.argmin(axis=0)
     return labels
 
@@ -178,6 +172,7 @@ class _Grouping:
     ``inverse``, shape (n,), which of them each launch is; ``placed``, shape (m, c), where they lie.
     """
 
+    space: FeatureSpace
     first: np.ndarray
     counts: np.ndarray
     inverse: np.ndarray
@@ -185,13 +180,22 @@ class _Grouping:
     solutions: Mapping[int, Clustering]
 
     @classmethod
-    def of(cls, distinct: DistinctRows, placed: np.ndarray, k_max: int, seed: int) -> _Grouping:
+    def of(cls, launches: Launches, features: Sequence[str], k_max: int, seed: int) -> _Grouping:
+        matrix = feature_matrix(launches, features)
+        distinct = distinct_rows(matrix)
+        matrix = matrix[distinct.first]
+        # Fitted in an order that is the same in whichever order the launches come.
+        space = FeatureSpace.fit(matrix, distinct.counts)
+        placed = space.project(matrix)
         order = np.argsort(distinct.first)
         rank = np.empty(len(order), np.intp)
         rank[order] = np.arange(len(order))
-        placed, counts = placed[order], distinct.counts[order]
+        first, counts, inverse = distinct.first[order], distinct.counts[order], rank[distinct.inverse]
+        placed = placed[order]
+        # Of all launches distinct, each of these is as large as the launches themselves.
+        del matrix, distinct, order, rank
         solutions = dict(enumerate(cluster_sweep(placed, k_max, weights=counts, seed=seed), start=1))
-        return cls(distinct.first[order], counts, rank[distinct.inverse], placed, solutions)
+        return cls(space, first, counts, inverse, placed, solutions)
 
     def labels_of(self, ks: range) -> LabelsByK:
         return LabelsByK({k: self.solutions[k].labels for k in ks}, self.inverse)
