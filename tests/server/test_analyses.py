@@ -16,7 +16,7 @@ from test_ingest import Box
 
 from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.launch_table import BASELINE
-from assay_server.analysis.request import RunData
+from assay_server.analysis.request import FailedRun, RunData
 from assay_server.campaigns.analyses import Analyses, WorkerPool
 from assay_server.store.model import Campaign, CampaignState, FailureRecord
 
@@ -125,7 +125,9 @@ def test_runs_without_data_are_named_and_fail_the_campaign_with_its_report(lab: 
     lab.end_runs(fail_second=True)
     [request] = lab.executors[0].requests
     assert [r.run_id for r in request.runs] == ["made-1.0000"]
-    assert request.failed_runs == (("made-1.0001", "input_unreadable: /data/y: it is cut off"),)
+    assert request.failed_runs == (
+        FailedRun("made-1.0001", "input_unreadable: /data/y: it is cut off", "w", "A100", "light"),
+    )
     lab.futures[0].set_result((b"{}", b"<p>"))
     campaign = lab.campaign()
     assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, True)

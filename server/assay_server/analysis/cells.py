@@ -40,9 +40,14 @@ class Cell:
 
 
 def cells_by_workload(runs: Sequence[RunData]) -> dict[str, list[Cell]]:
-    """Cells of every workload, both in the order in which the campaign file names them first."""
+    """Cells of every workload, both in the order in which the campaign file names them first.
+
+    Live runs under other conditions are no cells: they are compared with the baseline.
+    """
     grouped: dict[tuple[str, str, Condition], list[RunData]] = {}
     for run in runs:
+        if run.compares:
+            continue
         grouped.setdefault((run.workload, run.device_kind, run.condition), []).append(run)
     workloads: dict[str, list[Cell]] = {}
     for (workload, device_kind, condition), members in grouped.items():

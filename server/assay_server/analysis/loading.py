@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
-from assay_sampling.launch_table import LaunchBatch
+from assay_sampling.launch_table import (
+    Device,
+    LaunchBatch,
+    TableMetadata,
+    table_metadata,
+    with_metadata,
+)
 from assay_sampling.launches import Launches, gather
 from assay_sampling.readers import open_recording
 from assay_server.analysis.request import RunData
@@ -17,17 +24,18 @@ from assay_server.analysis.request import RunData
 def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
     """All launches of a run, in order; its source is the run's name, never a path.
 
+    Slices of one run may have been made on several GPUs of one kind: the table then names each.
     Raises InputError for a damaged file, LaunchTableError where slices do not fit together, RefusedError
     over the memory limit or where the records' own mark or level contradicts the run's.
     """
     if not run.files:
         raise RefusedError(f"run {run.run_id}", "the store holds no records of it", "run it again")
+    _refuse_gaps(run)
     notes: dict[str, None] = {}
     try:
-        with open_recording(run.files[0]) as first:
-            schema = first.schema
+        devices = _devices(run)
         launches = gather(
-            _batches(run, schema, notes), schema,
+            _batches(run, devices, notes), devices.schema,
             sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes,
         )  # fmt: skip
     except AssayError as error:
@@ -36,18 +44,81 @@ def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
     return replace(launches, notes=tuple(notes))
 
 
-def _batches(run: RunData, schema: pa.Schema, notes: dict[str, None]) -> Iterator[LaunchBatch]:
-    """The batches of all slices, one file open at a time; fills ``notes``, each note once."""
+def _refuse_gaps(run: RunData) -> None:
+    """A workload that ended before one slice cannot have launches in a later one."""
+    empty = next((i for i, launches in enumerate(run.slice_launches) if not launches), None)
+    if empty is None or not any(run.slice_launches[empty:]):
+        return
+    raise LaunchTableError(
+        f"run {run.run_id}",
+        f"its slice {empty} has no launches and a later one has: the workload differed between its slices",
+        "make the workload launch the same kernels every time, with library autotuning off",
+    )
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """The schema of a run over all its slices, and for each file the ordinals of its devices in it."""
+
+    schema: pa.Schema
+    ordinals: tuple[dict[int, int], ...]
+
+
+def _devices(run: RunData) -> _Devices:
+    """Join what the slices say of their devices; LaunchTableError where they differ in anything else."""
+    schemas = []
     for path in run.files:
         with open_recording(path) as recording:
-            if not recording.schema.equals(schema, check_metadata=True):
-                raise LaunchTableError(
-                    f"run {run.run_id}",
-                    "its slices differ in counters, level, condition or device",
-                    "run it again on one GPU with one tool",
-                )
-            yield from recording.batches()
+            schemas.append(recording.schema)
+    known: list[Device] = []
+    ordinals = []
+    first = table_metadata(schemas[0])
+    for schema in schemas:
+        metadata = table_metadata(schema)
+        plain = with_metadata(schema, replace(metadata, devices=first.devices))
+        if not plain.equals(schemas[0], check_metadata=True) or _kinds(metadata) != _kinds(first):
+            raise LaunchTableError(
+                f"run {run.run_id}",
+                "its slices differ in counters, level, condition or device",
+                "run it again on GPUs of one kind with one tool",
+            )
+        ordinals.append({device.index: _ordinal(device, known) for device in metadata.devices})
+    return _Devices(with_metadata(schemas[0], replace(first, devices=tuple(known))), tuple(ordinals))
+
+
+def _kinds(metadata: TableMetadata) -> set[tuple[str, str, int | None]]:
+    return {(device.name, device.compute_capability, device.sm_count) for device in metadata.devices}
+
+
+def _ordinal(device: Device, known: list[Device]) -> int:
+    """The ordinal of a device among those of the run; one that is new takes its own, or the next free."""
+    for other in known:
+        if replace(other, index=device.index) == device and (device.uuid or other.index == device.index):
+            return other.index
+    taken = {other.index for other in known}
+    index = device.index if device.index not in taken else max(taken) + 1
+    known.append(replace(device, index=index))
+    return index
+
+
+def _batches(run: RunData, devices: _Devices, notes: dict[str, None]) -> Iterator[LaunchBatch]:
+    """The batches of all slices, one file open at a time; fills ``notes``, each note once."""
+    for path, ordinals in zip(run.files, devices.ordinals, strict=True):
+        with open_recording(path) as recording:
+            for batch in recording.batches():
+                yield LaunchBatch(_renumbered(batch.records, ordinals, devices.schema), batch.new_names)
             notes.update(dict.fromkeys(recording.notes))
+
+
+def _renumbered(records: pa.RecordBatch, ordinals: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
+    """The launches under the run's schema, their devices under its ordinals."""
+    columns = list(records.columns)
+    if any(old != new for old, new in ordinals.items()):
+        place = schema.get_field_index("device")
+        column = columns[place]
+        for old, new in ordinals.items():
+            columns[place] = pc.if_else(pc.equal(column, old), pa.scalar(new, column.type), columns[place])
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _without_paths(error: AssayError, run: RunData) -> AssayError:

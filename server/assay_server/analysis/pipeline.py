@@ -10,8 +10,9 @@ from typing import Any
 
 from assay_server.analysis import rows
 from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
+from assay_server.analysis.compared import Compared
 from assay_server.analysis.loading import load_run
-from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.analysis.rows import Method
 from assay_server.analysis.summary import summarise
 from assay_server.analysis.threads import single_threaded
@@ -35,11 +36,15 @@ def analyse(request: AnalysisRequest) -> dict[str, Any]:
     ]
     all_rows: list[rows.Row] = []
     selections: dict[str, dict[str, Any]] = {}
+    compared = Compared()
+    cells = cells_by_workload(request.runs)
     with single_threaded():
-        for cells in cells_by_workload(request.runs).values():
-            analysis = analyse_workload(request, cells, methods, load_run)
+        for workload in dict.fromkeys(run.workload for run in request.runs):
+            runs = [run for run in request.runs if run.workload == workload]
+            analysis = analyse_workload(request, runs, cells.get(workload, []), methods, load_run)
             all_rows += analysis.rows
             selections.update(analysis.selections)
+            compared.add(analysis.compared)
     return {
         "format_version": FORMAT_VERSION,
         "campaign": {
@@ -50,10 +55,24 @@ def analyse(request: AnalysisRequest) -> dict[str, Any]:
         },
         "versions": versions(),
         "runs": [_run(run) for run in request.runs],
-        "failed_runs": [{"run_id": run_id, "reason": reason} for run_id, reason in request.failed_runs],
-        "summary": summarise(all_rows),
+        "failed_runs": [_failed_run(run) for run in request.failed_runs],
+        "summary": summarise(all_rows, compared),
         "rows": all_rows,
+        # Where no runs are compared, there is nothing to say about it.
+        **{name: entries for name, entries in compared.parts().items() if entries},
         "selections": selections,
+    }
+
+
+def _failed_run(run: FailedRun) -> dict[str, Any]:
+    return {
+        "run_id": run.run_id,
+        "workload": run.workload,
+        "device": run.device_kind,
+        "level": run.level,
+        "condition": run.condition.to_dict(),
+        "repeat": run.repeat,
+        "reason": run.reason,
     }
 
 
@@ -65,6 +84,7 @@ def _run(run: RunData) -> dict[str, Any]:
         "level": run.level,
         "condition": run.condition.to_dict(),
         "repeat": run.repeat,
+        "under_mps": run.under_mps,
         "launches": run.launches,
         "content_hash": run.content_hash,
         "flags": rows.flags_of(run),

@@ -28,6 +28,9 @@ class RunData:
         synthetic: True where no silicon produced the data.
         launches: launches in ``files``.
         content_hash: hash of the run's records, to tell where numbers come from.
+        live: measured by this campaign and not played back from a recording.
+        under_mps: of the runs that SM shares are compared with one another in, one under an MPS daemon.
+        slice_launches: launches of each slice, in order, also of those that have none and so no file.
     """
 
     run_id: str
@@ -41,6 +44,27 @@ class RunData:
     synthetic: bool = False
     launches: int = 0
     content_hash: str = ""
+    live: bool = False
+    under_mps: bool = False
+    slice_launches: tuple[int, ...] = ()
+
+    @property
+    def compares(self) -> bool:
+        """Whether it was made only to be compared with the baseline: selections are not scored on it."""
+        return self.live and (self.under_mps or self.condition != BASELINE)
+
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run of a campaign that has no data, and why."""
+
+    run_id: str
+    reason: str
+    workload: str = ""
+    device_kind: str = ""
+    level: str = ""
+    condition: Condition = BASELINE
+    repeat: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,7 +80,7 @@ class AnalysisRequest:
         reference: the kind of GPU selections are made on; None: the first of each workload.
         memory_limit_bytes: launches in memory at one time stay under it.
         runs: finished runs, in the order of the campaign file.
-        failed_runs: (run_id, reason) of the runs that have no data.
+        failed_runs: the runs that have no data.
         accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
     """
 
@@ -68,5 +92,5 @@ class AnalysisRequest:
     reference: str | None = None
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
     runs: tuple[RunData, ...] = ()
-    failed_runs: tuple[tuple[str, str], ...] = ()
+    failed_runs: tuple[FailedRun, ...] = ()
     accept_invalid: bool = False

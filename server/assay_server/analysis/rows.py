@@ -15,7 +15,7 @@ from assay_sampling.launches import Launches
 from assay_sampling.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
 from assay_sampling.selection import Selection
 from assay_server.analysis.cells import Cell
-from assay_server.analysis.request import RunData
+from assay_server.analysis.request import FailedRun, RunData
 
 Status = Literal["ok", "refused", "failed", "not applicable"]
 NO_COUNTERS = "PKS not applicable: no counters"
@@ -134,6 +134,19 @@ def fail(row: Row, error: AssayError) -> None:
         if error.cause == NO_COUNTERS:
             status, reason = "not applicable", NO_COUNTERS
     row["status"], row["reason"] = status, reason
+
+
+def name_failed_run(row: Row, failed_runs: Sequence[FailedRun]) -> None:
+    """Where counters are missing because the run that was to measure them failed, say that instead."""
+    if row["reason"] != NO_COUNTERS:
+        return
+    identity = (row["workload"], row["device"], row["condition"])
+    for run in failed_runs:
+        where = (run.workload, run.device_kind, run.condition.to_dict())
+        if run.level == "detailed" and where == identity:
+            row["status"] = "failed"
+            row["reason"] = f"no counters: the detailed run {run.run_id} has no data: {run.reason}"
+            return
 
 
 def plain(value: Any) -> Any:

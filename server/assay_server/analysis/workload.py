@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,14 @@ from assay_sampling.scoring import score_on
 from assay_sampling.selection import Selection
 from assay_server.analysis import rows
 from assay_server.analysis.cells import Cell, refuse_invalid
+from assay_server.analysis.cold_start import cold_start_entries
+from assay_server.analysis.compared import Compared, HeldPairs, MadeSelection, devices_of, match_facts
 from assay_server.analysis.export import exported
 from assay_server.analysis.held import HeldRuns, Load
+from assay_server.analysis.noise import noise_entries
 from assay_server.analysis.request import AnalysisRequest, RunData
-from assay_server.analysis.rows import LaunchFacts, Method, Row
+from assay_server.analysis.rows import LaunchFacts, Method, Row, name_failed_run
+from assay_server.analysis.sm_share import sm_share_entries
 from assay_server.analysis.two_level import two_level_facts
 
 LEVELS_KIND: MatchKind = "exact"
@@ -38,16 +42,24 @@ class _Made:
 
 @dataclass
 class WorkloadAnalysis:
-    """Rows of one workload in the order of cells, then methods; its selections by key."""
+    """Rows of one workload in the order of cells, then methods; its selections by key; its conditions."""
 
     rows: list[Row] = field(default_factory=list)
     selections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    compared: Compared = field(default_factory=Compared)
 
 
 def analyse_workload(
-    request: AnalysisRequest, cells: Sequence[Cell], methods: Sequence[Method], load: Load
+    request: AnalysisRequest,
+    runs: Sequence[RunData],
+    cells: Sequence[Cell],
+    methods: Sequence[Method],
+    load: Load,
 ) -> WorkloadAnalysis:
-    """Every method on every cell of one workload. An AssayError about a cell becomes its rows' status."""
+    """Every method on every cell of one workload, and its ``runs`` compared over conditions and repeats.
+
+    An AssayError about a cell or comparison becomes the status of its rows or entry.
+    """
     work = _Work(request, HeldRuns(load, request.memory_limit_bytes))
     for cell in _reference_first(cells, request.reference):
         for method in methods:
@@ -57,10 +69,28 @@ def analyse_workload(
         for method in methods:
             work.score(cell, method)
         work.release()
+    for row in work.rows.values():
+        name_failed_run(row, request.failed_runs)
     return WorkloadAnalysis(
         rows=[work.rows[cell, method.position] for cell in cells for method in methods],
         selections={made.key: exported(made.selection) for _, made in sorted(work.made.items())},
+        compared=_compared(work, runs),
     )
+
+
+def _compared(work: _Work, runs: Sequence[RunData]) -> Compared:
+    """What the runs tell when they are compared with one another, GPU after GPU."""
+    made = [
+        MadeSelection(made.selection.method, made.key, made.selection, made.whole)
+        for _, made in sorted(work.made.items())
+    ]
+    held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release)
+    found = Compared()
+    for device in devices_of(runs):
+        found.sm_share.extend(sm_share_entries(device, made, held))
+        found.cold_start.extend(cold_start_entries(device, made, held))
+        found.noise.extend(noise_entries(device, held))
+    return found
 
 
 def _reference_first(cells: Sequence[Cell], reference: str | None) -> list[Cell]:
@@ -88,7 +118,7 @@ class _Work:
         runs = cell.runs_of(method.name)
         rows.rest_on(row, runs)
         try:
-            self._refuse_invalid(runs)
+            self.refuse_invalid(runs)
             selection = self._selection(cell, method, row)
         except AssayError as error:
             rows.fail(row, error)
@@ -139,11 +169,11 @@ class _Work:
                 f"record the {made.whole.level} level there too",
             )
         rows.rest_on(row, [*made.cell.runs_of(made.selection.method), run])
-        self._refuse_invalid([run])
+        self.refuse_invalid([run])
         other = self.held.launches(run)
         self._describe(row, run)
-        alignments = self._aligned(made.whole, run)
-        row["match"] = _match(alignments, DEVICES_KIND, "GPUs")
+        alignments = self.aligned(made.whole, run)
+        row["match"] = match_facts(alignments, DEVICES_KIND, "GPUs")
         reference = self.held.launches(made.whole)
         evaluation, _ = score_on(
             made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
@@ -153,11 +183,15 @@ class _Work:
             row[what] = made.row[what]
 
     def _describe(self, row: Row, run: RunData) -> None:
+        rows.describe_launches(row, self.facts(run), run)
+
+    def facts(self, run: RunData) -> LaunchFacts:
+        """Counts and overlap of a run's launches."""
         if run.run_id not in self._facts:
             self._facts[run.run_id] = LaunchFacts.of(self.held.launches(run))
-        rows.describe_launches(row, self._facts[run.run_id], run)
+        return self._facts[run.run_id]
 
-    def _aligned(self, reference: RunData, other: RunData) -> dict[MatchKind, Alignment]:
+    def aligned(self, reference: RunData, other: RunData) -> dict[MatchKind, Alignment]:
         """The two runs aligned by every kind; once, however many selections are scored on them."""
         pair = reference.run_id, other.run_id
         if pair not in self._alignments:
@@ -172,7 +206,7 @@ class _Work:
             f"there is no selection to score: {blocked['status']} on {blocked['device']}",
         )
 
-    def _refuse_invalid(self, runs: Sequence[RunData]) -> None:
+    def refuse_invalid(self, runs: Sequence[RunData]) -> None:
         if not self.request.accept_invalid:
             refuse_invalid(runs)
 
@@ -184,11 +218,4 @@ class _Work:
 
 def _match_of_levels(detailed: Launches, light: Launches) -> dict[str, Any]:
     alignments = {kind: align_window(detailed, light, kind) for kind in MATCH_KINDS}
-    return _match(alignments, LEVELS_KIND, "levels")
-
-
-def _match(alignments: Mapping[MatchKind, Alignment], kind: MatchKind, between: str) -> dict[str, Any]:
-    percents = {str(each): alignment.match_percent for each, alignment in alignments.items()}
-    # Very different recordings are not searched to the end: more of their launches may match.
-    at_least = [str(each) for each, alignment in alignments.items() if alignment.lower_bound]
-    return {"percent": percents[kind], "kind": kind, "between": between, **percents, "at_least": at_least}
+    return match_facts(alignments, LEVELS_KIND, "levels")

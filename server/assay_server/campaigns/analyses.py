@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import multiprocessing
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
@@ -18,7 +19,7 @@ from assay_sampling.errors import (
     StorageError,
 )
 from assay_sampling.failures import FailureClass, failure
-from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysis_job import analyse_campaign, end_with_server
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.retry import failure_record
@@ -184,12 +185,12 @@ def analysis_request(
             for run in runs
             if run.state is RunState.DONE
         ),
-        failed_runs=tuple((run.run_id, _reason(run)) for run in runs if run.state is not RunState.DONE),
+        failed_runs=tuple(_failed_run(run) for run in runs if run.state is not RunState.DONE),
     )
 
 
 def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[[Slice], str]) -> RunData:
-    slices = [piece for piece in slices if piece.file]  # not those behind the end of the workload
+    kept = [piece for piece in slices if piece.file]  # not those behind the end of the workload
     return RunData(
         run_id=run.run_id,
         workload=run.workload,
@@ -197,11 +198,27 @@ def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[
         level=run.level,
         condition=run.condition,
         repeat=run.repeat,
-        files=tuple(path(piece) for piece in slices),
+        files=tuple(path(piece) for piece in kept),
         flags=tuple((flag.name, flag.detail, flag.invalidates) for flag in run.flags),
         synthetic=campaign.synthetic,
         launches=sum(piece.launches for piece in slices),
-        content_hash="+".join(piece.content_hash for piece in slices),
+        content_hash=_content_hash([piece.content_hash for piece in kept]),
+        live=run.command is not None,
+        under_mps=run.under_mps,
+        slice_launches=tuple(piece.launches for piece in slices),
+    )
+
+
+def _content_hash(hashes: Sequence[str]) -> str:
+    """The hash of a run's one file; of several, the hash of theirs in order."""
+    if len(hashes) == 1:
+        return hashes[0]
+    return hashlib.blake2b("+".join(hashes).encode(), digest_size=32).hexdigest()
+
+
+def _failed_run(run: Run) -> FailedRun:
+    return FailedRun(
+        run.run_id, _reason(run), run.workload, run.device_kind, run.level, run.condition, run.repeat
     )
 
 

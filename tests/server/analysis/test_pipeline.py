@@ -16,7 +16,7 @@ from assay_sampling.parquet import LaunchWriter
 from assay_sampling.readers import ReadOptions, open_recording
 from assay_server.analysis import workload as workload_module
 from assay_server.analysis.pipeline import analyse
-from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.report.html import render_html
 from assay_server.report.markdown import render_markdown
 
@@ -393,11 +393,20 @@ def test_same_runs_same_bytes(store_run: StoreRun, counters: Counters) -> None:
 
 def test_the_document_says_what_it_rests_on(store_run: StoreRun) -> None:
     run = store_run("V100", "light", KERNELS, duration_ns=range(1, 9), run={"flags": (("x", "why", False),)})
-    report = analyse(request(run, seed=3, failed_runs=(("c-1.0009", "hang: it hung"),)))
+    report = analyse(
+        request(
+            run,
+            seed=3,
+            failed_runs=(FailedRun("c-1.0009", "hang: it hung", "training", "A100", "light", repeat=1),),
+        )
+    )
     assert report["format_version"] == 1
     assert report["campaign"] == {"id": "c-1", "name": "c", "synthetic": False, "seed": 3}
     assert set(report["versions"]) == {"assay", "numpy", "pyarrow", "scikit-learn", "python"}
-    assert report["failed_runs"] == [{"run_id": "c-1.0009", "reason": "hang: it hung"}]
+    assert report["failed_runs"] == [
+        {"run_id": "c-1.0009", "workload": "training", "device": "A100", "level": "light",
+         "condition": BASELINE.to_dict(), "repeat": 1, "reason": "hang: it hung"}
+    ]  # fmt: skip
     assert report["runs"] == [
         {
             "run_id": run.run_id, "workload": "training", "device": "V100", "level": "light",
@@ -420,7 +429,7 @@ def test_every_kind_of_row_renders(store_run: StoreRun, counters: Counters) -> N
 
 
 def test_a_campaign_without_finished_runs_has_a_report() -> None:
-    report = analyse(request(failed_runs=(("c-1.0000", "cancelled"),)))
+    report = analyse(request(failed_runs=(FailedRun("c-1.0000", "cancelled"),)))
     assert report["rows"] == [] and report["summary"] == []
     assert "cancelled" in render_html(report)
 

@@ -1,0 +1,46 @@
+"""Noise: how much the total of a run differs over its repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay_sampling.conditions import relative_standard_deviation_percent
+from assay_sampling.counters import default_cost_counter
+from assay_sampling.errors import AssayError
+from assay_sampling.evaluation import COST_UNITS, cost_of
+from assay_server.analysis import rows
+from assay_server.analysis.compared import DeviceRuns, Entry, HeldPairs, empty_entry, rest_on
+from assay_server.analysis.request import RunData
+
+
+def noise_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[Entry]:
+    """An entry for each level and condition of a GPU that has two repeats or more."""
+    for level in ("detailed", "light"):
+        for runs in device.groups(level):
+            if len(runs) > 1:
+                yield _entry(device, runs, held)
+
+
+def _entry(device: DeviceRuns, runs: list[RunData], held: HeldPairs) -> Entry:
+    entry = {
+        **empty_entry(device, runs[0].condition), "level": runs[0].level, "under_mps": runs[0].under_mps,
+        "repeats": len(runs), "quantity": None, "unit": None, "mean_total": None,
+        "relative_standard_deviation_percent": None, "notes": [],
+    }  # fmt: skip
+    try:
+        rest_on(entry, runs, held)
+        quantity, totals = "", []
+        for run in runs:
+            launches = held.launches(run)
+            quantity = quantity or default_cost_counter(launches.table) or "duration_ns"
+            totals.append(float(cost_of(launches, quantity).values.sum()))
+            held.release()
+        entry["quantity"], entry["unit"] = quantity, COST_UNITS[quantity]
+        entry["mean_total"] = sum(totals) / len(totals)
+        entry["relative_standard_deviation_percent"] = relative_standard_deviation_percent(totals)
+    except AssayError as error:
+        rows.fail(entry, error)
+    counts = sorted({run.launches for run in runs})
+    if len(counts) > 1:
+        entry["notes"].append(f"the repeats differ in launches: {', '.join(f'{n:,}' for n in counts)}")
+    return entry
