@@ -307,3 +307,21 @@ def test_a_plugin_cannot_take_the_name_of_a_built_in_method(plug: Callable[..., 
     plug(random="assay_own_plugin:instance")
     assert list(samplers()) == ["pks", "random", "systematic"]
     assert select("random", light(5), {}).evaluation.total == 5
+
+
+def test_kernels_whose_names_differ_late_are_two() -> None:
+    names = ["void f<" + "int, " * 1000 + last + ">()" for last in ("float", "double")]
+    selection = select("random", Profile(light=made_launches(names, duration_ns=[1, 2])), {})
+    assert selection.profile.kernels == 2
+    assert selection.representatives.kernel == tuple(names)
+
+
+def test_a_million_distinct_names() -> None:
+    count = 1_000_000
+    launches = made_launches([f"kernel<{i}>" for i in range(count)], duration_ns=np.ones(count, np.int64))
+    for method in ("random", "systematic"):
+        selection = select(method, Profile(light=launches), {"launches": 100}, seed=0)
+        assert selection.profile.kernels == count
+        assert selection.evaluation.error_percent == pytest.approx(0, abs=1e-9)
+        row = int(selection.representatives.row[50])
+        assert selection.representatives.kernel[50] == f"kernel<{row}>"
