@@ -1,0 +1,71 @@
+"""The tutorial's commands work, word for word, for somebody who has nothing but this installation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+VERBS = ["doctor", "init", "plan", "submit", "watch", "report", "runs show", "inspect", "select", "evaluate"]
+SECONDS = 200
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```sh\n(.*?)^```$", TUTORIAL.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def script(home: Path) -> str:
+    """All blocks in one shell, which stops at the first that fails and says where each begins."""
+    parts = [f"echo '@ block {number}'\n{block}" for number, block in enumerate(blocks())]
+    return "\n".join(["set -e", f"export HOME='{home}'", *parts, "echo '@ end'"])
+
+
+def test_the_tutorial_shows_the_verbs_of_a_first_hour() -> None:
+    text = "\n".join(blocks())
+    assert [verb for verb in VERBS if not re.search(rf"^assay {verb}\b", text, re.MULTILINE)] == []
+
+
+@pytest.mark.processes
+def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    process = subprocess.Popen(
+        ["bash", "-c", script(home)],
+        cwd=work,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            **{name: os.environ[name] for name in ("TMPDIR",) if name in os.environ},
+        },
+    )
+    try:
+        shown, _ = process.communicate(timeout=SECONDS)
+    finally:
+        # Its own session: whatever a block that failed left running ends with it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    last = re.findall(r"^@ (.*)$", shown, re.MULTILINE)[-1]
+    logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in work.glob("*.log"))
+    assert (process.returncode, last) == (0, "end"), f"{shown[-4000:]}\n{logs}"
+    assert "first-1 done: 4 of 4 runs done" in shown
+    assert "synthetic: no silicon produced these data" in shown
+    assert sorted(path.name for path in (work / "report").iterdir()) == [
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
+    assert "SYNTHETIC" in (work / "report" / "report.md").read_text()
+    assert (home / ".bash_completions" / "assay.sh").is_file()
