@@ -222,11 +222,61 @@ REPORT = {
     "campaign": {"id": "c-1", "name": "c", "synthetic": True, "seed": 3},
     "versions": {},
     "runs": [],
-    "failed_runs": [{"run_id": "c-1.0001", "reason": "the file ends in the middle"}],
+    "failed_runs": [
+        {
+            "run_id": "c-1.0001",
+            "workload": "training",
+            "device": "V100",
+            "level": "detailed",
+            "condition": {"cache": "none", "clock": "none", "sm_percent": 100.0},
+            "repeat": 0,
+            "reason": "the file ends in the middle",
+        }
+    ],
     "summary": [],
     "rows": [],
     "selections": {},
 }
+
+
+def test_runs_that_were_compared_stand_on_the_terminal(assay: Assay, script: Script) -> None:
+    where = {"workload": "training", "device": "V100", "reason": "", "flags": [], "runs": [], "status": "ok"}
+    baseline = {"cache": "none", "clock": "none", "sm_percent": 100.0}
+    share = {
+        **where, "condition": {**baseline, "sm_percent": 50.0}, "sm_percent": 50.0, "effective_sms": 40,
+        "all_sms": 80, "speedup_true": 1.793, "match": {"percent": 99.5},
+        "predictions": [
+            {"method": "pks", "reason": "", "speedup_predicted": 1.951, "speedup_error_percent": 8.81,
+             "error_percent": 3.03},
+            {"method": "random", "reason": "a representative has no counterpart"},
+        ],
+    }  # fmt: skip
+    flushed = {
+        **where, "condition": {**baseline, "cache": "all"}, "launches": 1000,
+        "weighted_difference_percent": 21.25, "median_difference_percent": 12.5,
+        "worst": {"launch": 17, "kernel": "gemm", "difference_percent": 51.75},
+        "selections": [{"method": "pks", "reason": "", "weighted_difference_percent": 26.25}],
+        "flags": [{"run_id": "c-1.0004", "name": "units_assumed", "detail": "why"}],
+    }  # fmt: skip
+    noise = {**where, "condition": baseline, "level": "light", "under_mps": True, "repeats": 3,
+             "relative_standard_deviation_percent": 0.75, "quantity": "duration_ns"}  # fmt: skip
+    refused = {**share, "status": "refused", "reason": "no light run at 100 %", "predictions": [],
+               "effective_sms": None, "speedup_true": None, "match": None}  # fmt: skip
+    document = {**REPORT, "sm_share": [share, refused], "cold_start": [flushed], "noise": [noise]}
+    script.report = lambda _, form: iter([json.dumps(document).encode()])
+    shown = " ".join(assay("report", "c-1").stdout.split())
+    for text in (
+        "training V100 50 40/80 1.79 pks 1.95 8.81 3.03 99.50",
+        "training V100 50 40/80 1.79 random - - - 99.50",
+        "training V100 50 - - refused - - - -",
+        "training V100 1,000 21.25 12.50 51.75 17 gemm pks 26.25",
+        "training V100 light cache=none clock=none sm=100% MPS 3 0.75 duration_ns",
+        "training on V100, SM share, random: a representative has no counterpart",
+        "training on V100, SM share: no light run at 100 %",
+        "run c-1.0004 is flagged units_assumed: why",
+        "synthetic: no silicon produced these data",
+    ):
+        assert text in shown, text
 
 
 @pytest.fixture
@@ -250,7 +300,10 @@ def test_report_on_the_terminal_says_synthetic_and_what_failed(
 ) -> None:
     shown = assay("report", "c-1").stdout
     assert "synthetic: no silicon produced these data" in shown
-    assert "run c-1.0001 has no data: the file ends in the middle" in shown
+    assert (
+        "run c-1.0001 (training on V100, detailed, cache=none clock=none sm=100%) has no data: "
+        "the file ends in the middle"
+    ) in " ".join(shown.split())
 
 
 def test_report_html_goes_to_standard_output_as_it_is(assay: Assay, with_report: dict[str, bytes]) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay_sampling.errors import MissingExtraError
 from assay_server.report import tables
-from assay_server.report.pictures import error_against_speedup, error_bars
+from assay_server.report.compared import compared_tables
+from assay_server.report.pictures import (
+    difference_bars,
+    error_against_speedup,
+    error_bars,
+    predicted_against_true,
+)
 from assay_server.report.sections import by_workload, workload_tables
 
 try:
@@ -32,6 +38,8 @@ def render_html(report: Report) -> str:
         summary=tables.summary_table(report),
         # The pictures are markup already: svg.py escapes what it is given.
         scatter=Markup(error_against_speedup(f"Error against speedup{_mark(campaign)}", rows)),
+        compared=list(compared_tables(report)),
+        compared_pictures=[Markup(drawn) for drawn in _compared_pictures(report)],
         workloads=[
             {
                 "name": name,
@@ -44,6 +52,14 @@ def render_html(report: Report) -> str:
         failed=tables.failed_runs_table(report),
         definitions=tables.DEFINITIONS,
     )
+
+
+def _compared_pictures(report: Report) -> Iterator[str]:
+    mark = _mark(report["campaign"])
+    if report.get("sm_share"):
+        yield predicted_against_true(f"Speedup of all SMs over a share{mark}", report["sm_share"])
+    if report.get("cold_start"):
+        yield difference_bars(f"Caches flushed between launches{mark}", report["cold_start"])
 
 
 def _mark(campaign: Mapping[str, Any]) -> str:

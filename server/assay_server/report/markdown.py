@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from assay_server.report import tables
+from assay_server.report.compared import compared_tables
 from assay_server.report.sections import by_workload, workload_tables
 
 Report = Mapping[str, Any]
@@ -30,6 +31,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield escaped(f"Campaign {campaign['id']}, seed {campaign['seed']}; {versions}.")
     yield ""
     yield from _table(tables.summary_table(report), level=2)
+    for table in compared_tables(report):
+        yield from _table(table, level=2)
     for name, rows in by_workload(report["rows"]).items():
         yield f"## {escaped(name)}{' (synthetic)' if campaign['synthetic'] else ''}"
         yield ""

@@ -1,4 +1,4 @@
-"""The pictures of a report, drawn from its rows: error by GPU and method, error against speedup."""
+"""The pictures of a report: error by GPU and method, error against speedup, and what runs compared tell."""
 
 from __future__ import annotations
 
@@ -50,18 +50,24 @@ def error_bars(title: str, rows: Sequence[Row]) -> str:
 
 def _bar(row: Row, left: float, axis: Axis, series: int, name: str) -> str:
     error = row["error_percent"]
-    middle = left + _BAR / 2
     if error is None:
-        hint = tooltip(f"{name}: {row['status']}. {row['reason']}")
-        return element(
-            "text", f"{hint}{ABSENT}", x=middle, y=axis.start - 4, text_anchor="middle", class_="quiet"
-        )
-    top = axis.at(error)
-    hint = tooltip(f"{name}: error {error:.3g} %, speedup {number(row['speedup'] or 0)}")
+        hint = f"{name}: {row['status']}. {row['reason']}"
+    else:
+        hint = f"{name}: error {error:.3g} %, speedup {number(row['speedup'] or 0)}"
+    return _value_bar(error, left, axis, series, hint)
+
+
+def _value_bar(value: float | None, left: float, axis: Axis, series: int, hint: str) -> str:
+    """A bar with its number on top; a dash where there is none."""
+    middle = left + _BAR / 2
+    if value is None:
+        content = f"{tooltip(hint)}{ABSENT}"
+        return element("text", content, x=middle, y=axis.start - 4, text_anchor="middle", class_="quiet")
+    top = axis.at(value)
     height = max(axis.start - top, 0.5)
-    bar = element("rect", hint, class_=f"s{series % SERIES_COLOURS}", x=left + 2, y=axis.start - height,
-                  width=_BAR - 4, height=height)  # fmt: skip
-    return bar + label(number(error), middle, top - 4, text_anchor="middle", class_="quiet", font_size=11)
+    bar = element("rect", tooltip(hint), class_=f"s{series % SERIES_COLOURS}", x=left + 2,
+                  y=axis.start - height, width=_BAR - 4, height=height)  # fmt: skip
+    return bar + label(number(value), middle, top - 4, text_anchor="middle", class_="quiet", font_size=11)
 
 
 def error_against_speedup(title: str, rows: Sequence[Row]) -> str:
@@ -94,6 +100,58 @@ def error_against_speedup(title: str, rows: Sequence[Row]) -> str:
         x, y = across.at(row["speedup"]), up.at(row["error_percent"])
         parts.append(marker(method_order.index(method), shape, x, y, hint))
     return picture(title, width, up.start + 50, parts)
+
+
+def predicted_against_true(title: str, entries: Sequence[Row]) -> str:
+    """A point a prediction at an SM share: true speedup across, predicted up; on the line they agree."""
+    points = [
+        (entry, each)
+        for entry in entries
+        for each in entry["predictions"]
+        if entry["speedup_true"] is not None and each["speedup_predicted"] is not None
+    ]
+    methods = _order([each["method"] for _, each in points])
+    workloads = _order([str(entry["workload"]) for entry, _ in points])
+    shapes = [_short(workload) for workload in workloads]
+    width = max(480, _legend_width(methods), _legend_width(shapes))
+    top, high = _TOP + 22, 280
+    largest = max([max(e["speedup_true"], each["speedup_predicted"]) for e, each in points], default=1.0)
+    up, ticks = linear_axis(largest, top + high, top)
+    across = Axis(up.low, up.high, _LEFT, _LEFT + high)
+    parts = _legend(methods, 40) + _shape_legend(shapes, 60)
+    parts += _horizontal_grid(up, ticks, _LEFT + high + _RIGHT, "predicted")
+    parts += [label(number(t), across.at(t), up.start + 18, text_anchor="middle") for t in ticks]
+    parts.append(label("true: time at the share / time on all SMs", _LEFT, up.start + 38, class_="quiet"))
+    parts.append(element("line", class_="axis", x1=across.start, x2=across.stop, y1=up.start, y2=up.stop))
+    for entry, each in points:
+        shape = MARKERS[workloads.index(str(entry["workload"])) % len(MARKERS)]
+        true, predicted = entry["speedup_true"], each["speedup_predicted"]
+        hint = (f"{entry['workload']} on {entry['device']}, {entry['sm_percent']:g} % of the SMs, "
+                f"{each['method']}: true {true:.3g}, predicted {predicted:.3g}")  # fmt: skip
+        parts.append(marker(methods.index(each["method"]), shape, across.at(true), up.at(predicted), hint))
+    return picture(title, width, up.start + 50, parts)
+
+
+def difference_bars(title: str, entries: Sequence[Row]) -> str:
+    """Bars of the flushed difference: a cluster a workload, a bar a GPU."""
+    workloads = _order([str(entry["workload"]) for entry in entries])
+    gpus = cell_names(entries)
+    order = _order(gpus)
+    cluster = max(_BAR * len(order) + 18, *(text_width(_short(w)) + 14 for w in workloads))
+    width = max(_LEFT + cluster * len(workloads) + _RIGHT, _legend_width(order), 420)
+    known = [v for v in (entry["weighted_difference_percent"] for entry in entries) if v is not None]
+    axis, ticks = linear_axis(max(known, default=1.0), _TOP + _PLOT, _TOP)
+    parts = _legend(order, 40) + _horizontal_grid(axis, ticks, width, "|flushed - warm| / %")
+    for entry, gpu in zip(entries, gpus, strict=True):
+        inset = (cluster - _BAR * len(order)) / 2
+        left = _LEFT + workloads.index(str(entry["workload"])) * cluster + inset + order.index(gpu) * _BAR
+        value, name = entry["weighted_difference_percent"], f"{entry['workload']} on {gpu}"
+        hint = f"{entry['status']}. {entry['reason']}" if value is None else f"{value:.3g} %"
+        parts.append(_value_bar(value, left, axis, order.index(gpu), f"{name}: {hint}"))
+    for position, workload in enumerate(workloads):
+        middle = _LEFT + (position + 0.5) * cluster
+        parts.append(label(_short(workload), middle, _TOP + _PLOT + 18, text_anchor="middle"))
+    return picture(title, width, _TOP + _PLOT + 32, parts)
 
 
 def _horizontal_grid(axis: Axis, ticks: Sequence[float], width: float, unit: str) -> list[str]:

@@ -50,7 +50,7 @@ class Table:
     note: str = ""
 
 
-def _columns(*names: str) -> tuple[Column, ...]:
+def columns_of(*names: str) -> tuple[Column, ...]:
     """Columns from names; one that begins with "#" holds numbers, with "~" long texts."""
     kinds: dict[str, Literal["number", "long"]] = {"#": "number", "~": "long"}
     return tuple(Column(n[1:], kinds[n[0]]) if n[0] in kinds else Column(n) for n in names)
@@ -59,7 +59,7 @@ def _columns(*names: str) -> tuple[Column, ...]:
 Body = tuple[tuple[str, ...], ...]
 
 
-def _without_empty(columns: tuple[Column, ...], body: Body, *names: str) -> tuple[tuple[Column, ...], Body]:
+def without_empty(columns: tuple[Column, ...], body: Body, *names: str) -> tuple[tuple[Column, ...], Body]:
     """Columns and rows without those of the named columns in which no row says anything."""
     kept = [
         index
@@ -74,36 +74,53 @@ def summary_table(report: Report) -> Table:
     rows = tuple(
         (
             entry["workload"], entry["device"], condition_text(entry["condition"]), entry["method"],
-            _state(entry), count(entry["launches"]), percent(entry["error_percent"]),
+            state_text(entry), count(entry["launches"]), percent(entry["error_percent"]),
             percent(entry["group_error_percent"]), quantity(entry["speedup"]),
             match_percent(entry["match_percent"]),
             *_accuracies(entry), percent(entry["agreement_percent"]), percent(entry["ambiguous_percent"]),
-            count(entry["unknown_launches"]),
+            count(entry["unknown_launches"]), _shares(entry, "speedup_true"),
+            _shares(entry, "speedup_predicted"), percent(entry.get("flushed_difference_percent")),
+            percent(entry.get("flushed_difference_of_selection_percent")),
         )
         for entry in report["summary"]
     )  # fmt: skip
-    columns = _columns(
+    columns = columns_of(
         "workload", "GPU", CONDITION, "method", "~status", "#launches", "#error / %", "#group error / %",
         "#speedup", "#match / %", *_ACCURACIES, "#agreement / %", "#ambiguous / %", "#unknown launches",
+        *_COMPARED,
     )  # fmt: skip
     note = f"Accuracies are held out, of the model that labels the launches. {_HOW_HELD_OUT}"
-    return Table("Workload x GPU", columns, rows, note)
+    kept, body = without_empty(columns, rows, *[name.removeprefix("#") for name in _COMPARED])
+    return Table("Workload x GPU", kept, body, note)
+
+
+_COMPARED = (
+    "#speedup of all SMs, true", "#predicted", "#flushed difference / %", "#by representatives / %",
+)  # fmt: skip
+
+
+def _shares(entry: Row, what: str) -> str:
+    """A speedup at each SM share, the share named where there are several."""
+    shares = entry.get("sm_share") or []
+    if len(shares) == 1:
+        return quantity(shares[0][what])
+    return ", ".join(f"{s['sm_percent']:g} %: {quantity(s[what])}" for s in shares) or ABSENT
 
 
 def rows_table(rows: Sequence[Row]) -> Table:
     """Every method on every GPU of one workload."""
     body = tuple(
         (
-            row["device"], condition_text(row["condition"]), method, _state(row),
+            row["device"], condition_text(row["condition"]), method, state_text(row),
             percent(row["error_percent"]), percent(row["signed_error_percent"]),
             percent(row["group_error_percent"]), quantity(row["speedup"]), _match(row), *_cost(row),
             text((row["selected_on"] or {}).get("device")), count(row["launches"]), count(row["kernels"]),
-            count(row["groups"]), count(row["representatives"]), _flags(row["flags"]),
+            count(row["groups"]), count(row["representatives"]), flags_text(row["flags"]),
             "; ".join(row["notes"]) or ABSENT,
         )
         for row, method in zip(rows, method_names(rows), strict=True)
     )  # fmt: skip
-    columns = _columns(
+    columns = columns_of(
         "GPU", CONDITION, "method", "~status", "#error / %", "#signed error / %", "#group error / %",
         "#speedup", "match / %", "cost", "#total", "#projected", "selected on", "#launches", "#kernels",
         "#groups", "#representatives", "~flags", "~notes",
@@ -111,7 +128,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
     note = (
         "Match: exact, name and block, position; in brackets what was matched and which of the three counts."
     )
-    return Table("Every method on every GPU", *_without_empty(columns, body, "flags", "notes"), note)
+    return Table("Every method on every GPU", *without_empty(columns, body, "flags", "notes"), note)
 
 
 def _cost(row: Row) -> tuple[str, str, str]:
@@ -122,9 +139,11 @@ def _cost(row: Row) -> tuple[str, str, str]:
 
 
 def _match(row: Row) -> str:
-    match = row["match"]
-    if match is None:
-        return ABSENT
+    return ABSENT if row["match"] is None else match_text(row["match"])
+
+
+def match_text(match: Mapping[str, Any]) -> str:
+    """The percentages of all kinds, and which of them counts."""
     shown = ", ".join(
         f"{'at least ' if kind in match['at_least'] else ''}{match_percent(match[kind])}"
         for kind in ("exact", "name_block", "position")
@@ -132,11 +151,13 @@ def _match(row: Row) -> str:
     return f"{shown} ({match['between']}: {match['kind']})"
 
 
-def _state(row: Row) -> str:
+def state_text(row: Row) -> str:
+    """The status, and why where there is a reason."""
     return f"{row['status']}: {row['reason']}" if row["reason"] else str(row["status"])
 
 
-def _flags(flags: Sequence[Mapping[str, Any]]) -> str:
+def flags_text(flags: Sequence[Mapping[str, Any]]) -> str:
+    """All flags with their details."""
     return "; ".join(
         f"{flag['name']}{' (invalid)' if flag['invalidates'] else ''}"
         f"{': ' + flag['detail'] if flag['detail'] else ''}"
@@ -162,7 +183,7 @@ def models_table(rows: Sequence[Row]) -> Table | None:
         ]  # fmt: skip
     if not body:
         return None
-    columns = _columns(
+    columns = columns_of(
         "GPU", CONDITION, "model", "labels the launches", *_ACCURACIES, "#error / %", "#group error / %",
         "#speedup",
     )  # fmt: skip
@@ -194,7 +215,7 @@ def window_table(rows: Sequence[Row]) -> Table | None:
         )  # fmt: skip
     if not body:
         return None
-    columns = _columns(
+    columns = columns_of(
         "GPU", CONDITION, "#launches in the window", "#groups", "cost", "#error / %", "#group error / %",
         "#speedup", "#agreement of the models / %", "#ambiguous / %", "#unknown launches",
         "#unknown signatures",
@@ -217,12 +238,12 @@ def groups_table(key: str, selection: Mapping[str, Any]) -> Table | None:
         )
         for group in largest
     )  # fmt: skip
-    columns = _columns(
+    columns = columns_of(
         "#group", "#launches", "#share of launches / %", "#share of instructions / %", "#representatives",
         "#process", "#launch", "#weight", "~kernel", "grid", "block",
     )  # fmt: skip
     shown = f"The {len(largest)} largest of {len(groups):,} groups; launch is 0-based in API order."
-    columns, body = _without_empty(columns, body, "share of instructions / %")
+    columns, body = without_empty(columns, body, "share of instructions / %")
     return Table(f"Groups of {key}", columns, body, shown)
 
 
@@ -243,22 +264,34 @@ def runs_table(report: Report) -> Table:
     """Where the numbers come from: every run with its records' hash and its flags."""
     body = tuple(
         (
-            run["run_id"], run["workload"], run["device"], run["level"], condition_text(run["condition"]),
+            run["run_id"], run["workload"], run["device"], run["level"], _condition(run),
             count(run["launches"]), "synthetic" if run["synthetic"] else "measured",
-            text(run["content_hash"]), _flags(run["flags"]),
+            text(run["content_hash"]), flags_text(run["flags"]),
         )
         for run in report["runs"]
     )  # fmt: skip
-    columns = _columns(
+    columns = columns_of(
         "run", "workload", "GPU", "level", CONDITION, "#launches", "data", "content hash", "~flags"
     )
-    return Table("Where the numbers come from", *_without_empty(columns, body, "flags"))
+    return Table("Where the numbers come from", *without_empty(columns, body, "flags"))
+
+
+def _condition(run: Mapping[str, Any]) -> str:
+    return f"{condition_text(run['condition'])}{', MPS' if run.get('under_mps') else ''}"
 
 
 def failed_runs_table(report: Report) -> Table | None:
     """Runs that have no data, with why."""
-    body = tuple((run["run_id"], run["reason"]) for run in report["failed_runs"])
-    return Table("Runs that failed", _columns("run", "~reason"), body) if body else None
+    body = tuple(
+        (
+            # A report of before has the first and the last alone.
+            run["run_id"], *(text(run.get(name)) for name in ("workload", "device", "level")),
+            condition_text(run.get("condition")), run["reason"],
+        )
+        for run in report["failed_runs"]
+    )  # fmt: skip
+    columns = columns_of("run", "workload", "GPU", "level", CONDITION, "~reason")
+    return Table("Runs that failed", columns, body) if body else None
 
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (

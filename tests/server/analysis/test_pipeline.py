@@ -411,7 +411,7 @@ def test_the_document_says_what_it_rests_on(store_run: StoreRun) -> None:
         {
             "run_id": run.run_id, "workload": "training", "device": "V100", "level": "light",
             "condition": {"cache": "none", "clock": "none", "sm_percent": 100.0}, "repeat": 0,
-            "launches": 8, "content_hash": run.content_hash, "synthetic": False,
+            "under_mps": False, "launches": 8, "content_hash": run.content_hash, "synthetic": False,
             "flags": [{"run_id": run.run_id, "name": "x", "detail": "why", "invalidates": False}],
         }
     ]  # fmt: skip

@@ -83,10 +83,14 @@ def report() -> dict[str, Any]:
         "versions": {"assay": "0.1.0", "numpy": "2.0"},
         "runs": [
             {"run_id": "demo-1.0001", "workload": "training", "device": "V100", "level": "light",
-             "condition": dict(BASELINE), "repeat": 0, "launches": 12345, "content_hash": "abc123def",
+             "condition": dict(BASELINE), "repeat": 0, "under_mps": False, "launches": 12345,
+             "content_hash": "abc123def",
              "flags": [flag], "synthetic": True}
         ],
-        "failed_runs": [{"run_id": "demo-1.0002", "reason": HOSTILE}],
+        "failed_runs": [
+            {"run_id": "demo-1.0002", "workload": "training", "device": "A100", "level": "detailed",
+             "condition": dict(BASELINE), "repeat": 0, "reason": HOSTILE}
+        ],
         "summary": [summary_entry(rows[0]), summary_entry(rows[2])],
         "rows": rows,
         "selections": {

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.cli.reporters.compared import compared_remarks, render_compared
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import clipped, condition, count, printable
 
@@ -23,6 +24,7 @@ def render_report(report: Mapping[str, Any], console: Console) -> None:
     if campaign["synthetic"]:
         console.print(SYNTHETIC_NOTICE)
     _render_summary(report["summary"], console)
+    render_compared(report, console)
     _render_rows(report["rows"], console)
     for line in _remarks(report):
         console.print(printable(line), soft_wrap=True)
@@ -46,6 +48,9 @@ def _render_summary(summary: Sequence[Row], console: Console) -> None:
         ("grouped %", lambda row: _number(row["grouped_accuracy_percent"])),
         ("grouped, balanced %", lambda row: _number(row["grouped_balanced_accuracy_percent"])),
         ("unknown", lambda row: _NONE if row["unknown_launches"] is None else count(row["unknown_launches"])),
+        ("SM share true", lambda row: _shares(row, "speedup_true")),
+        ("SM share predicted", lambda row: _shares(row, "speedup_predicted")),
+        ("flushed %", lambda row: _number(row.get("flushed_difference_percent"))),
     ]
     shared: list[Column] = [
         ("condition", lambda row: condition(row["condition"])),
@@ -59,6 +64,14 @@ def _render_summary(summary: Sequence[Row], console: Console) -> None:
             "mean over groups.",
             soft_wrap=True,
         )
+
+
+def _shares(row: Row, what: str) -> str:
+    """Speedups of all SMs over each share; the share stands beside it where there are several."""
+    shares = row.get("sm_share") or []
+    if len(shares) == 1:
+        return _number(shares[0][what])
+    return ", ".join(f"{share['sm_percent']:g}%: {_number(share[what])}" for share in shares) or _NONE
 
 
 def _render_rows(rows: Sequence[Row], console: Console) -> None:
@@ -122,12 +135,21 @@ def _remarks(report: Mapping[str, Any]) -> list[str]:
         for row in report["rows"]
         if row["reason"]
     ]
-    remarks += [f"run {run['run_id']} has no data: {run['reason']}" for run in report["failed_runs"]]
+    remarks += compared_remarks(report)
+    remarks += [
+        f"run {run['run_id']}{_about(run)} has no data: {run['reason']}" for run in report["failed_runs"]
+    ]
     for row in report["rows"]:
         for flag in row["flags"]:
             detail = f": {flag['detail']}" if flag["detail"] else ""
             remarks.append(f"run {flag['run_id']} is flagged {flag['name']}{detail}")
     return list(dict.fromkeys(remarks))
+
+
+def _about(run: Row) -> str:
+    if not run.get("workload"):
+        return ""
+    return f" ({run['workload']} on {run['device']}, {run['level']}, {condition(run['condition'])})"
 
 
 def _number(value: float | None, *, signed: bool = False) -> str:
