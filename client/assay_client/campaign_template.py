@@ -35,7 +35,7 @@ workloads:
   #   timeout_s: 3600
 
 # For commands: where, how much, under what. `assay doctor --for agent` says whether a box is ready.
-# gpus: [V100, A100]
+# gpus: [V100-SXM2-16GB, A100-SXM4-80GB]   # as `assay-agent inventory` names them
 # detailed: {{first: 1000, slice_launches: 500, features: table2}}
 # conditions:
 #   - {{cache: all}}            # caches flushed between launches

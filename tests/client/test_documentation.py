@@ -86,7 +86,7 @@ def campaign_examples() -> list[str]:
 def test_the_example_campaigns_are_valid() -> None:
     whole, methods = campaign_examples()
     campaign = load_campaign(whole, "example.yaml")
-    assert [w.name for w in campaign.workloads] == ["training"]
+    assert [w.name for w in campaign.workloads] == ["hotspot", "training"]
     assert set(re.findall(r"^ *-? *(\w+):", whole, re.MULTILINE)) >= set(Campaign.model_fields)
     head = whole[: whole.index("analysis:")]
     assert len(load_campaign(head + methods, "example.yaml").analysis.methods) == 3

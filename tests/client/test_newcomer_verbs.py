@@ -40,7 +40,7 @@ def test_what_the_template_comments_out_is_valid_too() -> None:
     assert [w.name for w in campaign.workloads] == ["training", "hotspot"]
     assert campaign.workloads[1].environment == {"OMP_NUM_THREADS": "1"}
     assert (campaign.gpus, len(campaign.conditions), campaign.analysis.reference) == (
-        ["V100", "A100"],
+        ["V100-SXM2-16GB", "A100-SXM4-80GB"],
         2,
         "V100",
     )
