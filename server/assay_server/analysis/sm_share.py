@@ -60,6 +60,8 @@ def _empty(device: DeviceRuns, condition: Condition) -> Entry:
     return {
         **empty_entry(device, condition),
         "sm_percent": condition.sm_percent,
+        # Where clocks are free, the ratio of times is not that of SM cycles.
+        "clocks_locked": condition.clock in ("base", "boost"),
         "effective_sms": None,
         "all_sms": None,
         "launches": None,
@@ -95,8 +97,6 @@ def _compare(entry: Entry, share: RunData, whole: RunData, held: HeldPairs) -> N
     rest_on(entry, (share, whole), held)
     if not (share.under_mps and whole.under_mps):
         flag(entry, whole, "not_under_mps", "the two runs were not made under the same kind of MPS daemon")
-    if share.condition.clock == "none":
-        flag(entry, share, "clocks_not_locked", "the ratio of times is not that of SM cycles")
     at_share, at_all = held.launches(share), held.launches(whole)
     rows.describe_launches(entry, held.facts(share), share)
     _count_sms(entry, at_share, at_all, float(share.condition.sm_percent or 100.0))

@@ -52,7 +52,7 @@ def sm_share_table(report: Report) -> Table | None:
     note = (
         "Speedup of all SMs: time at the share / time at 100 %, of the same launches, light level; "
         "predicted: the same of weights x the representatives' times. Both runs are under the same kind "
-        "of MPS daemon."
+        "of MPS daemon. Under clock none it is not the ratio of SM cycles."
     )
     return Table("SM shares", *without_empty(columns, tuple(body), "flags"), note)
 

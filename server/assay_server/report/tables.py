@@ -76,18 +76,18 @@ def summary_table(report: Report) -> Table:
             entry["workload"], entry["device"], condition_text(entry["condition"]), entry["method"],
             state_text(entry), count(entry["launches"]), percent(entry["error_percent"]),
             percent(entry["group_error_percent"]), quantity(entry["speedup"]),
-            match_percent(entry["match_percent"]),
-            *_accuracies(entry), percent(entry["agreement_percent"]), percent(entry["ambiguous_percent"]),
-            count(entry["unknown_launches"]), _shares(entry, "speedup_true"),
+            match_percent(entry["match_percent"]), _shares(entry, "speedup_true"),
             _shares(entry, "speedup_predicted"), percent(entry.get("flushed_difference_percent")),
             percent(entry.get("flushed_difference_of_selection_percent")),
+            *_accuracies(entry), percent(entry["agreement_percent"]), percent(entry["ambiguous_percent"]),
+            count(entry["unknown_launches"]),
         )
         for entry in report["summary"]
     )  # fmt: skip
     columns = columns_of(
         "workload", "GPU", CONDITION, "method", "~status", "#launches", "#error / %", "#group error / %",
-        "#speedup", "#match / %", *_ACCURACIES, "#agreement / %", "#ambiguous / %", "#unknown launches",
-        *_COMPARED,
+        "#speedup", "#match / %", *_COMPARED, *_ACCURACIES, "#agreement / %", "#ambiguous / %",
+        "#unknown launches",
     )  # fmt: skip
     note = f"Accuracies are held out, of the model that labels the launches. {_HOW_HELD_OUT}"
     kept, body = without_empty(columns, rows, *[name.removeprefix("#") for name in _COMPARED])
