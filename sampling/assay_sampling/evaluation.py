@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launch_table import Condition
@@ -45,25 +46,39 @@ def cost_of(launches: Launches, quantity: str) -> Cost:
     """
     source = ", ".join(launches.sources) or "launches"
     if quantity not in launches.table.schema.names:
-        raise CounterUnavailableError(source, f"the cost {quantity!r} was not measured")
+        raise CounterUnavailableError(
+            source, f"the cost {quantity!r} was not measured", "choose a cost that was, or profile again"
+        )
     column = launches.table[quantity]
     if column.null_count:
+        first = _launch_at(launches, pc.index(column.is_null(), True).as_py())
         raise CounterUnavailableError(
             source,
-            f"the cost {quantity!r} was not measured for {column.null_count:,} of {len(launches):,} launches",
+            f"the cost {quantity!r} was not measured (n/a or NaN) for {column.null_count:,} of "
+            f"{len(launches):,} launches, first for {first}",
             "profile those launches again, or choose another cost",
         )
     values = column.to_numpy().astype(np.float64)
     finite = np.isfinite(values)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise RefusedError(source, f"launch row {row} has the cost {values[row]:g} in {quantity!r}")
+        cause = f"{_launch_at(launches, row)} has the cost {values[row]:g} in {quantity!r}"
+        raise RefusedError(source, cause, _PROFILE_AGAIN)
     if values.size and float(values.min()) < 0:
         row = int(np.argmin(values))
-        raise RefusedError(source, f"launch row {row} has the negative cost {values[row]:g}")
+        cause = f"{_launch_at(launches, row)} has the negative cost {values[row]:g} in {quantity!r}"
+        raise RefusedError(source, cause, _PROFILE_AGAIN)
     if not float(values.sum()) > 0:
-        raise RefusedError(source, f"the launches have no cost at all in {quantity!r}")
+        raise RefusedError(source, f"the launches have no cost at all in {quantity!r}", _PROFILE_AGAIN)
     return Cost(quantity, COST_UNITS[quantity], launches.metadata.condition, values)
+
+
+_PROFILE_AGAIN = "profile the workload again, or choose another cost"
+
+
+def _launch_at(launches: Launches, row: int) -> str:
+    process, launch = launches.table["process"][row].as_py(), launches.table["launch"][row].as_py()
+    return f"launch {launch} of process {process}"
 
 
 @dataclass(frozen=True)

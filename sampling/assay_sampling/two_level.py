@@ -33,8 +33,8 @@ from assay_sampling.classifiers import ModelName
 from assay_sampling.errors import RefusedError
 from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.labelling import Labelling, label_rest
-from assay_sampling.launch_table import Device
 from assay_sampling.launches import Launches
+from assay_sampling.levels import refuse_other_kind, source_of
 from assay_sampling.overlap import overlap_of
 from assay_sampling.principal_kernels import PrincipalKernels, principal_kernels
 from assay_sampling.profile import Profile
@@ -77,7 +77,7 @@ def two_level_selection(
     # Asked for before the long work: without durations nothing of it could be scored.
     light_cost = cost_of(light, LIGHT_COST)
     alignment = align_window(detailed, light, match_kind)
-    require_match(alignment, least_match_percent, f"{_source(detailed)} and {_source(light)}")
+    require_match(alignment, least_match_percent, f"{source_of(detailed)} and {source_of(light)}")
     grouping: dict[str, Any] = {
         "features": features,
         "k": k,
@@ -204,10 +204,6 @@ def _flags(alignment: Alignment, *, concurrent: bool) -> list[str]:
     return [*(["concurrent_launches"] if concurrent else []), *match_flags(alignment.kind)]
 
 
-def _source(launches: Launches) -> str:
-    return ", ".join(launches.sources) or f"the {launches.metadata.level} run"
-
-
 def _levels(profile: Profile) -> tuple[Launches, Launches]:
     """Both levels of the profile, once nothing speaks against joining them."""
     detailed, light = profile.detailed, profile.light
@@ -216,53 +212,14 @@ def _levels(profile: Profile) -> tuple[Launches, Launches]:
         raise RefusedError(
             "two-level selection", f"the profile has no {missing} run", f"record its {missing} level"
         )
-    subject = f"{_source(detailed)} and {_source(light)}"
+    subject = f"{source_of(detailed)} and {source_of(light)}"
     if not len(detailed) or not len(light):
         raise RefusedError(subject, "one of them holds no launches")
     if not detailed.counters:
         raise RefusedError(
-            _source(detailed),
+            source_of(detailed),
             "PKS not applicable: no counters",
             "give a recording with hardware counters as the detailed one, or use random or systematic",
         )
-    _refuse_other_kind(subject, detailed, light)
+    refuse_other_kind(subject, detailed, light)
     return detailed, light
-
-
-def _refuse_other_kind(subject: str, detailed: Launches, light: Launches) -> None:
-    """Raise RefusedError where the levels are not of one kind of data, one GPU and one condition.
-
-    What a recording does not say cannot speak against it.
-    """
-    ours, theirs = detailed.metadata, light.metadata
-    if ours.synthetic != theirs.synthetic:
-        raise RefusedError(
-            subject,
-            f"the {'detailed' if ours.synthetic else 'light'} run is synthetic and the other is measured",
-            "join recordings of one kind; mark a file that is synthetic with --synthetic",
-        )
-    for what in ("cache", "clock", "sm_percent"):
-        values = getattr(ours.condition, what), getattr(theirs.condition, what)
-        if None not in values and values[0] != values[1]:
-            raise RefusedError(
-                subject,
-                f"they were made under two conditions ({ours.condition} and {theirs.condition})",
-                "join recordings of one condition",
-            )
-    for of_device in (_capability, _model):
-        found = [{of_device(device) for device in side.devices} - {""} for side in (ours, theirs)]
-        if found[0] and found[1] and found[0].isdisjoint(found[1]):
-            raise RefusedError(
-                subject,
-                f"they were made on two kinds of GPU ({', '.join(detailed.device_labels())} and "
-                f"{', '.join(light.device_labels())})",
-                "join recordings of one GPU; a selection can be scored on another with: assay evaluate",
-            )
-
-
-def _capability(device: Device) -> str:
-    return device.compute_capability
-
-
-def _model(device: Device) -> str:
-    return device.name.casefold()

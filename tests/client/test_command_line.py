@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hand_made
 import pytest
 import typer
 
@@ -278,3 +279,15 @@ def test_a_completion_script_is_produced(assay_process: Assay, shell: str) -> No
 def test_verbs_are_completed(assay_process: Assay) -> None:
     words = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": "assay do", "COMP_CWORD": "1"}
     assert assay_process(env=words).stdout.split() == ["doctor"]
+
+
+def test_a_full_disk_behind_standard_output_is_told_as_one(tmp_path: Path) -> None:
+    recording = tmp_path / "light.json"
+    hand_made.write_kineto(recording, 20)
+    command = [str(Path(sys.executable).with_name("assay")), "inspect", str(recording)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 8
+    assert "standard output" in done.stderr
+    assert "No space left" in done.stderr
+    assert "bug" not in done.stderr and "Traceback" not in done.stderr

@@ -116,7 +116,7 @@ def test_the_cost_of_launches_names_quantity_unit_and_condition() -> None:
 @pytest.mark.parametrize(
     ("durations", "cause"),
     [
-        ((5, -3), "launch row 1 has the negative cost -3"),
+        ((5, -3), "launch 1 of process 0 has the negative cost -3"),
         ((0, 0), "no cost at all in 'duration_ns'"),
         ((), "no cost at all in 'duration_ns'"),
     ],
@@ -129,12 +129,16 @@ def test_impossible_costs_are_refused(durations: tuple[int, ...], cause: str) ->
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_costs_that_are_no_numbers_are_refused(value: float) -> None:
     launches = made_launches(["a", "b"], counters=[CYCLES], cycles_gpc_avg=np.array([1.0, value]))
-    with pytest.raises(RefusedError, match=r"launch row 1 has the cost (nan|inf) in 'cycles_gpc_avg'"):
+    with pytest.raises(
+        RefusedError, match=r"launch 1 of process 0 has the cost (nan|inf) in 'cycles_gpc_avg'"
+    ):
         cost_of(launches, "cycles_gpc_avg")
 
 
 def test_a_cost_that_was_not_measured_for_all_is_an_error() -> None:
-    with pytest.raises(CounterUnavailableError, match="not measured for 1 of 2 launches"):
+    with pytest.raises(
+        CounterUnavailableError, match=r"not measured .* for 1 of 2 launches, first for launch 1"
+    ):
         cost_of(launches_lasting(1, None), "duration_ns")
     with pytest.raises(CounterUnavailableError, match="'cycles_gpc_avg' was not measured"):
         cost_of(launches_lasting(1, 2), "cycles_gpc_avg")

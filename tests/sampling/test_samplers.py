@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 from made_launches import made_launches
 
 from assay_sampling import samplers as registry
-from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
+from assay_sampling.errors import (
+    CounterUnavailableError,
+    MisalignedError,
+    ParameterError,
+    RefusedError,
+)
+from assay_sampling.launch_table import TableMetadata
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.readers import read_launches
@@ -27,6 +33,11 @@ def light(*durations: int | None) -> Profile:
     return Profile(
         light=made_launches(["k"] * len(durations), duration_ns=list(durations), source="l.sqlite")
     )
+
+
+def timed_launches(kernels: list[str], *, source: str, synthetic: bool = True) -> Launches:
+    metadata = TableMetadata("light", synthetic=synthetic)
+    return made_launches(kernels, metadata=metadata, source=source, duration_ns=[50, 60, 70])
 
 
 def detailed(cycles: list[float], **columns: Any) -> Launches:
@@ -219,13 +230,15 @@ def test_what_a_sample_is_scored_in(method: str) -> None:
     counted, timed = detailed([5.0, 6.0]), light(50, 60, 70).light
     assert select(method, Profile(detailed=counted), {}).evaluation.quantity == "cycles_gpc_avg"
     assert select(method, Profile(light=timed), {}).evaluation.quantity == "duration_ns"
-    both = select(method, Profile(detailed=counted, light=timed), {})
+    whole = timed_launches(["kernel"] * 3, source="l.sqlite")
+    both = select(method, Profile(detailed=counted, light=whole), {})
     assert (both.evaluation.quantity, both.evaluation.total) == ("duration_ns", 180)
     assert both.profile.sources == ("l.sqlite",)
     uncounted = Profile(detailed=made_launches(["k"], duration_ns=[7]))
     assert select(method, uncounted, {}).evaluation.total == 7
     with pytest.raises(
-        CounterUnavailableError, match=r"l\.sqlite.*'duration_ns' was not measured for 1 of 2"
+        CounterUnavailableError,
+        match=r"l\.sqlite.*'duration_ns' was not measured .* 1 of 2.* launch 1",
     ):
         select(method, light(1, None), {})
 
@@ -325,3 +338,14 @@ def test_a_million_distinct_names() -> None:
         assert selection.evaluation.error_percent == pytest.approx(0, abs=1e-9)
         row = int(selection.representatives.row[50])
         assert selection.representatives.kernel[50] == f"kernel<{row}>"
+
+
+@pytest.mark.parametrize("method", ["random", "systematic"])
+def test_levels_of_two_workloads_are_refused_by_every_method(method: str) -> None:
+    window = detailed([1.0, 2.0, 3.0])
+    other = timed_launches(["another"] * 3, source="other.sqlite")
+    with pytest.raises(MisalignedError, match=r"other\.sqlite.*first differences"):
+        select(method, Profile(detailed=window, light=other), {"launches": 1})
+    measured = timed_launches(["kernel"] * 3, source="other.sqlite", synthetic=False)
+    with pytest.raises(RefusedError, match="is synthetic and the other is measured"):
+        select(method, Profile(detailed=window, light=measured), {"launches": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import logging
 import os
@@ -17,13 +18,14 @@ import typer
 from typer.core import TyperGroup
 
 from assay_client.cli.reporters.failure import Failure, render_failure
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, StorageError
 
 EXIT_INTERNAL = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
+_DISK_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 # The order of the help page. A verb's module, and all that it needs, is imported when the verb is used.
 VERBS: dict[str, str] = {
@@ -186,6 +188,16 @@ def _unexpected(error: Exception) -> Failure:
         command = context.command_path if context is not None else "assay"
         return Failure(
             "UsageError", command, error.format_message().rstrip(".? "), f"see: {command} --help", EXIT_USAGE
+        )
+    if isinstance(error, OSError) and error.errno in _DISK_REFUSED:
+        # Files of ours raise StorageError where they are written: what is left is standard output.
+        _detach_output()
+        return Failure(
+            "StorageError",
+            "standard output",
+            f"it cannot be written ({error.strerror})",
+            "free disk space where it leads, and run the command again",
+            StorageError.exit_code,
         )
     if isinstance(error, MemoryError):
         return Failure(

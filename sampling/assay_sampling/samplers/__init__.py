@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.levels import check_levels
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, Sampler
 from assay_sampling.selection import Selection
@@ -85,13 +86,21 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     """Make a selection by the name of its method; texts are taken for the numbers they spell.
 
     Raises ParameterError for an unknown method, parameter or value, RefusedError where the method does
-    not apply to the profile.
+    not apply to the profile, or its two levels are not of one workload.
     """
     known = samplers()
     if method not in known:
         raise ParameterError("select", f"there is no method {method!r}", f"use one of {', '.join(known)}")
     sampler = known[method]
-    return sampler.select(profile, _validated(method, sampler, parameters), seed=seed)
+    validated = _validated(method, sampler, parameters)
+    # A method that joins the levels aligns them itself; the others would pass a wrong pair on in silence.
+    if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
+        check_levels(profile.detailed, profile.light)
+    return sampler.select(profile, validated, seed=seed)
+
+
+def _joins_levels(sampler: Sampler) -> bool:
+    return bool(getattr(sampler, "joins_levels", False))
 
 
 def _validated(method: str, sampler: Sampler, parameters: Mapping[str, Any]) -> BaseModel:

@@ -50,6 +50,7 @@ class PksSampler:
 
     name = "pks"
     parameters: type[BaseModel] = PksParameters
+    joins_levels = True
 
     def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
         """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks
