@@ -131,7 +131,8 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
         candidates = grown(points, centres, rng, _GROWN if blurred and k <= _SMALL_K else 1)
         if k <= len(pools):
             candidates = np.concatenate([candidates, pools[k - 1]])
-        best, labels = _best(points, candidates)
+        kept = (4 if k <= _SMALL_K else 2) if blurred else 1
+        best, labels = _best(points, candidates, kept)
         if lost > _LOSSY * best.inertia[0]:
             best, labels = _swapped(points, best, labels, rng)
         best, labels = transfer(points, best, labels)
@@ -151,10 +152,10 @@ def _with_sampled(
     return both + pools[len(both) :]
 
 
-def _best(points: WeightedPoints, candidates: np.ndarray) -> tuple[Batch, np.ndarray]:
-    """The best of candidates (b, k, d) after they nearly converged on the points, and its labels."""
-    k = candidates.shape[1]
-    nearly = settle(points, candidates, ((1, 7), (10 // k, 4 if k <= _SMALL_K else 2)))
+def _best(points: WeightedPoints, candidates: np.ndarray, kept: int) -> tuple[Batch, np.ndarray]:
+    """The best of candidates (b, k, d), of which the best so far, ``kept`` of them, nearly converge on
+    the points; and its labels."""
+    nearly = settle(points, candidates, ((1, 7), (10 // candidates.shape[1], kept)))
     converged = [converge(points, centres, tolerance=_NEARLY) for centres in nearly.centres]
     return min(converged, key=lambda found: float(found[0].inertia[0]))
 
@@ -163,11 +164,12 @@ def _swapped(
     points: WeightedPoints, best: Batch, labels: np.ndarray, rng: np.random.Generator
 ) -> tuple[Batch, np.ndarray]:
     """Swap centres on the points themselves, where micro-clusters blur too much."""
-    for _ in range(_SWAP_ROUNDS if len(best.centres[0]) <= _SMALL_K else 1):
+    k = best.centres.shape[1]
+    for _ in range(_SWAP_ROUNDS if k <= _SMALL_K else 1):
         candidates = swaps(points, best.centres[0], rng)
         if not len(candidates):
             break
-        found, found_labels = _best(points, candidates)
+        found, found_labels = _best(points, candidates, 4 if k <= _SMALL_K else 2)
         if not found.inertia[0] < best.inertia[0]:
             break
         best, labels = found, found_labels

@@ -49,7 +49,8 @@ def search(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
         more = [grown(points, centres, rng, _GROWN) for centres in pools[-1].centres[:_BEAM]]
         candidates = np.concatenate([seeding.extend(restarts), *more])
         pool = _pool(points, candidates, ((2, 18), (2 + 10 // k, 6)))
-        pools.append(_transferred(points, _swapped(points, pool, rng)))
+        pool = _swapped(points, pool, rng)
+        pools.append(_transferred(points, pool) if k <= _SMALL_K else pool)
     for k in range(k_max - 1, 1, -1):
         pools[k - 1] = _joined(pools[k - 1], _pruned(points, pools[k]))
     return [pool.centres for pool in pools]
