@@ -243,10 +243,10 @@ def test_a_counter_that_is_missing_once_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("cycles", "cause"),
     [
-        ([1.0, -2.0], "launch row 1 has the negative cost -2"),
+        ([1.0, -2.0], "launch 1 of process 0 has the negative cost -2"),
         ([0.0, 0.0], "no cost at all"),
         ([0.0, 5.0], "no cost in 'cycles_gpc_avg'"),
-        ([1.0, float("inf")], "launch row 1 has the cost inf"),
+        ([1.0, float("inf")], "launch 1 of process 0 has the cost inf"),
     ],
 )
 def test_costs_that_cannot_be_projected_are_refused(cycles: list[float], cause: str) -> None:
