@@ -26,6 +26,12 @@ class Ended:
     stderr: str
 
 
+@pytest.fixture(autouse=True)
+def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables as on a wide terminal, however the tests are started."""
+    monkeypatch.setenv("COLUMNS", "140")
+
+
 @pytest.fixture
 def assay(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run a command line in this process."""
