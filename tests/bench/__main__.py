@@ -29,15 +29,15 @@ class Case:
 
 
 INGEST = (
-    Case("Assay: agent spool to published Parquet", "tests.bench.ingest", "assay", 2_000_000),
-    Case("Arrow Flight do_put to the same Parquet", "tests.bench.peers", "arrow_flight", 2_000_000),
-    Case("one launch a gRPC message, one fsync", "tests.bench.peers", "one_launch_per_message", 50_000),
+    Case("Assay: agent spool to published Parquet", "tests.bench.ingest", "assay", 1_000_000),
+    Case("Arrow Flight do_put to the same Parquet", "tests.bench.peers", "arrow_flight", 1_000_000),
+    Case("one launch a gRPC message, one fsync", "tests.bench.peers", "one_launch_per_message", 20_000),
 )
 CLASSIFY = (
     Case("Assay, 3,000 distinct", "tests.bench.classify", "assay_few", 5_300_000),
-    Case("scikit-learn predict, 3,000 distinct", "tests.bench.classify", "scikit_learn_few", 5_300_000),
+    Case("scikit-learn predict, 3,000 distinct", "tests.bench.classify", "scikit_learn_few", 100_000),
     Case("Assay, 500,000 distinct", "tests.bench.classify", "assay_many", 5_300_000),
-    Case("scikit-learn predict, 500,000 distinct", "tests.bench.classify", "scikit_learn_many", 5_300_000),
+    Case("scikit-learn predict, 500,000 distinct", "tests.bench.classify", "scikit_learn_many", 100_000),
 )
 
 
@@ -54,8 +54,8 @@ def main() -> None:
         for line in _section(title, cases, arguments.runs, arguments.scale / 100):
             print(line, flush=True)
             lines.append(line)
-    if arguments.output:
-        arguments.output.write_text("\n".join([_PAGE_HEAD, *lines, _PAGE_FOOT]))
+            if arguments.output:
+                arguments.output.write_text("\n".join([_PAGE_HEAD, *lines, _PAGE_FOOT]))
 
 
 def _machine(runs: int) -> Iterator[str]:
