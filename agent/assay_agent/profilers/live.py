@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import shlex
 import threading
@@ -26,7 +27,7 @@ DEFAULT_TIMEOUT_SECONDS = 6 * 3600.0
 _CONVERT_SECONDS = 3600.0
 
 
-class LiveMeasurement:
+class LiveMeasurement(abc.ABC):
     """One attempt under a tool; subclasses give :meth:`batches`.
 
     See :class:`assay_agent.profilers.base.Measurement`. The GPU's lock is held while it is entered.
@@ -49,9 +50,9 @@ class LiveMeasurement:
         self._text: list[str] = []
         self._flags: dict[str, ValidityFlag] = {}
 
+    @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
-        """See the base."""
-        raise NotImplementedError
+        """The launches as the tool's results come in; see the base."""
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
