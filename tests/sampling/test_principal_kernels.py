@@ -12,6 +12,7 @@ from counted_launches import counted_launches, table2_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay_sampling import principal_kernels as module
 from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
 from assay_sampling.launches import Launches
@@ -304,3 +305,18 @@ def test_where_equal_launches_stand_changes_no_group(seed: int) -> None:
     assert one.sweep == other.sweep
     assert np.array_equal(one.representative_rows, other.representative_rows)
     assert np.array_equal(one.counts, other.counts)
+
+
+def test_the_clustering_is_given_the_seed_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The search is so thorough that most data give the same groups for any seed: ask what it was told.
+    given: list[int] = []
+    sweep = module.cluster_sweep
+
+    def listening(*arguments: Any, seed: int, **others: Any) -> Any:
+        given.append(seed)
+        return sweep(*arguments, seed=seed, **others)
+
+    monkeypatch.setattr(module, "cluster_sweep", listening)
+    launches = table2_launches(np.arange(12.0)[:, None], [1.0] * 12)
+    principal_kernels(launches, seed=41)
+    assert given == [41]
