@@ -143,6 +143,20 @@ def test_a_segment_out_of_order_is_refused(box: Box) -> None:
     assert box.refused(made_segments((100, 50))[1]) == "server_refused: it comes where segment 0 is due"
 
 
+def test_an_old_token_does_not_even_reach_the_disk(box: Box) -> None:
+    first, second = made_segments((10, 10))
+    assert box.send(first) == DURABLE
+
+    def staged() -> dict[Path, bytes]:
+        return {p: p.read_bytes() for p in (box.state / "staging").rglob("*") if p.is_file()}
+
+    before = staged()
+    stale = replace(box.key, token=box.key.token - 1)
+    assert box.refused(second, stale).startswith("lease_expired: ")
+    assert before
+    assert staged() == before
+
+
 def test_a_wrong_or_old_token_is_refused_and_harms_nobody(box: Box) -> None:
     [segment] = made_segments((10,))
     for forged in (
