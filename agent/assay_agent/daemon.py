@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from assay_agent.attempts import AttemptRunner
 from assay_agent.config import AgentConfig
@@ -93,17 +92,17 @@ class Agent:
             )
             try:
                 inventory = self._read_inventory()
-                places = self._places(inventory, state.directory)
+                places = self._places(inventory, state)
                 _Process(self, state.agent_id, spool, Connection(config.server), places).run(inventory)
             finally:
                 spool.close()
 
-    def _places(self, inventory: Inventory, state: Path) -> list[Place]:
-        remove_old_jobs(state)
+    def _places(self, inventory: Inventory, state: StateDirectory) -> list[Place]:
+        remove_old_jobs(state.directory)
         places = recorded_places(self.config.recorded_slots, self._profilers)
         if self.config.installed_gpus:
-            places += installed_places(inventory, state)
-        return [*places, *virtual_places(self.config.virtual, state)]
+            places += installed_places(inventory, state.directory)
+        return [*places, *virtual_places(self.config.virtual, state.directory, state.agent_id)]
 
 
 class _Process:

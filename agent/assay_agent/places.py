@@ -32,6 +32,7 @@ _TOOLS: dict[str, Callable[[MeasuredGPU, ToolBox, Path], Profiler]] = {
     "ncu": NsightComputeProfiler,
     "nsys": NsightSystemsProfiler,
 }
+_AGENT_IN_UUID = 8
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -70,8 +71,11 @@ def installed_places(inventory: Inventory, state: Path) -> Iterator[Place]:
         yield _gpu_place(gpu, found, tools, state, device.memory_bytes)
 
 
-def virtual_places(groups: Sequence[VirtualGPUs], state: Path) -> Iterator[Place]:
-    """Virtual GPUs, numbered within their kind. Raises StorageError where their tools cannot be written."""
+def virtual_places(groups: Sequence[VirtualGPUs], state: Path, agent_id: str = "") -> Iterator[Place]:
+    """Virtual GPUs, numbered within their kind. Raises StorageError where their tools cannot be written.
+
+    The beginning of ``agent_id`` is part of their UUIDs, so that no two agents offer the same GPU.
+    """
     if not groups:
         return
     from assay_agent.virtual import VirtualGPU  # noqa: PLC0415
@@ -92,7 +96,7 @@ def virtual_places(groups: Sequence[VirtualGPUs], state: Path) -> Iterator[Place
             device = Device(
                 index=0,
                 name=model.device.name,
-                uuid=model.device.uuid,
+                uuid="-".join(filter(None, (model.device.uuid, agent_id[:_AGENT_IN_UUID]))),
                 compute_capability=model.device.compute_capability,
                 sm_count=model.device.sm_count,
             )

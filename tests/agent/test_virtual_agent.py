@@ -70,15 +70,30 @@ def add(server: FakeServer, run_id: str, folder: Path, level: str, fault: str = 
 def test_virtual_gpus_are_offered_as_slots_of_their_own(server: FakeServer, tmp_path: Path) -> None:
     with running(server, tmp_path / "state", "v100", "RTX 2060:2", recorded_slots=1):
         wait_for(lambda: server.registrations)
-    slots = {slot.slot_id: slot for slot in server.registrations[0].slots}
+    agent = server.registrations[0].agent_id[:8]
+    assert len(agent) == 8
+    slots = {slot.slot_id.removesuffix(f"-{agent}"): slot for slot in server.registrations[0].slots}
     assert list(slots) == [
         "recorded-0", "GPU-virtual-V100-0", "GPU-virtual-RTX-2060-0", "GPU-virtual-RTX-2060-1",
     ]  # fmt: skip
+    gpus = list(slots.values())[1:]
+    assert all(gpu.slot_id == gpu.device.uuid and gpu.slot_id.endswith(f"-{agent}") for gpu in gpus)
     assert [slot.synthetic for slot in slots.values()] == [False, True, True, True]
     turing = slots["GPU-virtual-RTX-2060-1"]
     assert list(turing.profilers) == ["nsight_compute", "nsight_systems"]
     assert (turing.device.name, turing.device.compute_capability) == ("virtual RTX 2060", "7.5")
     assert (turing.device.sm_count, turing.device.memory_bytes) == (30, 6 << 30)
+
+
+def test_no_two_agents_offer_the_same_virtual_gpu_and_one_keeps_its_own(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    for number, state in enumerate(("one", "two", "one"), start=1):
+        with running(server, tmp_path / state, "V100:2", recorded_slots=0):
+            wait_for(lambda: len(server.registrations) == number)  # noqa: B023 - it is called at once
+    first, second, again = ([slot.slot_id for slot in r.slots] for r in server.registrations)
+    assert len({*first, *second}) == 4
+    assert again == first
 
 
 def test_nothing_virtual_without_the_switch(server: FakeServer, tmp_path: Path) -> None:
