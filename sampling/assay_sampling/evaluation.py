@@ -4,8 +4,10 @@
     error_percent        = 100 |projected - total| / total
     group_error_percent  = 100 sum over groups |projected_g - total_g| / total    (cannot cancel)
     speedup              = total / sum over representatives of cost(representative)
+    speedup_instructions, speedup_launches: the same of executed instructions and of launches
+    weighted_cov_percent = 100 sum over groups instruction share x (standard deviation / mean of cost)
 
-Source: design, "Numbers that must mean one thing".
+Source: design, "Numbers that must mean one thing"; weighted CoV: Sieve, section 2 (population deviation).
 """
 
 from __future__ import annotations
@@ -85,7 +87,9 @@ def _launch_at(launches: Launches, row: int) -> str:
 class Evaluation:
     """Scores of one selection on one profile in one cost quantity. Percentages are of ``total``.
 
-    ``group_error_percent`` is None where it is not known which launch is in which group.
+    ``group_error_percent`` is None where it is not known which launch is in which group;
+    ``speedup_instructions`` where instructions were not measured for all launches;
+    ``weighted_cov_percent``, the spread of the cost within groups, where either is.
     """
 
     quantity: str
@@ -98,6 +102,9 @@ class Evaluation:
     signed_error_percent: float
     group_error_percent: float | None
     speedup: float
+    speedup_launches: float
+    speedup_instructions: float | None = None
+    weighted_cov_percent: float | None = None
 
     def cost_dict(self) -> dict[str, Any]:
         return {
@@ -115,6 +122,9 @@ class Evaluation:
             "signed_error_percent": self.signed_error_percent,
             "group_error_percent": self.group_error_percent,
             "speedup": self.speedup,
+            "speedup_instructions": self.speedup_instructions,
+            "speedup_launches": self.speedup_launches,
+            "weighted_cov_percent": self.weighted_cov_percent,
         }
 
 
@@ -125,6 +135,7 @@ def evaluate(
     *,
     labels: np.ndarray | None = None,
     representative_groups: np.ndarray | None = None,
+    instructions: np.ndarray | None = None,
 ) -> Evaluation:
     """Score representatives against the true total.
 
@@ -134,6 +145,8 @@ def evaluate(
         weights: their weights, shape (r,).
         labels: group of every launch, shape (n,), 0-based; with ``representative_groups``, shape (r,),
             it gives the group error.
+        instructions: executed by every launch, shape (n,); it gives the speedup by instructions and,
+            with ``labels``, the weighted CoV (:func:`instructions_of`).
 
     Raises RefusedError where the representatives cost nothing (the speedup would be infinite).
     """
@@ -163,4 +176,44 @@ def evaluate(
         signed_error_percent=signed,
         group_error_percent=group_error,
         speedup=total / simulated,
+        speedup_launches=len(values) / len(representative_rows),
+        speedup_instructions=_ratio(instructions, representative_rows),
+        weighted_cov_percent=weighted_cov_percent(values, labels, instructions),
     )
+
+
+def instructions_of(launches: Launches) -> np.ndarray | None:
+    """Instructions executed by every launch, shape (n,); None where not measured for all of them."""
+    name = "instructions"
+    if name not in launches.table.schema.names or launches.table[name].null_count:
+        return None
+    executed = launches.column(name)
+    total = float(executed.sum())
+    return executed if np.isfinite(total) and total > 0 and float(executed.min()) >= 0 else None
+
+
+def weighted_cov_percent(
+    values: np.ndarray, labels: np.ndarray | None, instructions: np.ndarray | None
+) -> float | None:
+    """Coefficient of variation of the cost within groups, weighted by their share of the instructions.
+
+    All arrays have shape (n,), labels are 0-based; None where one is missing. A group whose mean cost is
+    zero has no variation. Source: Sieve, section 2; spec ``sieve_stem_photon.md`` 1.6.
+    """
+    if labels is None or instructions is None:
+        return None
+    count = np.bincount(labels)
+    safe = np.maximum(count, 1)
+    mean = np.bincount(labels, weights=values) / safe
+    # Deviations from the mean of the group: squares of the values themselves would cancel.
+    variance = np.bincount(labels, weights=np.square(values - mean[labels])) / safe
+    cov = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=mean > 0)
+    share = np.bincount(labels, weights=instructions) / instructions.sum()
+    return 100.0 * float((share * cov).sum())
+
+
+def _ratio(amounts: np.ndarray | None, rows: np.ndarray) -> float | None:
+    if amounts is None:
+        return None
+    chosen = float(amounts[rows].sum())
+    return float(amounts.sum()) / chosen if chosen > 0 else None

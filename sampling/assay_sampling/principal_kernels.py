@@ -18,7 +18,7 @@ import numpy as np
 from assay_sampling.counters import CYCLE_COUNTERS, features_of
 from assay_sampling.distinct import distinct_rows
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
-from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate
+from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate, instructions_of
 from assay_sampling.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.kmeans import Clustering, cluster_sweep
 from assay_sampling.launches import Launches
@@ -142,6 +142,7 @@ def principal_kernels(
             counts.astype(np.float64),
             labels=labels,
             representative_groups=np.arange(len(counts)),
+            instructions=instructions_of(launches),
         ),
         space=grouping.space,
         centres=grouping.solutions[best].centres,

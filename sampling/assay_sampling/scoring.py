@@ -26,7 +26,7 @@ from assay_sampling.alignment import (
 )
 from assay_sampling.counters import default_cost_counter
 from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
-from assay_sampling.evaluation import COST_UNITS, Cost, Evaluation, cost_of, evaluate
+from assay_sampling.evaluation import COST_UNITS, Cost, Evaluation, cost_of, evaluate, instructions_of
 from assay_sampling.launches import Launches
 from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
 
@@ -74,7 +74,12 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
             f"the representatives agree, but other launches stand between them ({kind} comparison)",
             _REMEDY,
         )
-    return evaluate(_cost(launches, quantity, _saved_quantity(saved)), rows, saved.weight)
+    return evaluate(
+        _cost(launches, quantity, _saved_quantity(saved)),
+        rows,
+        saved.weight,
+        instructions=instructions_of(launches),
+    )
 
 
 def score_on(
@@ -125,6 +130,7 @@ def score_on(
         selection.representatives.weight,
         labels=labels,
         representative_groups=selection.representatives.group,
+        instructions=instructions_of(other),
     )
     return evaluation, {each: alignment.match_percent for each, alignment in found.items()}
 

@@ -17,6 +17,7 @@ import numpy as np
 from assay_sampling.alignment import sequence_totals_hash, totals_only
 from assay_sampling.errors import AssayError, InputError
 from assay_sampling.evaluation import Evaluation
+from assay_sampling.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.launches import (
     EXACT_IDENTITY,
     NAME_BLOCK_IDENTITY,
@@ -142,6 +143,7 @@ class Selection:
 
     ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
     not measured; ``labels`` the group of every launch, shape (n,), is not part of the JSON form.
+    ``interval`` is that of the projected total; where it is None, ``interval_reason`` says why.
     ``extra`` holds what only one method reports (``sweep``, ``pca_components``, ``two_level``).
     """
 
@@ -154,6 +156,8 @@ class Selection:
     evaluation: Evaluation
     instruction_share: np.ndarray | None = None
     labels: np.ndarray | None = None
+    interval: Interval | None = None
+    interval_reason: str = NO_INTERVAL_FIXED_RULE
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -176,6 +180,8 @@ class Selection:
                 for index, entries in enumerate(by_group)
             ],
             **self.evaluation.to_dict(),
+            "interval": None if self.interval is None else self.interval.to_dict(),
+            "interval_reason": None if self.interval is not None else self.interval_reason,
             **self.extra,
         }
 

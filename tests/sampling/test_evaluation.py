@@ -29,6 +29,7 @@ def test_the_formulas() -> None:
         np.array([2.0, 2.0]),
         labels=np.array([0, 0, 1, 1]),
         representative_groups=np.array([0, 1]),
+        instructions=np.array([1.0, 2.0, 3.0, 4.0]),
     )
     assert (found.total, found.projected, found.simulated) == (100.0, 100.0, 50.0)
     assert (found.error_percent, found.signed_error_percent, found.speedup) == (0.0, 0.0, 2.0)
@@ -45,6 +46,10 @@ def test_the_formulas() -> None:
         "signed_error_percent": 0.0,
         "group_error_percent": 20.0,
         "speedup": 2.0,
+        "speedup_instructions": 2.0,
+        "speedup_launches": 2.0,
+        # 0.3 of the instructions in a group of mean 15 and deviation 5, 0.7 in one of mean 35 and 5.
+        "weighted_cov_percent": pytest.approx(100 * (0.3 * 5 / 15 + 0.7 * 5 / 35)),
     }
 
 
@@ -53,6 +58,8 @@ def test_too_low_a_projection_has_a_negative_signed_error() -> None:
     assert (found.error_percent, found.signed_error_percent) == (40.0, -40.0)
     assert found.group_error_percent is None
     assert found.speedup == pytest.approx(100 / 30)
+    assert (found.speedup_launches, found.speedup_instructions) == (2.0, None)
+    assert found.weighted_cov_percent is None
 
 
 def test_a_group_without_a_representative_counts_in_full() -> None:

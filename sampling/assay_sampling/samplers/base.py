@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -9,7 +10,8 @@ from pydantic import BaseModel, ConfigDict
 
 from assay_sampling.counters import default_cost_counter
 from assay_sampling.errors import RefusedError
-from assay_sampling.evaluation import Cost, cost_of, evaluate
+from assay_sampling.evaluation import Cost, cost_of, evaluate, instructions_of
+from assay_sampling.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
@@ -64,34 +66,68 @@ def instruction_share(launches: Launches, labels: np.ndarray, groups: int) -> np
 
     None where instructions were not measured for all launches.
     """
-    name = "instructions"
-    if name not in launches.table.schema.names or launches.table[name].null_count:
+    executed = instructions_of(launches)
+    if executed is None:
         return None
-    executed = launches.column(name)
-    total = float(executed.sum())
-    if not (np.isfinite(total) and total > 0):
-        return None
-    share: np.ndarray = np.bincount(labels, executed, groups) / total
+    share: np.ndarray = np.bincount(labels, executed, groups) / executed.sum()
     return share
 
 
-def one_group_selection(
-    profile: Profile, method: str, parameters: BaseModel, seed: int, rows: np.ndarray
+def grouped_selection(
+    profile: Profile,
+    method: str,
+    parameters: BaseModel,
+    seed: int,
+    *,
+    labels: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    cost: Cost | None = None,
+    interval: Interval | None = None,
+    interval_reason: str = NO_INTERVAL_FIXED_RULE,
+    extra: Mapping[str, Any] | None = None,
 ) -> Selection:
-    """Launches at ``rows``, shape (m,), ascending, that stand for all n launches: weight n / m each."""
+    """The selection of any method that puts every launch of the whole workload in one group.
+
+    Args:
+        labels: group of every launch, shape (n,), 0..g-1, none empty.
+        rows: rows of the representatives, shape (r,); the group of each is ``labels[rows]``.
+        weights: theirs, shape (r,).
+        cost: what is scored; None takes :func:`whole_cost`.
+
+    Raises what :func:`whole_cost` and :func:`assay_sampling.evaluation.evaluate` raise.
+    """
     launches = profile.whole
-    cost = whole_cost(profile)
-    labels = np.zeros(len(launches), np.intp)
-    groups = np.zeros(len(rows), np.intp)
-    weights = np.full(len(rows), len(launches) / len(rows))
+    groups = labels[rows]
+    group_launches = np.bincount(labels)
     return Selection(
         method=method,
         parameters=parameters.model_dump(mode="json"),
         seed=seed,
         profile=ProfileSummary.of(launches),
         representatives=Representatives.at(launches, rows, groups, weights),
-        group_launches=np.array([len(launches)]),
-        evaluation=evaluate(cost, rows, weights, labels=labels, representative_groups=groups),
-        instruction_share=instruction_share(launches, labels, 1),
+        group_launches=group_launches,
+        evaluation=evaluate(
+            whole_cost(profile) if cost is None else cost,
+            rows,
+            weights,
+            labels=labels,
+            representative_groups=groups,
+            instructions=instructions_of(launches),
+        ),
+        instruction_share=instruction_share(launches, labels, len(group_launches)),
         labels=labels,
+        interval=interval,
+        interval_reason=interval_reason,
+        extra=extra or {},
     )
+
+
+def one_group_selection(
+    profile: Profile, method: str, parameters: BaseModel, seed: int, rows: np.ndarray
+) -> Selection:
+    """Launches at ``rows``, shape (m,), ascending, that stand for all n launches: weight n / m each."""
+    total = len(profile.whole)
+    weights = np.full(len(rows), total / len(rows))
+    labels = np.zeros(total, np.intp)
+    return grouped_selection(profile, method, parameters, seed, labels=labels, rows=rows, weights=weights)
