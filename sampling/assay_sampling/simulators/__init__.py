@@ -1,0 +1,1 @@
+"""What simulators read and write: traces, logs and lists of launches."""

@@ -1,0 +1,500 @@
+"""Reader of Accel-Sim's grouped SASS traces (``kernel-N.traceg``, plain, ``.xz``, ``.gz`` or ``.zst``).
+
+A trace is text: a header, then thread blocks of warps of instruction lines. It streams: one thread block is
+held at a time. A line is
+
+    [line] PC mask destinations [Rn] OPCODE sources [Rn ...] width [mode addresses] [immediate]
+
+and its addresses come in three modes: 0 lists one for every active lane, 1 is a base and a stride, 2 a base
+and popcount(mask) - 1 differences. (Accel-Sim's own reader takes one number too many in mode 2 and so
+swallows the immediate of version 5.) A memory instruction whose lanes are all masked off is written as mode 1
+at address 0 and touches nothing here.
+
+Source: specs of the formats, "Accel-Sim / GPGPU-Sim: exact formats", section 1, read from the sources of
+accel-sim-framework (NVBit tracer, post-processing, trace parser).
+"""
+
+from __future__ import annotations
+
+import itertools
+import lzma
+import re
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NoReturn, cast
+
+import numpy as np
+
+from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.readers.files import open_binary, reading, require_file
+
+_XZ_MAGIC = b"\xfd7zXZ\x00"
+_CHUNK_BYTES = 1 << 20
+_HEADER_BYTES = 1 << 16
+# A thread block is held as a whole: more text than this is a file without block ends, or no trace.
+_BLOCK_BYTES = 1 << 30
+_AGAIN = "copy the trace again, or trace the launch again"
+
+# Shared memory, constants and textures have other address spaces: 0x40 there is not 0x40 in global memory.
+_DEVICE_MEMORY = re.compile(rb"(?:LDG|STG|LD|ST|RED|REDG|ATOM|ATOMG|LDL|STL|LDGSTS|CCTL)(?:\.|$)")
+_WARP = re.compile(rb"^warp *= *(\d+)[ \r]*$", re.MULTILINE)
+_INSTRUCTIONS = re.compile(rb"^insts *= *(\d+)[ \r]*$", re.MULTILINE)
+_BLOCK = re.compile(rb"^thread block *= *(\d+) *, *(\d+) *, *(\d+)[ \r]*$", re.MULTILINE)
+# Groups: mask, opcode, bytes per thread, the rest with mode and addresses.
+_BODY = rb"[0-9a-fA-F]+ +([0-9a-fA-F]+) +\d+(?: +U?R\d+)* +(\S+) +\d+(?: +U?R\d+)* +(\d+)(.*)$"
+
+
+@dataclass(frozen=True)
+class TraceHeader:
+    """The header of one launch's trace.
+
+    ``kernel_id`` is the 1-based launch in the traced process; ``grid`` in blocks, ``block`` in threads,
+    (x, y, z); ``tracer_version`` says how lines are written; ``has_line_numbers``: each begins with one.
+    """
+
+    kernel_name: str
+    kernel_id: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_memory_bytes: int
+    registers_per_thread: int
+    binary_version: int
+    stream: int
+    tracer_version: int
+    has_line_numbers: bool
+
+    @property
+    def blocks(self) -> int:
+        """Thread blocks of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True)
+class MemoryInstructions:
+    """The m memory instructions of one thread block, by warp, in each warp's order.
+
+    Args:
+        warp: warp within the block, int32 of shape (m,).
+        position: ordinal among the warp's memory instructions, int32 of shape (m,).
+        opcode: SASS opcode with its modifiers, m texts.
+        device_memory: global or local memory (True), or shared, constant or texture, shape (m,).
+        width_bytes: bytes for each thread, int32 of shape (m,).
+        offsets: addresses of instruction i are ``addresses[offsets[i]:offsets[i + 1]]``, int64, (m + 1,).
+        addresses: first byte of every active lane, in order of lanes, uint64 of shape (a,).
+    """
+
+    warp: np.ndarray
+    position: np.ndarray
+    opcode: tuple[str, ...]
+    device_memory: np.ndarray
+    width_bytes: np.ndarray
+    offsets: np.ndarray
+    addresses: np.ndarray
+
+    def granules(self, granule_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Aligned pieces of device memory that instructions touch: sectors of 32 bytes, lines of 128.
+
+        Returns the instruction, int64, and the piece, uint64 (address / ``granule_bytes``), both of shape
+        (k,): each piece once for an instruction, as coalescing makes of it; by instruction, then piece.
+        ``granule_bytes`` is a power of 2, else ParameterError; 1 gives the first byte of each lane.
+        """
+        if granule_bytes < 1 or granule_bytes & (granule_bytes - 1):
+            raise ParameterError("granule", f"{granule_bytes} bytes is no power of two", "give 32 or 128")
+        lanes = np.diff(self.offsets)
+        chosen = np.repeat(self.device_memory, lanes)
+        owner = np.repeat(np.arange(len(lanes)), lanes)[chosen]
+        first = self.addresses[chosen]
+        shift = np.uint64(granule_bytes.bit_length() - 1)
+        piece = first >> shift
+        if granule_bytes > 1:
+            # A wide or unaligned access may cross into the next piece.
+            last = first + np.maximum(self.width_bytes[owner], 1).astype(np.uint64) - np.uint64(1)
+            crosses = (last >> shift) != piece
+            owner = np.concatenate([owner, owner[crosses]])
+            piece = np.concatenate([piece, (last >> shift)[crosses]])
+        order = np.lexsort((piece, owner))
+        owner, piece = owner[order], piece[order]
+        new = np.ones(len(owner), bool)
+        new[1:] = (owner[1:] != owner[:-1]) | (piece[1:] != piece[:-1])
+        return owner[new], piece[new]
+
+
+@dataclass(frozen=True)
+class ThreadBlock:
+    """One thread block: where it is in the grid and what it executes.
+
+    ``index`` = x + grid_x (y + grid_y z). Thread instructions count the lanes of each line's mask; memory
+    requests are memory instructions of a warp on global or local memory with at least one active lane.
+    ``memory`` is None where it was not asked for.
+    """
+
+    position: tuple[int, int, int]
+    index: int
+    warp_instructions: int
+    thread_instructions: int
+    memory_requests: int
+    memory: MemoryInstructions | None
+
+
+@dataclass(frozen=True)
+class MemoryCopy:
+    """A line ``MemcpyHtoD`` of a list: device address and bytes."""
+
+    address: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class KernelsList:
+    """What ``kernelslist.g`` holds: traces of launches, in order, and the copies to the device."""
+
+    path: Path
+    traces: tuple[Path, ...]
+    copies: tuple[MemoryCopy, ...]
+
+
+def read_kernels_list(path: Path) -> KernelsList:
+    """Read ``kernelslist.g``: lines ``MemcpyHtoD,ADDRESS,BYTES`` and ``kernel...``; others are ignored.
+
+    Traces are relative to the list's own folder. Raises InputError for a list that cannot be read, a copy
+    that is not of that form, or a list without launches.
+    """
+    require_file(path)
+    traces: list[Path] = []
+    copies: list[MemoryCopy] = []
+    with reading(path):
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("MemcpyHtoD"):
+            copies.append(_copy(path, number, line))
+        elif line.startswith("kernel"):
+            traces.append(path.parent / line.strip())
+    if not traces:
+        raise InputError(path, "it names no launch", "name the kernelslist.g of a trace")
+    return KernelsList(path, tuple(traces), tuple(copies))
+
+
+def _copy(path: Path, number: int, line: str) -> MemoryCopy:
+    match = re.fullmatch(r"MemcpyHtoD,\s*(0x[0-9a-fA-F]+)\s*,\s*(\d+)\s*", line)
+    if match is None:
+        raise InputError(path, "not of the form MemcpyHtoD,ADDRESS,BYTES", _AGAIN, line=number)
+    return MemoryCopy(int(match[1], 16), int(match[2]))
+
+
+def read_header(path: Path) -> TraceHeader:
+    """The header of a trace; raises InputError where the file is no grouped trace."""
+    with _text(path) as file:
+        return _header(path, file.read(_HEADER_BYTES))[0]
+
+
+def read_blocks(path: Path, *, memory: bool = True) -> Generator[ThreadBlock, None, None]:
+    """The thread blocks of a trace in the order of the file, one at a time.
+
+    Without ``memory`` addresses are not parsed, which is several times faster. Raises InputError, naming the
+    line, for what is no instruction, for a warp with fewer instructions than it says, and for a file that
+    ends before its last block or does not hold each block of the grid once.
+    """
+    seen: set[int] = set()
+    with _text(path) as file:
+        head = file.read(_HEADER_BYTES)
+        header, start = _header(path, head)
+        parser = _BlockParser(path, header, memory)
+        line = head.count(b"\n", 0, start) + 1
+        for text in _block_texts(path, file, head[start:]):
+            block = parser.parse(text, line)
+            if block.index in seen:
+                raise InputError(path, f"thread block {block.position} is there twice", _AGAIN, line=line)
+            seen.add(block.index)
+            line += text.count(b"\n")
+            yield block
+    if len(seen) != header.blocks:
+        raise InputError(
+            path, f"it holds {len(seen):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
+        )
+
+
+def block_counts(path: Path, *, line_bytes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Warp instructions and memory requests of each thread block, int64 of shape (blocks,), by block index.
+
+    A memory request is a warp's memory instruction on global or local memory with at least one active lane:
+    what Nsight Compute counts as a request, so that requests / instructions is at most 1. With ``line_bytes``
+    each line that such an instruction touches is one, so that a warp makes 1 to 32 of them, as in TBPoint,
+    section III. Raises InputError as :func:`read_blocks` does.
+    """
+    blocks = read_header(path).blocks
+    instructions, requests = np.zeros(blocks, np.int64), np.zeros(blocks, np.int64)
+    for block in read_blocks(path, memory=line_bytes is not None):
+        instructions[block.index] = block.warp_instructions
+        requests[block.index] = block.memory_requests
+        if line_bytes is not None and block.memory is not None:
+            requests[block.index] = len(block.memory.granules(line_bytes)[0])
+    return instructions, requests
+
+
+@contextmanager
+def _text(path: Path) -> Iterator[_Whole]:
+    """The trace decompressed; what goes wrong on the way is an InputError."""
+    require_file(path)
+    try:
+        with reading(path):
+            with path.open("rb") as raw:
+                is_xz = raw.read(len(_XZ_MAGIC)) == _XZ_MAGIC
+            if is_xz:
+                with lzma.open(path, "rb") as file:
+                    yield _Whole(cast(IO[bytes], file))
+            else:
+                with open_binary(path) as file:
+                    yield _Whole(file)
+    except lzma.LZMAError as error:
+        raise InputError(path, f"the compressed file is damaged ({error})", _AGAIN) from error
+
+
+class _Whole:
+    """Reads that give all the bytes asked for unless the file ends."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        parts = []
+        while size and (part := self._file.read(size)):
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def _header(path: Path, head: bytes) -> tuple[TraceHeader, int]:
+    """The header and the offset of what follows its last line, which begins with ``#``."""
+    end = re.search(rb"^#.*\n", head, re.MULTILINE)
+    fields: dict[str, str] = {}
+    for line in head[: end.start() if end else len(head)].decode("utf-8", "surrogateescape").splitlines():
+        key, separator, value = line.partition("=")
+        if separator and key.startswith("-"):
+            fields[key[1:].strip()] = value.strip()
+    if end is None or "kernel name" not in fields:
+        raise InputError(
+            path,
+            "it has no header of an Accel-Sim trace",
+            "name a kernel-N.traceg (post-processing makes it of the tracer's kernel-N.trace)",
+        )
+    number = _Numbers(path, fields)
+    header = TraceHeader(
+        kernel_name=fields["kernel name"],
+        kernel_id=number.integer("kernel id"),
+        grid=number.triple("grid dim"),
+        block=number.triple("block dim"),
+        shared_memory_bytes=number.integer("shmem"),
+        registers_per_thread=number.integer("nregs"),
+        binary_version=number.integer("binary version"),
+        stream=number.integer("cuda stream id", 0),
+        tracer_version=number.integer("accelsim tracer version", 1),
+        has_line_numbers=number.integer("enable lineinfo", 0) != 0,
+    )
+    # Where the first "#" line begins a thread block already, it is part of what follows.
+    return header, end.start() if head.startswith(b"#BEGIN_TB", end.start()) else end.end()
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    path: Path
+    fields: dict[str, str]
+
+    def integer(self, key: str, absent: int | None = None) -> int:
+        text = self.fields.get(key)
+        if text is None and absent is not None:
+            return absent
+        if text is None or not re.fullmatch(r"\d{1,18}", text):
+            raise InputError(self.path, f"{text!r} is not a number", _AGAIN, field=key)
+        return int(text)
+
+    def triple(self, key: str) -> tuple[int, int, int]:
+        match = re.fullmatch(r"\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)", self.fields.get(key, ""))
+        if match is None or not all(map(int, match.groups())):
+            raise InputError(self.path, f"{self.fields.get(key)!r} is not (x,y,z)", _AGAIN, field=key)
+        return int(match[1]), int(match[2]), int(match[3])
+
+
+def _block_texts(path: Path, file: _Whole, held: bytes) -> Iterator[bytes]:
+    """The text of each thread block, up to and with its ``#END_TB``; together they are the whole file."""
+    end = b"#END_TB"
+    searched, ended = 0, False
+    while True:
+        found = held.find(end, max(0, searched - len(end)))
+        if found >= 0:
+            yield held[: found + len(end)]
+            held, searched = held[found + len(end) :], 0
+        elif ended:
+            break
+        else:
+            searched = len(held)
+            if searched > _BLOCK_BYTES:
+                raise InputError(path, f"a thread block is longer than {_BLOCK_BYTES:,} bytes", _AGAIN)
+            # Growing by what is held already keeps the number of copies of a long block small.
+            part = file.read(max(_CHUNK_BYTES, searched))
+            ended = not part
+            held += part
+    if held.strip():
+        raise InputError(path, "it ends within a thread block", _AGAIN)
+
+
+@dataclass
+class _BlockParser:
+    """Turns the text of one thread block into its columns."""
+
+    path: Path
+    header: TraceHeader
+    memory: bool
+    _line: re.Pattern[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        prefix = rb""
+        if self.header.tracer_version < 3:
+            prefix = rb"(?:\d+ +){4}"  # block x, y, z and warp
+        elif self.header.tracer_version >= 4 and self.header.has_line_numbers:
+            prefix = rb"\d+ +"
+        self._line = re.compile(rb"^" + prefix + _BODY, re.MULTILINE)
+
+    def parse(self, text: bytes, first_line: int) -> ThreadBlock:
+        where = _BLOCK.search(text)
+        if where is None:
+            raise InputError(self.path, "a thread block does not say which it is", _AGAIN, line=first_line)
+        x, y, z = (int(part) for part in where.groups())
+        grid = self.header.grid
+        if x >= grid[0] or y >= grid[1] or z >= grid[2]:
+            raise InputError(
+                self.path, f"thread block {(x, y, z)} is outside the grid {grid}", _AGAIN, line=first_line
+            )
+        warps, rows = self._rows(text, first_line)
+        masks = _hexadecimal([row[0] for row in rows])
+        of_memory = [i for i, row in enumerate(rows) if row[2] != b"0"]
+        opcodes = [rows[i][1] for i in of_memory]
+        is_device: dict[bytes, bool] = {op: bool(_DEVICE_MEMORY.match(op)) for op in set(opcodes)}
+        device = np.array([is_device[op] for op in opcodes], bool)
+        lanes = np.bitwise_count(masks)
+        memory = None
+        if self.memory:
+            warp = np.array(warps, np.int32)[of_memory]
+            offsets = np.concatenate([[0], np.cumsum(lanes[of_memory], dtype=np.int64)])
+            memory = MemoryInstructions(
+                warp=warp,
+                position=_ordinals(warp),
+                opcode=tuple(op.decode("ascii", "replace") for op in opcodes),
+                device_memory=device,
+                width_bytes=np.array([int(rows[i][2]) for i in of_memory], np.int32),
+                offsets=offsets,
+                addresses=self._addresses(rows, of_memory, lanes[of_memory], text, first_line),
+            )
+        return ThreadBlock(
+            position=(x, y, z),
+            index=x + grid[0] * (y + grid[1] * z),
+            warp_instructions=len(rows),
+            thread_instructions=int(lanes.sum(dtype=np.int64)),
+            memory_requests=int((device & (lanes[of_memory] > 0)).sum()),
+            memory=memory,
+        )
+
+    def _rows(self, text: bytes, first_line: int) -> tuple[list[int], list[tuple[bytes, ...]]]:
+        """The warp of each instruction and its parts."""
+        parts = _WARP.split(text)
+        warps: list[int] = []
+        rows: list[tuple[bytes, ...]] = []
+        for warp, body in zip(parts[1::2], parts[2::2], strict=True):
+            declared = _INSTRUCTIONS.search(body)
+            found = self._line.findall(body)
+            if declared is None or len(found) != int(declared[1]):
+                self._blame(text, first_line, int(warp), len(found))
+            warps.extend([int(warp)] * len(found))
+            rows.extend(found)
+        return warps, rows
+
+    def _blame(self, text: bytes, first_line: int, warp: int, found: int) -> NoReturn:
+        """Name the first line that is no instruction; if all are, the warp's number of them is wrong."""
+        known = re.compile(rb"#|warp *=|insts *= *\d+ *$|thread block *=|\s*$")
+        for number, line in enumerate(text.splitlines(), first_line):
+            if not known.match(line) and not self._line.match(line):
+                shown = line[:60].decode("ascii", "backslashreplace")
+                raise InputError(self.path, f"{shown!r} is no instruction", _AGAIN, line=number)
+        raise InputError(
+            self.path,
+            f"warp {warp} has {found:,} instructions, which is not what its 'insts' says",
+            _AGAIN,
+            line=first_line,
+        )
+
+    def _addresses(
+        self,
+        rows: list[tuple[bytes, ...]],
+        of_memory: list[int],
+        lanes: np.ndarray,
+        text: bytes,
+        first_line: int,
+    ) -> np.ndarray:
+        """The addresses of all lanes of the memory instructions, uint64, one instruction after the other."""
+        found = []
+        for row, count in zip(of_memory, lanes.tolist(), strict=True):
+            payload = rows[row][3]
+            try:
+                found.append(_ADDRESSES[payload.split(None, 1)[0]](payload, count))
+            except (KeyError, ValueError, IndexError, OverflowError):
+                match = next(itertools.islice(self._line.finditer(text), row, None))
+                raise InputError(
+                    self.path,
+                    f"its addresses cannot be read for {count} active lanes",
+                    _AGAIN,
+                    line=first_line + text.count(b"\n", 0, match.start()),
+                ) from None
+        return np.concatenate(found) if found else np.zeros(0, np.uint64)
+
+
+def _listed(payload: bytes, lanes: int) -> np.ndarray:
+    """Mode 0: an address for every active lane. The tracer writes sixteen digits, which has a fast way."""
+    tokens = payload.split(None, lanes + 1)[1 : lanes + 1]
+    if len(tokens) != lanes:
+        raise ValueError(payload)
+    digits = b"".join(tokens).replace(b"0x", b"")
+    if len(digits) == 16 * lanes and all(len(token) == 18 for token in tokens):
+        return np.frombuffer(bytes.fromhex(digits.decode("ascii")), ">u8").astype(np.uint64)
+    return np.array([int(token, 16) for token in tokens], np.uint64)
+
+
+_STEPS = np.arange(32, dtype=np.int64)
+
+
+def _strided(payload: bytes, lanes: int) -> np.ndarray:
+    """Mode 1: a base and a stride over one run of active lanes."""
+    _, base, stride = payload.split(None, 3)[:3]
+    # Addresses are unsigned and strides signed: modulo 2^64 both are one arithmetic.
+    return (np.uint64(int(base, 16)) + (_STEPS[:lanes] * int(stride)).astype(np.uint64)).astype(np.uint64)
+
+
+def _differences(payload: bytes, lanes: int) -> np.ndarray:
+    """Mode 2: a base and the difference of each further active lane from the one before."""
+    tokens = payload.split(None, lanes + 1)[1 : lanes + 1]
+    if len(tokens) != lanes:
+        raise ValueError(payload)
+    if not lanes:
+        return np.zeros(0, np.uint64)
+    base = np.uint64(int(tokens[0], 16))
+    steps = np.zeros(lanes, np.int64)
+    np.cumsum(np.array(tokens[1:], np.int64) if lanes > 1 else steps[1:], out=steps[1:])
+    return (base + steps.astype(np.uint64)).astype(np.uint64)
+
+
+_ADDRESSES = {b"0": _listed, b"1": _strided, b"2": _differences}
+
+
+def _hexadecimal(texts: list[bytes]) -> np.ndarray:
+    """Masks as uint32 of shape (n,); each distinct text is parsed once."""
+    values = {text: int(text, 16) for text in set(texts)}
+    return np.array([values[text] for text in texts], np.uint32)
+
+
+def _ordinals(warp: np.ndarray) -> np.ndarray:
+    """0, 1, 2 ... within each run of equal values, int32 of shape (m,)."""
+    if not len(warp):
+        return np.zeros(0, np.int32)
+    starts = np.flatnonzero(np.concatenate([[True], warp[1:] != warp[:-1]]))
+    lengths = np.diff(np.concatenate([starts, [len(warp)]]))
+    return (np.arange(len(warp)) - np.repeat(starts, lengths)).astype(np.int32)
