@@ -262,15 +262,18 @@ def _t_interval(
     variances = sample.variances(expansion, deviations)
     variance = float(variances.sum())
     # Satterthwaite: groups of few launches with much of the variance leave little to judge it by.
-    spread = float(_over(np.square(variances), sample.drawn - 1.0).sum())
-    freedom = variance * variance / spread if spread > 0 else math.inf
+    shares = variances / variance if variance > 0 else np.zeros_like(variances)
+    spread = float(_over(np.square(shares), sample.drawn - 1.0).sum())
+    freedom = 1 / spread if spread > 0 else math.inf
     return _around(projected, math.sqrt(variance), freedom, confidence, basis)
 
 
 def _over(numerator: np.ndarray, denominator: np.ndarray, otherwise: float = 0.0) -> np.ndarray:
     """The quotient, and ``otherwise`` where the denominator is not positive."""
     top = np.asarray(numerator, np.float64)
-    return np.divide(top, denominator, out=np.full_like(top, otherwise), where=np.asarray(denominator) > 0)
+    found = np.full_like(top, otherwise)
+    np.divide(top, denominator, out=found, where=np.asarray(denominator) > 0)
+    return found
 
 
 def _around(
