@@ -1,9 +1,9 @@
 """The warp model behind TBPoint: how much the instructions per cycle vary with the order of warps.
 
-An SM holds N independent warps. A runnable warp stalls with probability p in each cycle, a stalled one becomes
-runnable with probability 1 / M; the SM issues one instruction in every cycle in which a warp is runnable. The
-warps are independent, so the stationary distribution of the 2^N states is a product and needs no matrix: warp x
-is stalled for the share p M_x / (1 + p M_x) of the time, and
+An SM holds N independent warps. A runnable warp stalls with probability p in each cycle, a stalled one
+becomes runnable with probability 1 / M; the SM issues one instruction in every cycle in which a warp is
+runnable. The warps are independent, so the stationary distribution of the 2^N states is a product and needs
+no matrix: warp x is stalled for the share p M_x / (1 + p M_x) of the time, and
 
     IPC = 1 - product over x of p M_x / (1 + p M_x)
 

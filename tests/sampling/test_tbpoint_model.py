@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.tbpoint_model import ipc_variation, instructions_per_cycle
+from assay_sampling.tbpoint_model import instructions_per_cycle, ipc_variation
 
 
 def transition_matrix(p: float, stall_cycles: list[float]) -> np.ndarray:
@@ -67,8 +67,8 @@ def test_by_hand() -> None:
     assert instructions_per_cycle(1.0, np.array([1.0])) == 0.5
 
 
-# The text of the paper names only the first; the others span its section IV-A (10 % memory instructions of 400
-# cycles) and the warps that an SM of its table V or of today holds.
+# The text of the paper names one setting of its figure 5 (p 0.05, M 100, N 4) and one example (10 % memory
+# instructions of 400 cycles); the figure itself is not in it, so these span both and the warps of an SM.
 @pytest.mark.parametrize("p", [0.05, 0.1, 0.2])
 @pytest.mark.parametrize("mean", [100.0, 200.0, 400.0])
 @pytest.mark.parametrize("warps", [4, 8, 16, 48])
