@@ -10,7 +10,7 @@ Source: Lloyd 1982; Hartigan 1975 for the transfer of single points.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,8 @@ import numpy as np
 # Elements of a block of the distance matrix: it and its one-hot twin stay in a core's cache.
 _BLOCK_ELEMENTS = 32768
 _BLOCK_ROWS = 1 << 16
+# Up to so many centres it is faster to look at one after the other.
+_FEW_CENTRES = 10
 MAX_STEPS = 300
 # Two solutions whose inertias differ relatively by less are held to be one.
 _SAME_INERTIA = 1e-7
@@ -111,19 +113,38 @@ def lloyd_step(points: WeightedPoints, centres: np.ndarray) -> Batch:
     new inertia, and never above that of the old centres. The weights are of the old assignment, too.
     """
     b, k, d = centres.shape
-    factors = products(centres).reshape(b * k, d + 1).T
-    offsets = np.arange(b) * k
-    sums = np.zeros((b * k, d + 1))
+    sums = _step_sums(points, products(centres), _ties_in_full)
+    tied = sums[:, :, -1].sum(axis=1) > points.weights.sum() * (1 + 1e-9)
+    if tied.any():
+        sums[tied] = _step_sums(points, products(centres[tied]), _ties_to_the_first)
+    moved = _means(sums.reshape(b * k, d + 1), centres.reshape(b * k, d)).reshape(b, k, d)
+    return Batch(moved, _inertia(points, sums, moved), sums[:, :, -1])
+
+
+def _step_sums(
+    points: WeightedPoints, factors: np.ndarray, nearest: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """Sums of the augmented points over the groups of centres with these products, (b, k, d + 1) both."""
+    b, k, width = factors.shape
+    flat = factors.reshape(b * k, width)
+    sums = np.zeros((b * k, width))
     for block in blocks(len(points), b * k):
         augmented = points.augmented[block]
-        nearest = (augmented @ factors).reshape(-1, b, k).argmin(axis=2)
-        nearest += offsets
-        membership = np.zeros((len(augmented), b * k))
-        membership[np.arange(len(augmented))[:, None], nearest] = points.weights[block, None]
-        sums += membership.T @ augmented
-    moved = _means(sums, centres.reshape(b * k, d)).reshape(b, k, d)
-    sums = sums.reshape(b, k, d + 1)
-    return Batch(moved, _inertia(points, sums, moved), sums[:, :, -1])
+        # Centres along the first axes: minima run over contiguous points, several at an instruction.
+        distances = (flat @ augmented.T).reshape(b, k, -1)
+        membership = np.multiply(nearest(distances).reshape(b * k, -1), points.weights[block])
+        sums += membership @ augmented
+    return sums.reshape(b, k, width)
+
+
+def _ties_in_full(distances: np.ndarray) -> np.ndarray:
+    """Which centres (b, k, n) are nearest; a point between two equally near ones counts in both."""
+    return np.equal(distances, distances.min(axis=1)[:, None])
+
+
+def _ties_to_the_first(distances: np.ndarray) -> np.ndarray:
+    """Which centres (b, k, n) are nearest, one a point; slower."""
+    return np.equal(np.arange(distances.shape[1])[:, None], distances.argmin(axis=1)[:, None])
 
 
 def settle(points: WeightedPoints, centres: np.ndarray, stages: Sequence[tuple[int, int]]) -> Batch:
@@ -165,18 +186,34 @@ def assign(points: WeightedPoints, centres: np.ndarray, rows: np.ndarray | slice
     chosen, squares = points.augmented[rows], points.squares[rows]
     labels = np.empty(len(chosen), np.intp)
     nearest, second = np.empty(len(chosen)), np.empty(len(chosen))
-    factors = products(centres).T
+    factors = products(centres)
+    two_nearest = _two_nearest_of_few if len(centres) <= _FEW_CENTRES else _two_nearest
     for block in blocks(len(chosen), len(centres)):
-        distances = chosen[block] @ factors
-        own = distances.argmin(axis=1)
-        row = np.arange(len(own))
-        labels[block] = own
-        nearest[block] = distances[row, own]
-        distances[row, own] = np.inf
-        second[block] = distances.min(axis=1)
+        labels[block], nearest[block], second[block] = two_nearest(factors @ chosen[block].T)
     nearest += squares
     second += squares
     return Assignment(labels, np.maximum(nearest, 0.0, out=nearest), np.maximum(second, 0.0, out=second))
+
+
+def _two_nearest(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, nearest and second nearest, each (n,), of distances (k, n), which are overwritten."""
+    nearest = distances.min(axis=0)
+    labels = np.equal(distances, nearest).argmax(axis=0)
+    distances[labels, np.arange(len(labels))] = np.inf
+    return labels, nearest, distances.min(axis=0)
+
+
+def _two_nearest_of_few(distances: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same, a centre at a time: faster where there are few."""
+    nearest = distances[0].copy()
+    second = np.full(len(nearest), np.inf)
+    labels = np.zeros(len(nearest), np.intp)
+    for j in range(1, len(distances)):
+        other = distances[j]
+        np.minimum(second, np.maximum(nearest, other), out=second)
+        labels[other < nearest] = j
+        np.minimum(nearest, other, out=nearest)
+    return labels, nearest, second
 
 
 def removal_costs(points: WeightedPoints, now: Assignment, k: int) -> np.ndarray:
