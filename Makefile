@@ -39,6 +39,17 @@ $(NCU_REPORT): $(STAMP)
 test-ncu-report: $(NCU_REPORT)  ## the tests that read .ncu-rep files with NVIDIA's package (a download of 52 MB)
 	ASSAY_REQUIRE_NCU_REPORT=1 $(BIN)/pytest -m ncu_report $(PYTEST_ARGS)
 
+# NVIDIA's own tools, from Debian's non-free packages; nothing is installed.
+REAL_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/real-tools
+
+.PHONY: real-tools
+real-tools:  ## NVIDIA's own ncu, nsys and MPS daemon into a cache folder (about 1 GB once; no GPU needed)
+	$(PYTHON) tests/real_tools/unpack.py --cache "$(REAL_TOOLS)"
+
+.PHONY: test-real-tools
+test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped where these cannot be had
+	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py $(PYTEST_ARGS)
+
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/ruff format --check .

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fake_server import FakeServer
+from nvidia_tools import RealTools, parameters, processes_of
 
 
 @pytest.fixture
@@ -19,3 +21,13 @@ def server() -> Iterator[FakeServer]:
         yield made
         made.hold_acks.set()
         made.stop()
+
+
+@pytest.fixture(params=parameters())
+def nvidia(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealTools]:
+    """NVIDIA's own tools, every generation in turn; a process that they leave behind fails the test."""
+    yield RealTools(request.param, tmp_path)
+    until = time.monotonic() + 5
+    while (left := processes_of(tmp_path)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert left == []

@@ -1,4 +1,4 @@
-"""The stand-ins against the real tools, where ASSAY_REAL_NCU and ASSAY_REAL_NSYS name their executables.
+"""The stand-ins against NVIDIA's own tools, every generation that ``make real-tools`` has unpacked.
 
 No GPU and no driver is needed: only help, listings, imports and complaints are compared.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from stand_ins import Answer, Bench
+from nvidia_tools import RealTools
+from stand_ins import Bench
 
 from assay_agent.virtual.tools.ncu_options import ncu_options
 from assay_agent.virtual.tools.nsys_options import export_options, profile_options
@@ -26,41 +25,15 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def _real(variable: str, bench: Bench, *arguments: str) -> Answer:
-    executable = os.environ.get(variable)
-    if not executable:
-        pytest.skip(f"{variable} does not name the real tool (Debian non-free has it)")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(bench.folder),
-        "TMPDIR": str(bench.folder),
-        "LC_ALL": "C",
-        "NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1",
-    }
-    ended = subprocess.run(
-        [executable, *arguments], env=environment, cwd=bench.folder, capture_output=True, text=True,
-        check=False, timeout=120,
-    )  # fmt: skip
-    return Answer(ended.returncode, ended.stdout, ended.stderr)
-
-
-def _version(variable: str, bench: Bench) -> str:
-    found = re.search(r"[Vv]ersion (\d+(?:\.\d+){2,3})", _real(variable, bench, "--version").output)
-    assert found is not None
-    return found[1]
-
-
-def test_ncu_has_the_same_options(bench: Bench) -> None:
-    version = _version("ASSAY_REAL_NCU", bench)
-    listed = re.findall(
-        r"^  (?:-\w \[ )?--([a-z0-9-]+)", _real("ASSAY_REAL_NCU", bench, "--help").output, re.MULTILINE
-    )
+def test_ncu_has_the_same_options(nvidia: RealTools, bench: Bench) -> None:
+    version = nvidia.ncu_version
+    listed = re.findall(r"^  (?:-\w \[ )?--([a-z0-9-]+)", nvidia.ncu("--help").output, re.MULTILINE)
     assert sorted(listed) == sorted(option.name for option in ncu_options(version))
 
 
-def test_ncu_options_have_the_same_defaults(bench: Bench) -> None:
-    version = _version("ASSAY_REAL_NCU", bench)
-    shown = _real("ASSAY_REAL_NCU", bench, "--help").output
+def test_ncu_options_have_the_same_defaults(nvidia: RealTools, bench: Bench) -> None:
+    version = nvidia.ncu_version
+    shown = nvidia.ncu("--help").output
     real = dict(re.findall(r"^  (?:-\w \[ )?--([a-z0-9-]+)(?: \])? arg \(=([^)]*)\)", shown, re.MULTILINE))
     ours = {o.name: o.default for o in ncu_options(version) if o.default is not None}
     assert ours == real
@@ -79,25 +52,25 @@ def test_ncu_options_have_the_same_defaults(bench: Bench) -> None:
     ],
 )  # fmt: skip
 def test_ncu_complains_in_the_same_words(
-    bench: Bench, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+    nvidia: RealTools, bench: Bench, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(bench.folder)
     (bench.folder / "garbage.ncu-rep").write_text("garbage")
-    version = _version("ASSAY_REAL_NCU", bench)
-    real = _real("ASSAY_REAL_NCU", bench, *arguments)
+    version = nvidia.ncu_version
+    real = nvidia.ncu(*arguments)
     ours = bench.ncu(*arguments, ASSAY_VIRTUAL_NCU_VERSION=version)
     assert (ours.status, ours.output, ours.errors) == (real.status, real.output, real.errors)
 
 
-def test_ncu_lists_our_metrics_for_our_chips(bench: Bench) -> None:
+def test_ncu_lists_our_metrics_for_our_chips(nvidia: RealTools, bench: Bench) -> None:
     chips = bench.ncu("--list-chips").output.strip().split(", ")
-    assert set(chips) <= set(_real("ASSAY_REAL_NCU", bench, "--list-chips").output.strip().split(", "))
+    assert set(chips) <= set(nvidia.ncu("--list-chips").output.strip().split(", "))
     arguments = ("--query-metrics", "--chips", ",".join(chips), "--csv")
-    version = _version("ASSAY_REAL_NCU", bench)
+    version = nvidia.ncu_version
     listing = bench.ncu(*arguments, ASSAY_VIRTUAL_NCU_VERSION=version)
     real, ours = (
         {row[0]: row for row in csv.reader(io.StringIO(text))}
-        for text in (_real("ASSAY_REAL_NCU", bench, *arguments).output, listing.output)
+        for text in (nvidia.ncu(*arguments).output, listing.output)
     )
     assert ours["Metric name"] == real["Metric name"]
     unlisted = {name for name in ours if name.startswith("sass__")}  # no version lists these
@@ -105,12 +78,12 @@ def test_ncu_lists_our_metrics_for_our_chips(bench: Bench) -> None:
         assert ours[name][4:] == real[name][4:], name
 
 
-def test_ncu_prints_numbers_and_units_alike(bench: Bench, shared_data: Path) -> None:
+def test_ncu_prints_numbers_and_units_alike(nvidia: RealTools, bench: Bench, shared_data: Path) -> None:
     report = shared_data / "ncu" / "rtx3070_daxpy_3_kernels.ncu-rep"
     for style in (["--print-units", "base"], [], ["--print-fp"], ["--print-units", "base", "--print-fp"]):
-        real = _real("ASSAY_REAL_NCU", bench, "--import", str(report), "--csv", "--page", "raw", *style)
+        real = nvidia.ncu("--import", str(report), "--csv", "--page", "raw", *style)
         ours = bench.ncu("--csv", "--page", "raw", *style, bench.workload,
-                         ASSAY_VIRTUAL_NCU_VERSION=_version("ASSAY_REAL_NCU", bench))  # fmt: skip
+                         ASSAY_VIRTUAL_NCU_VERSION=nvidia.ncu_version)  # fmt: skip
         pages = [list(csv.reader(io.StringIO(a.output[a.output.index('"ID"') :]))) for a in (real, ours)]
         forms = [
             {name: re.sub(r"\d+", "9", page[2][i]) for i, name in enumerate(page[0]) if "__" in name}
@@ -123,10 +96,10 @@ def test_ncu_prints_numbers_and_units_alike(bench: Bench, shared_data: Path) -> 
         assert {name: forms[1][name] for name in whole} == {name: forms[0][name] for name in whole}
 
 
-def test_nsys_has_the_same_options(bench: Bench) -> None:
-    version = _version("ASSAY_REAL_NSYS", bench)
+def test_nsys_has_the_same_options(nvidia: RealTools, bench: Bench) -> None:
+    version = nvidia.nsys_version
     for command, options in (("profile", profile_options(version)), ("export", export_options(version))):
-        shown = _real("ASSAY_REAL_NSYS", bench, command, "--help").output
+        shown = nvidia.nsys(command, "--help").output
         listed = set(re.findall(r"^\t(?:-\w, )?--([a-z0-9-]+)", shown, re.MULTILINE))
         listed -= {"nvtx-domain-"}  # two options in one line
         assert listed == {option.name for option in options} - {"nvtx-domain-include", "nvtx-domain-exclude"}
@@ -142,8 +115,8 @@ def test_nsys_has_the_same_options(bench: Bench) -> None:
         ["export"], ["export", "-t", "sqlite", "nosuch.nsys-rep"], ["export", "-f", "maybe", "x"],
     ],
 )  # fmt: skip
-def test_nsys_complains_in_the_same_words(bench: Bench, arguments: list[str]) -> None:
-    version = _version("ASSAY_REAL_NSYS", bench)
-    real = _real("ASSAY_REAL_NSYS", bench, *arguments)
+def test_nsys_complains_in_the_same_words(nvidia: RealTools, bench: Bench, arguments: list[str]) -> None:
+    version = nvidia.nsys_version
+    real = nvidia.nsys(*arguments)
     ours = bench.nsys(*arguments, ASSAY_VIRTUAL_NSYS_VERSION=version)
     assert (ours.status, ours.errors) == (real.status, real.errors)
