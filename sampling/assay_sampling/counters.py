@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from assay_sampling.errors import CounterUnavailableError, ParameterError
-from assay_sampling.launch_table import CounterColumn, counter_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from assay_sampling.launch_table import CounterColumn
 
 CYCLE_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg")
 
@@ -81,6 +82,9 @@ class Counter:
     labels: tuple[str, ...] = ()
 
     def column(self, metric: str) -> CounterColumn:
+        # The registry alone is wanted by programs that must start fast: Arrow is loaded with the first table.
+        from assay_sampling.launch_table import CounterColumn  # noqa: PLC0415
+
         return CounterColumn(self.name, self.unit, metric, self.variant)
 
 
@@ -160,6 +164,10 @@ def require_counters(table: pa.Table, names: Sequence[str], source: str) -> None
     Raises CounterUnavailableError naming ``source``, the counter and how many launches lack it, and the
     other variant where that one was measured (variants are never mixed).
     """
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    from assay_sampling.launch_table import counter_columns  # noqa: PLC0415
+
     present = {column.name for column in counter_columns(table.schema)}
     for name in names:
         values = table[name] if name in present else None

@@ -17,62 +17,47 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.identity import BASELINE, CacheCondition, ClockCondition, Condition, Device, Level
+
+__all__ = [
+    "BASELINE",
+    "BASE_COLUMNS",
+    "BASE_FIELDS",
+    "CacheCondition",
+    "ClockCondition",
+    "Condition",
+    "CounterColumn",
+    "Device",
+    "LaunchBatch",
+    "Level",
+    "METADATA_KEY",
+    "NAMES_SCHEMA",
+    "Names",
+    "SCHEMA_VERSION",
+    "SHAPE_COLUMNS",
+    "TEXT_COLUMNS",
+    "TableMetadata",
+    "check_batch",
+    "check_names",
+    "check_schema",
+    "counter_columns",
+    "launch_schema",
+    "make_batch",
+    "referenced_ids",
+    "table_metadata",
+    "text_id",
+    "with_metadata",
+]
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"assay"
-
-Level = Literal["detailed", "light"]
-CacheCondition = Literal["none", "all"]
-ClockCondition = Literal["none", "base", "boost"]
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Under which a run was made: cache x clock x share of the SMs. ``None`` means not recorded.
-
-    ``cache`` is "none" (left alone) or "all" (flushed between launches); ``sm_percent`` is in (0, 100].
-    """
-
-    cache: CacheCondition | None = None
-    clock: ClockCondition | None = None
-    sm_percent: float | None = None
-
-    def __str__(self) -> str:
-        share = "?" if self.sm_percent is None else f"{self.sm_percent:g}"
-        return f"cache={self.cache or '?'} clock={self.clock or '?'} sm={share}%"
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-
-BASELINE = Condition(cache="none", clock="none", sm_percent=100.0)
-
-
-@dataclass(frozen=True)
-class Device:
-    """A GPU as the recording names it. ``index`` is the ordinal used in the column ``device``."""
-
-    index: int
-    name: str = ""
-    uuid: str = ""
-    compute_capability: str = ""
-    sm_count: int | None = None
-
-    def label(self) -> str:
-        """A short text for people: the name, else the architecture, else the ordinal."""
-        if self.name:
-            return self.name
-        if self.compute_capability:
-            return f"compute capability {self.compute_capability}"
-        return f"device {self.index}"
-
 
 @dataclass(frozen=True)
 class TableMetadata:

@@ -7,7 +7,7 @@ on every machine, and carries the mark ``synthetic``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,10 @@ from assay_agent.virtual.timeline import NvtxRanges, none, nvtx_ranges, timeline
 from assay_agent.virtual.timing import Timing, time_of
 from assay_agent.virtual.workload import Kernel, Workload
 from assay_sampling.errors import ParameterError
-from assay_sampling.launch_table import BASELINE, Condition, Device, Level, TableMetadata
+from assay_sampling.identity import BASELINE, Condition, Device, Level
+
+if TYPE_CHECKING:
+    from assay_sampling.launch_table import TableMetadata
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -95,6 +98,8 @@ class VirtualGPU:
 
     def metadata(self, level: Level, condition: Condition = BASELINE) -> TableMetadata:
         """What holds for every launch table of this GPU; the mark ``synthetic`` is always set."""
+        from assay_sampling.launch_table import TableMetadata  # noqa: PLC0415 - the tools need no Arrow
+
         return TableMetadata(level=level, synthetic=True, condition=condition, devices=(self.device,))
 
     def effective_sms(self, sm_percent: float | None = 100.0) -> int:

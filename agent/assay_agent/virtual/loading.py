@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from assay_agent.virtual.architectures import COMPUTE_CAPABILITIES
+from assay_agent.virtual.checked import Fault, Part, read_table
 from assay_agent.virtual.workload import Kernel, Launch, Loop, Workload
 from assay_sampling.errors import InputError
 
@@ -28,12 +28,12 @@ def load_workload(path: str | Path) -> Workload:
     """
     path = Path(path)
     document = _document(path)
-    if "path" in document:
-        raise InputError(path, "there is no such key", _REMEDY, field="path")
     try:
-        workload = Workload.model_validate({**document, "path": path})
-    except ValidationError as error:
-        raise _input_error(path, error) from error
+        workload = replace(read_table(Workload, document), path=path)
+    except Fault as fault:
+        raise _input_error(path, fault) from fault
+    except RecursionError as error:
+        raise _too_deep(path) from error
     for key, kernel in workload.kernels.items():
         _check_kernel(workload, key, kernel)
     if workload.autotune is not None:
@@ -61,20 +61,18 @@ def _document(path: Path) -> dict[str, Any]:
         line = int(found[1]) if found else None
         raise InputError(path, f"it is no TOML: {error}", "correct the line", line=line) from error
     except RecursionError as error:
-        raise InputError(path, "its values are nested too deeply", "give a workload file") from error
+        raise _too_deep(path) from error
 
 
-def _input_error(path: Path, error: ValidationError, prefix: str = "") -> InputError:
-    first = error.errors()[0]
-    key = prefix
-    for before, part in zip(("", *first["loc"]), first["loc"], strict=False):
-        if part == "[key]" or (isinstance(before, int) and part in ("launch", "loop")):
-            continue  # pydantic's marks, not keys of the file
+def _too_deep(path: Path) -> InputError:
+    return InputError(path, "its values are nested too deeply", "give a workload file")
+
+
+def _input_error(path: Path, fault: Fault, *before: Part) -> InputError:
+    key = ""
+    for part in (*before, *fault.parts):
         key += f"[{part}]" if isinstance(part, int) else f".{_quoted(part)}" if key else _quoted(part)
-    cause = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "extra_forbidden":
-        cause = "there is no such key"
-    return InputError(path, cause, _REMEDY, field=key or "(top level)")
+    return InputError(path, fault.cause, _REMEDY, field=key or "(top level)")
 
 
 def _quoted(key: str) -> str:
@@ -90,13 +88,12 @@ def _check_known(workload: Workload, key: str, kind: str, name: str, known: Iter
 
 def _check_kernel(workload: Workload, key: str, kernel: Kernel) -> None:
     for capability in COMPUTE_CAPABILITIES:
-        at = f"kernels.{_quoted(key)}"
-        if capability in kernel.variants:
-            at += f".variants.{_quoted(capability)}"
+        variant = ("variants", capability) if capability in kernel.variants else ()
+        at = ".".join(["kernels", *map(_quoted, (key, *variant))])
         try:
             built = kernel.on(capability)
-        except ValidationError as error:
-            raise _input_error(workload.path, error, at) from error
+        except Fault as fault:
+            raise _input_error(workload.path, fault, "kernels", key, *variant) from fault
         for part in ("reads", "writes"):
             for buffer in getattr(built, part):
                 _check_known(workload, f"{at}.{part}", "buffer", buffer, workload.buffers)

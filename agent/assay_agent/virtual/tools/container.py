@@ -1,46 +1,51 @@
 """The stand-ins' report files: own containers, never mistaken for a real report.
 
 Layout: magic (16 bytes), length of the payload (8 bytes, big endian), SHA-256 of the payload (32 bytes),
-payload. The payload is an Arrow IPC file of one table, compressed with zstd, whose schema metadata holds
-a JSON document. A file that is cut or changed anywhere is noticed.
+payload. The payload is compressed with zlib: length of a head (8 bytes), the head, a JSON document that
+describes the columns, then the columns' numbers, 64 bits each, little endian. A file that is cut or changed
+anywhere is noticed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import sys
+import zlib
+from array import array
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from assay_agent.virtual.tools.columns import Column, Columns, Numbers, Texts
 
-_LENGTH_BYTES, _DIGEST_BYTES = 8, 32
-_DOCUMENT = b"assay-virtual"
+_LENGTH_BYTES, _DIGEST_BYTES, _VALUE_BYTES = 8, 32, 8
+_FAST = 1
 
 
 class ContainerError(Exception):
     """The file is not a whole container of that kind; never leaves the stand-ins."""
 
 
-def write_container(path: Path, magic: bytes, document: dict[str, Any], table: pa.Table) -> None:
+def write_container(path: Path, magic: bytes, document: dict[str, Any], columns: Columns) -> None:
     """Write a report; raises OSError."""
-    path.write_bytes(container_bytes(magic, document, table))
+    path.write_bytes(container_bytes(magic, document, columns))
 
 
-def container_bytes(magic: bytes, document: dict[str, Any], table: pa.Table) -> bytes:
+def container_bytes(magic: bytes, document: dict[str, Any], columns: Columns) -> bytes:
     """The bytes of a report; ``magic`` has 16 bytes."""
-    table = table.replace_schema_metadata({_DOCUMENT: json.dumps(document).encode()})
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    payload = sink.getvalue().to_pybytes()
-    header = magic + len(payload).to_bytes(_LENGTH_BYTES, "big") + hashlib.sha256(payload).digest()
-    return bytes(header + payload)
+    described, buffers = [], []
+    for name, column in columns.by_name.items():
+        values: Numbers = column.index if isinstance(column, Texts) else column
+        texts = list(column.distinct) if isinstance(column, Texts) else None
+        described.append([name, values.typecode, texts])
+        buffers.append(_little_endian(values).tobytes())
+    head = json.dumps({"document": document, "rows": columns.rows, "columns": described}).encode()
+    payload = zlib.compress(b"".join((_length(head), head, *buffers)), _FAST)
+    return b"".join((magic, _length(payload), hashlib.sha256(payload).digest(), payload))
 
 
-def read_container(path: Path, magic: bytes) -> tuple[dict[str, Any], pa.Table]:
-    """The document and the table; raises OSError, or ContainerError where it is no whole report."""
+def read_container(path: Path, magic: bytes) -> tuple[dict[str, Any], Columns]:
+    """The document and the columns; raises OSError, or ContainerError where it is no whole report."""
     content = path.read_bytes()
     start = len(magic) + _LENGTH_BYTES + _DIGEST_BYTES
     if not content.startswith(magic) or len(content) < start:
@@ -49,6 +54,26 @@ def read_container(path: Path, magic: bytes) -> tuple[dict[str, Any], pa.Table]:
     payload = content[start:]
     if len(payload) != length or hashlib.sha256(payload).digest() != content[start - _DIGEST_BYTES : start]:
         raise ContainerError("it is cut or damaged")
-    with pa.ipc.open_file(payload) as reader:
-        table = reader.read_all()
-    return dict(json.loads(table.schema.metadata[_DOCUMENT])), table.replace_schema_metadata(None)
+    unpacked = zlib.decompress(payload)
+    at = _LENGTH_BYTES + int.from_bytes(unpacked[:_LENGTH_BYTES], "big")
+    head = json.loads(unpacked[_LENGTH_BYTES:at])
+    columns: dict[str, Column] = {}
+    size = _VALUE_BYTES * head["rows"]
+    for name, kind, texts in head["columns"]:
+        values = _little_endian(array(kind, unpacked[at : at + size]))
+        columns[name] = values if texts is None else Texts(tuple(texts), values)
+        at += size
+    return head["document"], Columns(columns)
+
+
+def _length(content: bytes) -> bytes:
+    return len(content).to_bytes(_LENGTH_BYTES, "big")
+
+
+def _little_endian(values: Numbers) -> Numbers:
+    """The values in the file's byte order, or back."""
+    if sys.byteorder == "little":
+        return values
+    swapped = values[:]
+    swapped.byteswap()
+    return swapped

@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from assay_agent.virtual.gpu import VirtualGPU
 from assay_agent.virtual.tools.faults import Faults, parse_faults
 from assay_sampling.errors import ParameterError
+
+if TYPE_CHECKING:
+    from assay_agent.virtual.gpu import VirtualGPU
 
 GPU_VARIABLE = "ASSAY_VIRTUAL_GPU"
 SM_PERCENT_VARIABLE = "ASSAY_VIRTUAL_SM_PERCENT"
@@ -54,6 +57,8 @@ def version_key(version: str) -> tuple[int, int]:
 
 
 def _gpu(text: str) -> tuple[VirtualGPU, str]:
+    from assay_agent.virtual.gpu import VirtualGPU  # noqa: PLC0415 - not to print a version
+
     example = '{"architecture": "V100", "seed": 0, "index": 0}'
     try:
         document = json.loads(text)

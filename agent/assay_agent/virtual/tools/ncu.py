@@ -18,10 +18,9 @@ from assay_agent.virtual.tools.container import ContainerError, read_container
 from assay_agent.virtual.tools.environment import ncu_version, virtual_environment
 from assay_agent.virtual.tools.ncu_config import with_config_file
 from assay_agent.virtual.tools.ncu_log import Log, open_log
-from assay_agent.virtual.tools.ncu_metrics import metric_listing_text, virtual_chips
-from assay_agent.virtual.tools.ncu_options import ncu_help, ncu_options
-from assay_agent.virtual.tools.ncu_profile import NCU_MAGIC, ProfileRun, print_page, refusal_status
-from assay_agent.virtual.tools.ncu_results import Results
+from assay_agent.virtual.tools.ncu_options import ncu_help, ncu_options, refusal_status
+from assay_agent.virtual.tools.ncu_page import print_page
+from assay_agent.virtual.tools.ncu_report import NCU_MAGIC, Results
 from assay_agent.virtual.tools.options import CommandLine, UsageError, parse_command_line
 from assay_sampling.errors import AssayError
 
@@ -118,10 +117,15 @@ class _Session:
         if "version" in self.command:
             return _version_text(self.version)
         if "list-chips" in self.command:
+            from assay_agent.virtual.tools.ncu_metrics import virtual_chips  # noqa: PLC0415
+
             return ", ".join(virtual_chips()) + "\n"
         return ncu_help(self.version) if "help" in self.command or not self.command.given else ""
 
     def _profile(self) -> int:
+        # The model takes longer to load than most reports to print.
+        from assay_agent.virtual.tools.ncu_profile import ProfileRun  # noqa: PLC0415
+
         run = ProfileRun(
             self.command,
             virtual_environment(self.variables),
@@ -134,6 +138,11 @@ class _Session:
         return run.run()
 
     def _query_metrics(self) -> int:
+        from assay_agent.virtual.tools.ncu_metrics import (  # noqa: PLC0415
+            metric_listing_text,
+            virtual_chips,
+        )
+
         chips = [chip for chip in self.command.text("chips").split(",") if chip]
         unknown = [chip for chip in chips if chip not in virtual_chips()]
         if unknown:
@@ -147,14 +156,14 @@ class _Session:
         name = self.command.text("import")
         path = Path(name if Path(name).exists() or Path(name).suffix else f"{name}.ncu-rep")
         try:
-            document, table = read_container(path, NCU_MAGIC)
+            document, columns = read_container(path, NCU_MAGIC)
         except OSError:
             self.log.error(f"Could not open report file '{name}'.")
             return 1
         except ContainerError:
             self.log.error(f"Failed to load report file '{name}'.")
             return 1
-        results = Results.of(document, table)
+        results = Results.of(document, columns)
         metrics = tuple(m for text in self.command.given.get("metrics", ()) for m in text.split(",") if m)
         print_page(results, self.command, self.version, self.log, metrics=metrics)
         return 0

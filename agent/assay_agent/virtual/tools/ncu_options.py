@@ -187,3 +187,8 @@ def _option_lines(option: Option) -> Iterator[str]:
     yield f"  {name:<37} {option.help}" if len(name) < 37 else f"  {name}\n{'':40}{option.help}"
     for choice in option.choices:
         yield f"{'':42}{choice}"
+
+
+def refusal_status(version: str) -> int:
+    """Exit status where the tool does not even start: 255 until 2022, 1 later."""
+    return 1 if version_key(version) >= _2023 else 255

@@ -6,17 +6,18 @@ two; scaled values have six. Columns of metrics stand in alphabetical order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-
+from assay_agent.virtual.tools.columns import Column, Numbers, Texts, repeated
 from assay_agent.virtual.tools.environment import version_key
 from assay_agent.virtual.tools.kernel_names import named
-from assay_agent.virtual.tools.ncu_results import IDENTITY, Results
+from assay_agent.virtual.tools.ncu_log import Log
+from assay_agent.virtual.tools.ncu_report import IDENTITY, Results
+from assay_agent.virtual.tools.options import CommandLine
 
 # Readers take this host name for the mark of synthetic data (assay_sampling.synthetic).
 HOST = "ASSAY_SYNTHETIC"
@@ -41,29 +42,47 @@ class PageStyle:
     kernel_base: str = "demangled"
 
 
+def print_page(
+    results: Results, command: CommandLine, version: str, log: Log, *, metrics: tuple[str, ...] = ()
+) -> None:
+    """Print a report as the command line wants it; ``metrics`` limits the columns (none: all)."""
+    style = PageStyle(
+        version=version,
+        metrics=metrics,
+        base_units=command.text("print-units") == "base",
+        floating_point="print-fp" in command,
+        kernel_base=command.text("print-kernel-base"),
+    )
+    if "csv" in command:
+        log.write(raw_page_csv(results, style))
+    else:
+        log.write("".join(f"{line}\n" for line in raw_page_text(results, style)))
+
+
 def raw_page_csv(results: Results, style: PageStyle) -> str:
     """Header, units row, one row a launch; every cell in quotes."""
     columns, units = page_columns(results, style)
-    header = pa.table({str(i): pa.array([name]) for i, name in enumerate(columns)})
-    units_row = pa.table({str(i): pa.array([units.get(name, "")]) for i, name in enumerate(columns)})
-    rows = pa.table({str(i): column for i, column in enumerate(columns.values())})
-    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="all_valid")
-    sink = pa.BufferOutputStream()
-    for table in (header, units_row, rows):
-        pyarrow.csv.write_csv(table, sink, options)
-    return str(sink.getvalue().to_pybytes().decode())
+    lines = [[_quoted(name) for name in columns], [_quoted(units.get(name, "")) for name in columns]]
+    cells = [_taken(column, _quoted) for column in columns.values()]
+    return "".join(",".join(row) + "\n" for row in (*lines, *zip(*cells, strict=True)))
 
 
-def page_columns(results: Results, style: PageStyle) -> tuple[dict[str, pa.Array], dict[str, str]]:
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _taken(column: Texts, form: Callable[[str], str]) -> list[str]:
+    """The cells in another form, made once for each distinct text."""
+    return Texts(tuple(map(form, column.distinct)), column.index).cells()
+
+
+def page_columns(results: Results, style: PageStyle) -> tuple[dict[str, Texts], dict[str, str]]:
     """Texts of the cells by column name in order, and the units of those that have one."""
     columns = _identity(results, style)
     units: dict[str, str] = {}
-    names = sorted(name for name in results.table.column_names if name not in IDENTITY)
-    for name in names:
+    for name in sorted(set(results.columns.by_name) - set(IDENTITY)):
         if not style.metrics or name in style.metrics:
-            columns[name], units[name] = _cells(
-                results.table[name].combine_chunks(), results.units[name], style
-            )
+            columns[name], units[name] = _cells(results.columns.by_name[name], results.units[name], style)
     return columns, units
 
 
@@ -71,69 +90,76 @@ def raw_page_text(results: Results, style: PageStyle) -> Iterator[str]:
     """The page for people, line by line."""
     columns, units = page_columns(results, style)
     metrics = [name for name in columns if name in units]
-    texts = {name: column.to_pylist() for name, column in columns.items()}
-    for row in range(results.table.num_rows):
+    texts = {name: column.cells() for name, column in columns.items()}
+    grids, blocks, capabilities = (results.columns.texts(name).cells() for name in ("grid", "block", "cc"))
+    devices = results.columns.numbers("device")
+    for row in range(results.columns.rows):
         yield f"[{texts['Process ID'][row]}] {results.process_name}@{HOST}"
-        shape = f"{results.table['grid'][row]}x{results.table['block'][row]}"
         yield (
-            f"  {texts['Kernel Name'][row]} {shape}, Context 1, Stream {texts['Stream'][row]}, "
-            f"Device {results.table['device'][row]}, CC {results.table['cc'][row]}"
+            f"  {texts['Kernel Name'][row]} {grids[row]}x{blocks[row]}, Context 1, Stream "
+            f"{texts['Stream'][row]}, Device {devices[row]}, CC {capabilities[row]}"
         )
         for name in metrics:
             yield f"    {name:<70} {units[name]:>15} {texts[name][row]:>20}"
         yield ""
 
 
-def _identity(results: Results, style: PageStyle) -> dict[str, pa.Array]:
-    table = results.table
-    n = table.num_rows
+def _identity(results: Results, style: PageStyle) -> dict[str, Texts]:
+    table = results.columns
     modern = version_key(style.version) >= (2023, 1)
 
-    def constant(text: str) -> pa.Array:
-        return pa.array([text] * n, pa.string())
+    def constant(text: str) -> Texts:
+        return repeated(text, table.rows)
 
-    def number(name: str) -> pa.Array:
-        return table[name].combine_chunks().cast(pa.string())
+    def number(name: str) -> Texts:
+        return _printed(table.numbers(name), str)
 
-    names = table["name"].combine_chunks().dictionary_encode()
-    shown = pa.array([named(name, style.kernel_base) for name in names.dictionary.to_pylist()], pa.string())
+    names = table.texts("name")
     columns = {
-        "ID": pa.array(range(n), pa.int64()).cast(pa.string()),
+        "ID": Texts(tuple(map(str, range(table.rows))), array("q", range(table.rows))),
         "Process ID": number("pid"),
         "Process Name": constant(results.process_name),
         "Host Name": constant(HOST),
     }
     if results.nvtx:
-        columns |= {PUSH_POP: table["nvtx"].combine_chunks(), START_STOP: constant("")}
-    columns["Kernel Name"] = shown.take(names.indices)
+        columns |= {PUSH_POP: table.texts("nvtx"), START_STOP: constant("")}
+    columns["Kernel Name"] = Texts(tuple(named(n, style.kernel_base) for n in names.distinct), names.index)
     if not modern:
-        seconds = table["second"].to_numpy()
-        times = [f"2026-Jan-01 {s // 3600 % 24:02}:{s // 60 % 60:02}:{s % 60:02}" for s in seconds.tolist()]
-        columns["Kernel Time"] = pa.array(times, pa.string())
+        columns["Kernel Time"] = _printed(table.numbers("second"), _time)
     columns |= {"Context": number("context"), "Stream": number("stream")}
     if modern:
-        shape = {"Block Size": "block", "Grid Size": "grid"}
-        columns |= {title: table[name].combine_chunks() for title, name in shape.items()}
-        columns |= {"Device": number("device"), "CC": table["cc"].combine_chunks()}
+        columns |= {"Block Size": table.texts("block"), "Grid Size": table.texts("grid")}
+        columns |= {"Device": number("device"), "CC": table.texts("cc")}
     return columns
 
 
-def _cells(values: pa.Array, unit: str, style: PageStyle) -> tuple[pa.Array, str]:
-    if pa.types.is_string(values.type):
+def _time(second: int) -> str:
+    return f"2026-Jan-01 {second // 3600 % 24:02}:{second // 60 % 60:02}:{second % 60:02}"
+
+
+def _printed(values: Numbers, form: Callable[[Any], str]) -> Texts:
+    """Numbers as texts, each distinct one printed once."""
+    places: dict[Any, int] = {}
+    index = array("q", [places.setdefault(value, len(places)) for value in values])
+    return Texts(tuple(map(form, places)), index)
+
+
+def _cells(values: Column, unit: str, style: PageStyle) -> tuple[Texts, str]:
+    if isinstance(values, Texts):
         return values, unit
     factor, decimals = 1.0, 2
     if not style.base_units and unit:
         decimals = 6
-        greatest = pc.max(values).as_py() or 0.0
+        greatest = max((value for value in values if not math.isnan(value)), default=0.0)
         factor, unit = next(
             ((f, scaled) for f, scaled in _SCALES.get(unit, ()) if greatest >= f), (1.0, unit)
         )
-    encoded = values.dictionary_encode()
     plain = decimals == 2 and not style.floating_point
-    texts = [
-        _number(value / factor, decimals, plain=plain) for value in np.asarray(encoded.dictionary).tolist()
-    ]
-    return pc.fill_null(pa.array(texts, pa.string()).take(encoded.indices), "n/a"), unit
+
+    def form(value: float) -> str:
+        return "n/a" if math.isnan(value) else _number(value / factor, decimals, plain=plain)
+
+    return _printed(values, form), unit
 
 
 def _number(value: float, decimals: int, *, plain: bool) -> str:

@@ -20,15 +20,16 @@ from assay_agent.virtual.tools.environment import VirtualEnvironment, version_ke
 from assay_agent.virtual.tools.kernel_names import function_name
 from assay_agent.virtual.tools.ncu_log import Log
 from assay_agent.virtual.tools.ncu_metrics import Request, UnknownMetricError, requested
-from assay_agent.virtual.tools.ncu_page import PageStyle, raw_page_csv, raw_page_text
-from assay_agent.virtual.tools.ncu_results import Results, results_of
+from assay_agent.virtual.tools.ncu_options import refusal_status
+from assay_agent.virtual.tools.ncu_page import print_page
+from assay_agent.virtual.tools.ncu_report import NCU_MAGIC, Results
+from assay_agent.virtual.tools.ncu_results import results_of
 from assay_agent.virtual.tools.ncu_selection import Selected, select_launches
 from assay_agent.virtual.tools.options import CommandLine
 from assay_agent.virtual.tools.program import Ending, NotExecutableError, Program, find_program
 from assay_agent.virtual.tools.trouble import cut_in_half, hang
-from assay_sampling.launch_table import Condition
+from assay_sampling.identity import Condition
 
-NCU_MAGIC = b"ASSAY-VIRTUALNCU"
 _SHUT_DOWN = 9
 _FAQ = "See https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#faq for more details."
 _PERMISSION = (
@@ -107,7 +108,7 @@ class ProfileRun:
         self._ending = program.ending
         status, results = self._profile(program)
         status = self._complain_of_exit_code() or status
-        if results is None or not results.table.num_rows:
+        if results is None or not results.columns.rows:
             self._log.warning("No kernels were profiled.")
             if version_key(self._version) < (2023, 1) and self._first_process_only():
                 self._log.warning(_CHILDREN)
@@ -266,14 +267,14 @@ class ProfileRun:
             print_page(results, self._command, self._version, self._log)
             return 0
         if "report_short" in self._faults:
-            kept = results.table.num_rows - max(1, results.table.num_rows // 3)
-            table = results.table.slice(0, kept)
+            kept = results.columns.rows - max(1, results.columns.rows // 3)
+            columns = results.columns.head(kept)
         else:
-            table = results.table
+            columns = results.columns
         try:
             if "disk_full" in self._faults:
                 raise OSError
-            write_container(report, NCU_MAGIC, results.document(), table)
+            write_container(report, NCU_MAGIC, results.document(), columns)
         except OSError:
             self._log.error(
                 f"Unable to write to file {report.name}. Please verify this file is not locked, and writable."
@@ -283,28 +284,6 @@ class ProfileRun:
             cut_in_half(report)
         self._log.profile(f"Report: {report.absolute()}")
         return 0
-
-
-def refusal_status(version: str) -> int:
-    """Exit status where the tool does not even start: 255 until 2022, 1 later."""
-    return 1 if version_key(version) >= (2023, 1) else 255
-
-
-def print_page(
-    results: Results, command: CommandLine, version: str, log: Log, *, metrics: tuple[str, ...] = ()
-) -> None:
-    """Print a report as the command line wants it; ``metrics`` limits the columns (none: all)."""
-    style = PageStyle(
-        version=version,
-        metrics=metrics,
-        base_units=command.text("print-units") == "base",
-        floating_point="print-fp" in command,
-        kernel_base=command.text("print-kernel-base"),
-    )
-    if "csv" in command:
-        log.write(raw_page_csv(results, style))
-    else:
-        log.write("".join(f"{line}\n" for line in raw_page_text(results, style)))
 
 
 def _kernel(selected: Selected, number: int) -> str:

@@ -1,52 +1,22 @@
-"""The results of a profile run as a table: one row a launch, one column a metric, units beside them."""
+"""The results of a profile run: what is known of the launches, as the columns of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from assay_agent.virtual.gpu import ProcessLaunches, VirtualGPU
+from assay_agent.virtual.tools.columns import Column, Columns, Texts, numbers, repeated
 from assay_agent.virtual.tools.environment import version_key
 from assay_agent.virtual.tools.ncu_metrics import Request, unit_of
+from assay_agent.virtual.tools.ncu_report import PRODUCT, Results
 from assay_agent.virtual.tools.ncu_selection import Selected
 from assay_agent.virtual.tools.program import Program
 
 Floats = NDArray[np.float64]
-PRODUCT = "assay virtual"
-IDENTITY = ("pid", "name", "context", "stream", "block", "grid", "device", "cc", "nvtx", "second")
-
-
-@dataclass(frozen=True)
-class Results:
-    """A report: ``table`` has the columns IDENTITY and one for each metric; ``units`` of the metrics."""
-
-    table: pa.Table
-    units: dict[str, str]
-    process_name: str
-    tool_version: str
-    nvtx: bool
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "product": PRODUCT,
-            "synthetic": True,
-            "units": self.units,
-            "process_name": self.process_name,
-            "tool_version": self.tool_version,
-            "nvtx": self.nvtx,
-        }
-
-    @classmethod
-    def of(cls, document: dict[str, Any], table: pa.Table) -> Results:
-        """Results back from a report."""
-        return cls(
-            table, document["units"], document["process_name"], document["tool_version"], document["nvtx"]
-        )
 
 
 def results_of(
@@ -63,13 +33,13 @@ def results_of(
     columns = _identity(selected, gpu, program)
     units: dict[str, str] = {}
     for metric, counter in request.counters.items():
-        values = _counter(selected, counter.name)
-        holes = np.arange(len(selected)) % 3 == 2 if missing_values else np.zeros(len(selected), np.bool_)
-        columns[metric] = pa.array(values, mask=holes)
-        units[metric] = unit_of(counter)
-    for metric, (unit, values) in _free(selected, request, gpu, version).items():
-        columns[metric], units[metric] = pa.array(values), unit
-    return Results(pa.table(columns), units, _process_name(program), version, nvtx)
+        values = _counter(selected, counter.name).astype(np.float64)
+        if missing_values:
+            values[2::3] = np.nan
+        columns[metric], units[metric] = numbers(values), unit_of(counter)
+    for metric, (unit, column) in _free(selected, request, gpu, version).items():
+        columns[metric], units[metric] = column, unit
+    return Results(Columns(columns), units, _process_name(program), version, nvtx)
 
 
 def _counter(selected: Selected, name: str) -> Floats:
@@ -95,7 +65,7 @@ def _joined(
     return np.zeros(0) if column is None else column
 
 
-def _texts(selected: Selected, get: Callable[[ProcessLaunches], tuple[list[str], Any]]) -> pa.Array:
+def _texts(selected: Selected, get: Callable[[ProcessLaunches], tuple[list[str], Any]]) -> Texts:
     """A text column from the distinct texts of each part and the index of each launch into them."""
     texts: list[str] = []
     index = np.zeros(len(selected), np.int64)
@@ -104,7 +74,7 @@ def _texts(selected: Selected, get: Callable[[ProcessLaunches], tuple[list[str],
         distinct, indices = get(part)
         index[rows] = indices[selected.row[rows]] + len(texts)
         texts += distinct
-    return pa.array(texts, pa.string()).take(pa.array(index))
+    return Texts(tuple(texts), numbers(index))
 
 
 def _triple(sizes: tuple[int, ...]) -> str:
@@ -125,28 +95,30 @@ def _ranges(part: ProcessLaunches, pid: int) -> tuple[list[str], NDArray[np.int6
     return cells, part.nvtx + 1
 
 
-def _identity(selected: Selected, gpu: VirtualGPU, program: Program) -> dict[str, Any]:
+def _identity(selected: Selected, gpu: VirtualGPU, program: Program) -> dict[str, Column]:
     n = len(selected)
 
     def pid(part: ProcessLaunches) -> int:
         return program.process_id(part.process)
 
     return {
-        "pid": pa.array(_joined(selected, lambda p, rows: np.full(len(rows), pid(p))), pa.int64()),
+        "pid": numbers(_joined(selected, lambda p, rows: np.full(len(rows), pid(p)))),
         "name": _texts(selected, lambda p: ([k.name for k in p.kernels], p.kernel)),
-        "context": np.ones(n, np.int64),
-        "stream": pa.array(_joined(selected, lambda p, rows: p.stream[rows]), pa.int64()),
+        "context": numbers(np.ones(n, np.int64)),
+        "stream": numbers(_joined(selected, lambda p, rows: p.stream[rows])),
         "block": _texts(selected, lambda p: ([_triple(k.block) for k in p.kernels], p.kernel)),
         "grid": _texts(selected, _grids),
-        "device": np.zeros(n, np.int64),
-        "cc": pa.array([gpu.architecture.compute_capability] * n, pa.string()),
+        "device": numbers(np.zeros(n, np.int64)),
+        "cc": repeated(gpu.architecture.compute_capability, n),
         "nvtx": _texts(selected, lambda p: _ranges(p, pid(p))),
         # Times of the day are made up, as everything is: a second for every thousand launches.
-        "second": np.arange(n) // 1000,
+        "second": numbers(np.arange(n) // 1000),
     }
 
 
-def _free(selected: Selected, request: Request, gpu: VirtualGPU, version: str) -> dict[str, tuple[str, Any]]:
+def _free(
+    selected: Selected, request: Request, gpu: VirtualGPU, version: str
+) -> dict[str, tuple[str, Column]]:
     """Metrics that cost nothing: of the launch, the device and the profiler itself, with their units."""
     n = len(selected)
     architecture = gpu.architecture
@@ -163,40 +135,43 @@ def _free(selected: Selected, request: Request, gpu: VirtualGPU, version: str) -
     waves = _counter(selected, "waves_per_sm")
     reserved = np.full(n, float(architecture.shared_bytes_reserved))
     static, dynamic = kernel(lambda k: k.static_shared_bytes), kernel(lambda k: k.dynamic_shared_bytes)
-    metrics: dict[str, tuple[str, Any]] = {
+    metrics: dict[str, tuple[str, Column]] = {
         "device__attribute_compute_capability_major": ("", _constant(n, architecture.compute_capability[0])),
         "device__attribute_compute_capability_minor": ("", _constant(n, architecture.compute_capability[2])),
-        "device__attribute_display_name": ("", pa.array([gpu.device.name] * n, pa.string())),
+        "device__attribute_display_name": ("", repeated(gpu.device.name, n)),
         "device__attribute_l2_cache_size": ("", _constant(n, architecture.l2_bytes)),
         "device__attribute_max_gpu_frequency_khz": ("", _constant(n, architecture.boost_clock_hz // 1000)),
         "device__attribute_max_warps_per_multiprocessor": ("", _constant(n, architecture.warps_per_sm)),
         "device__attribute_multiprocessor_count": ("", _constant(n, architecture.sm_count)),
-        "launch__block_dim_x": ("block", kernel(lambda k: k.block[0])),
-        "launch__block_dim_y": ("block", kernel(lambda k: k.block[1])),
-        "launch__block_dim_z": ("block", kernel(lambda k: k.block[2])),
-        "launch__block_size": ("", block_size),
+        "launch__block_dim_x": ("block", numbers(kernel(lambda k: k.block[0]))),
+        "launch__block_dim_y": ("block", numbers(kernel(lambda k: k.block[1]))),
+        "launch__block_dim_z": ("block", numbers(kernel(lambda k: k.block[2]))),
+        "launch__block_size": ("", numbers(block_size)),
         "launch__context_id": ("", _constant(n, 1)),
         "launch__device_id": ("", _constant(n, 0)),
-        "launch__func_cache_config": ("", pa.array(["cudaFuncCachePreferNone"] * n, pa.string())),
-        "launch__grid_dim_x": ("", grid(0)),
-        "launch__grid_dim_y": ("", grid(1)),
-        "launch__grid_dim_z": ("", grid(2)),
-        "launch__grid_size": ("", grid_size),
-        "launch__registers_per_thread": ("register/thread", kernel(lambda k: k.registers)),
-        "launch__shared_mem_per_block": ("byte/block", static + dynamic + reserved),
-        "launch__shared_mem_per_block_driver": ("byte/block", reserved),
-        "launch__shared_mem_per_block_dynamic": ("byte/block", dynamic),
-        "launch__shared_mem_per_block_static": ("byte/block", static),
-        "launch__stream_id": ("", _joined(selected, lambda p, rows: p.stream[rows]).astype(np.float64)),
-        "launch__thread_count": ("thread", grid_size * block_size),
-        "launch__waves_per_multiprocessor": ("", waves),
+        "launch__func_cache_config": ("", repeated("cudaFuncCachePreferNone", n)),
+        "launch__grid_dim_x": ("", numbers(grid(0))),
+        "launch__grid_dim_y": ("", numbers(grid(1))),
+        "launch__grid_dim_z": ("", numbers(grid(2))),
+        "launch__grid_size": ("", numbers(grid_size)),
+        "launch__registers_per_thread": ("register/thread", numbers(kernel(lambda k: k.registers))),
+        "launch__shared_mem_per_block": ("byte/block", numbers(static + dynamic + reserved)),
+        "launch__shared_mem_per_block_driver": ("byte/block", numbers(reserved)),
+        "launch__shared_mem_per_block_dynamic": ("byte/block", numbers(dynamic)),
+        "launch__shared_mem_per_block_static": ("byte/block", numbers(static)),
+        "launch__stream_id": (
+            "",
+            numbers(_joined(selected, lambda p, rows: p.stream[rows]).astype(np.float64)),
+        ),
+        "launch__thread_count": ("thread", numbers(grid_size * block_size)),
+        "launch__waves_per_multiprocessor": ("", numbers(waves)),
         "profiler__replayer_passes": ("pass", _constant(n, request.passes)),
     }
     if version_key(version) >= (2024, 1):
         sms = _joined(selected, lambda p, rows: np.full(len(rows), p.effective_sms))
-        metrics["launch__sm_count"] = ("SM", sms.astype(np.float64))
+        metrics["launch__sm_count"] = ("SM", numbers(sms.astype(np.float64)))
     return metrics
 
 
-def _constant(n: int, value: str | int) -> Floats:
-    return np.full(n, float(value))
+def _constant(n: int, value: str | int) -> Column:
+    return numbers(np.full(n, float(value)))

@@ -17,7 +17,7 @@ from assay_agent.virtual.tools.environment import VirtualEnvironment
 from assay_agent.virtual.tools.kernel_names import named
 from assay_agent.virtual.tools.options import CommandLine, UsageError
 from assay_agent.virtual.tools.program import Program, run_launches
-from assay_sampling.launch_table import Condition
+from assay_sampling.identity import Condition
 
 Ints = NDArray[np.int64]
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from assay_agent.virtual.tools.container import ContainerError
 from assay_agent.virtual.tools.environment import (
@@ -23,8 +22,6 @@ from assay_agent.virtual.tools.environment import (
     version_key,
     virtual_environment,
 )
-from assay_agent.virtual.tools.nsys_capture import Capture, capture_run
-from assay_agent.virtual.tools.nsys_export import export_sqlite
 from assay_agent.virtual.tools.nsys_options import (
     EXPORT_TYPES,
     EXPORT_TYPES_2021,
@@ -33,10 +30,13 @@ from assay_agent.virtual.tools.nsys_options import (
     options_help,
     profile_options,
 )
+from assay_agent.virtual.tools.nsys_report import Capture
 from assay_agent.virtual.tools.options import CommandLine, UsageError, parse_command_line
-from assay_agent.virtual.tools.program import NotExecutableError, Program, find_program
 from assay_agent.virtual.tools.trouble import cut_in_half, hang
 from assay_sampling.errors import AssayError
+
+if TYPE_CHECKING:
+    from assay_agent.virtual.tools.program import Program
 
 _USAGE = {
     "profile": "usage: nsys profile [<args>] [application] [<application args>]",
@@ -97,6 +97,7 @@ class _Tool:
         return 1
 
     def profile(self, arguments: Sequence[str]) -> int:
+        """``nsys profile``: what it was asked for, then the run; the model is loaded only for that."""
         version = nsys_version(self.variables)
         command = parse_command_line(profile_options(version), arguments)
         if "help" in command:
@@ -108,6 +109,8 @@ class _Tool:
                 "ERROR: The collection must include one or more system-wide settings if an application is "
                 "not launched."
             )
+        from assay_agent.virtual.tools.program import NotExecutableError, find_program  # noqa: PLC0415
+
         environment = virtual_environment(self.variables)
         try:
             program = find_program(command.program, environment)
@@ -126,6 +129,8 @@ class _Tool:
     def _capture(
         self, command: CommandLine, program: Program, environment: VirtualEnvironment, version: str
     ) -> Capture:
+        from assay_agent.virtual.tools.nsys_capture import capture_run  # noqa: PLC0415
+
         capture = capture_run(
             program,
             environment,
@@ -135,8 +140,8 @@ class _Tool:
             version=version,
         )
         if "report_short" in environment.faults:
-            rows = capture.launches.num_rows
-            return Capture(capture.document, capture.launches.slice(0, rows - max(1, rows // 3)))
+            rows = capture.launches.rows
+            return Capture(capture.document, capture.launches.head(max(0, rows - max(1, rows // 3))))
         return capture
 
     def _write_report(self, capture: Capture, command: CommandLine, environment: VirtualEnvironment) -> None:
@@ -182,6 +187,10 @@ class _Tool:
         return self._export(command, Path(command.program[0]), version)
 
     def _export(self, command: CommandLine, report: Path, version: str) -> int:
+        import sqlite3  # noqa: PLC0415
+
+        from assay_agent.virtual.tools.nsys_export import export_sqlite  # noqa: PLC0415
+
         database = Path(command.text("output") or report.with_suffix(".sqlite"))
         if not report.exists():
             self.say(f"Exportation error: File not found: '{report}'.")
@@ -202,7 +211,7 @@ class _Tool:
             self.say(f"Exportation error: {error}.")
             return 1
         if not command.is_on("quiet"):
-            count = capture.launches.num_rows
+            count = capture.launches.rows
             self._print(f"Processing {count} events: [{'=' * 54}100%]\n")
         return 0
 

@@ -1,43 +1,23 @@
-"""What Nsight Systems captured of a run, and its report file: launches, ranges, the GPU, the command."""
+"""Running a program under the stand-in for Nsight Systems."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from assay_agent.virtual.gpu import ProcessLaunches
 from assay_agent.virtual.timeline import CALL_DURATION_NS
-from assay_agent.virtual.tools.container import container_bytes, read_container
+from assay_agent.virtual.tools.columns import Columns, numbers
 from assay_agent.virtual.tools.environment import VirtualEnvironment
+from assay_agent.virtual.tools.nsys_report import Capture
 from assay_agent.virtual.tools.program import Program, run_launches
-from assay_sampling.launch_table import Condition
+from assay_sampling.identity import Condition
 
-NSYS_MAGIC = b"ASSAYVIRTUALNSYS"
 _KERNEL_FIELDS = ("name", "block", "registers", "static_shared_bytes", "dynamic_shared_bytes")
 _DROPPED_EVERY = 10
-
-
-@dataclass(frozen=True)
-class Capture:
-    """``launches`` has a row a launch (columns process, call, call_ns, start_ns, duration_ns, kernel, x, y,
-    z, stream, graph_launch, graph_node, kept); ``document`` all else."""
-
-    document: dict[str, Any]
-    launches: pa.Table
-
-    def to_bytes(self) -> bytes:
-        return container_bytes(NSYS_MAGIC, self.document, self.launches)
-
-    @classmethod
-    def read(cls, path: Path) -> Capture:
-        """Raises OSError or ContainerError."""
-        return cls(*read_container(path, NSYS_MAGIC))
 
 
 def capture_run(
@@ -60,13 +40,12 @@ def capture_run(
         ]
     kernels: dict[tuple[Any, ...], int] = {}
     tables = [_launches(part, kernels) for part in parts]
-    launches = pa.concat_tables(tables) if tables else _EMPTY
-    dropped = 0
-    if "dropped_events" in environment.faults and launches.num_rows:
-        kept = np.arange(launches.num_rows) % _DROPPED_EVERY != _DROPPED_EVERY - 1
-        kept[-1] &= launches.num_rows >= _DROPPED_EVERY
-        dropped = int((~kept).sum())
-        launches = launches.set_column(launches.column_names.index("kept"), "kept", pa.array(kept))
+    kept = np.ones(sum(map(len, parts)), np.bool_)
+    if "dropped_events" in environment.faults and len(kept):
+        kept = np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
+        kept[-1] &= len(kept) >= _DROPPED_EVERY
+    columns = {name: np.concatenate([_NONE, *(table[name] for table in tables)]) for name in _COLUMNS}
+    launches = Columns({name: numbers(values) for name, values in {**columns, "kept": kept}.items()})
     document = {
         "gpu": environment.gpu.architecture.kind,
         "seed": environment.gpu.seed,
@@ -75,7 +54,8 @@ def capture_run(
         "kernels": [dict(zip(_KERNEL_FIELDS, key, strict=True)) for key in kernels],
         "processes": [_process(part, program, nvtx="nvtx" in traces) for part in parts],
         "whole_graphs": whole_graphs,
-        "dropped": dropped,
+        "dropped": int((~kept).sum()),
+        "call_duration_ns": CALL_DURATION_NS,
         "command": list(program.arguments),
         "environment": dict(variables),
     }
@@ -84,14 +64,14 @@ def capture_run(
 
 _COLUMNS = ("process", "call", "call_ns", "start_ns", "duration_ns", "kernel", "x", "y", "z", "stream",
             "graph_launch", "graph_node")  # fmt: skip
-_EMPTY = pa.table({**{name: pa.array([], pa.int64()) for name in _COLUMNS}, "kept": pa.array([], pa.bool_())})
+_NONE = np.zeros(0, np.int64)
 
 
-def _launches(part: ProcessLaunches, kernels: dict[tuple[Any, ...], int]) -> pa.Table:
+def _launches(part: ProcessLaunches, kernels: dict[tuple[Any, ...], int]) -> dict[str, NDArray[np.int64]]:
     keys = [tuple(getattr(kernel, name) for name in _KERNEL_FIELDS) for kernel in part.kernels]
     numbers = np.array([kernels.setdefault(key, len(kernels)) for key in keys])
     n = len(part)
-    values: dict[str, NDArray[Any]] = {
+    return {
         "process": np.full(n, part.process),
         "call": part.call,
         "call_ns": part.call_ns,
@@ -105,8 +85,6 @@ def _launches(part: ProcessLaunches, kernels: dict[tuple[Any, ...], int]) -> pa.
         "graph_launch": part.graph_launch,
         "graph_node": part.graph_node,
     }
-    columns = {name: pa.array(values[name].astype(np.int64)) for name in _COLUMNS}
-    return pa.table({**columns, "kept": pa.array(np.ones(n, np.bool_))})
 
 
 def _process(part: ProcessLaunches, program: Program, *, nvtx: bool) -> dict[str, Any]:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from assay_agent.virtual.architectures import Architecture, architecture
-from assay_agent.virtual.timeline import CALL_DURATION_NS
 from assay_agent.virtual.tools.environment import version_key
 from assay_agent.virtual.tools.kernel_names import function_name, mangled_name
-from assay_agent.virtual.tools.nsys_capture import Capture
+from assay_agent.virtual.tools.nsys_report import Capture
 from assay_agent.virtual.tools.nsys_schema import (
     GENERATION_2021,
     GENERATION_2023,
@@ -71,8 +69,9 @@ class _Export:
     """One export: interns strings while rows are made, so StringIds comes last."""
 
     def __init__(self, capture: Capture) -> None:
-        self._document, self._table = capture.document, capture.launches
-        self._column = {name: capture.launches[name].to_numpy() for name in capture.launches.column_names}
+        self._document = capture.document
+        self._rows = capture.launches.rows
+        self._column = {name: capture.launches.numbers(name) for name in capture.launches.by_name}
         self._strings = {text: index for index, text in enumerate(_FIXED_STRINGS)}
         self._pid = {entry["process"]: int(entry["pid"]) for entry in self._document["processes"]}
         self._gpu = architecture(self._document["gpu"])
@@ -107,31 +106,42 @@ class _Export:
         return self._global_pid(process) | self._pid[process] & 0xFFFFFF
 
     def _end_ns(self) -> int:
-        ends = self._column["start_ns"] + self._column["duration_ns"]
-        return int(ends.max()) + 1_000_000 if len(ends) else 1_000_000
+        return max(map(self._kernel_end_ns, range(self._rows)), default=0) + 1_000_000
+
+    def _kernel_end_ns(self, row: int) -> int:
+        return int(self._column["start_ns"][row] + self._column["duration_ns"][row])
+
+    def _select(self, rows: list[int], *names: str) -> Iterator[Row]:
+        """The values of some columns in some rows."""
+        columns = [self._column[name] for name in names]
+        for row in rows:
+            yield tuple(column[row] for column in columns)
 
     def _calls(self) -> Iterator[Row]:
-        process, call = self._column["process"], self._column["call"]
-        new = np.ones(len(call), np.bool_)
-        new[1:] = (np.diff(call) != 0) | (np.diff(process) != 0)
-        rows = np.flatnonzero(new)
-        rows = rows[np.argsort(self._column["call_ns"][rows], kind="stable")]
-        names = ("process", "call", "call_ns", "graph_launch")
-        columns = (self._column[name][rows].tolist() for name in names)
-        for number, ordinal, begin, graph in zip(*columns, strict=True):
+        process, call, begins = (self._column[name] for name in ("process", "call", "call_ns"))
+        rows = [
+            row
+            for row in range(self._rows)
+            if not row or call[row] != call[row - 1] or process[row] != process[row - 1]
+        ]
+        rows.sort(key=begins.__getitem__)
+        took_ns = self._document["call_duration_ns"]
+        chosen = self._select(rows, "process", "call", "call_ns", "graph_launch")
+        for number, ordinal, begin, graph in chosen:
             yield (
-                begin, begin + CALL_DURATION_NS, _RUNTIME_CLASS, self._global_tid(number),
+                begin, begin + took_ns, _RUNTIME_CLASS, self._global_tid(number),
                 _FIRST_CORRELATION + ordinal, 1 if graph < 0 else 2, 0, None,
             )  # fmt: skip
 
     def _kernels(self, generation: Generation) -> Iterator[Row]:
         entries = [self._kernel(entry) for entry in self._document["kernels"]]
-        shown = self._column["kept"].copy()
-        if self._document["whole_graphs"]:
-            shown &= self._column["graph_launch"] < 0
-        rows = np.flatnonzero(shown)
-        rows = rows[np.argsort(self._column["start_ns"][rows], kind="stable")]
-        names = (
+        whole, graphs = self._document["whole_graphs"], self._column["graph_launch"]
+        rows = [
+            row for row, kept in enumerate(self._column["kept"]) if kept and not (whole and graphs[row] >= 0)
+        ]
+        rows.sort(key=self._column["start_ns"].__getitem__)
+        chosen = self._select(
+            rows,
             "process",
             "call",
             "start_ns",
@@ -143,11 +153,8 @@ class _Export:
             "stream",
             "graph_node",
         )
-        columns = (self._column[name][rows].tolist() for name in names)
         green = (None,) if generation.modern else ()
-        for grid_id, (process, call, start, duration, kernel, x, y, z, stream, node) in enumerate(
-            zip(*columns, strict=True), 1
-        ):
+        for grid_id, (process, call, start, duration, kernel, x, y, z, stream, node) in enumerate(chosen, 1):
             naming, block, registers, static, dynamic = entries[kernel]
             yield (
                 start, start + duration, 0, 1, *green, stream, _FIRST_CORRELATION + call,
@@ -164,17 +171,15 @@ class _Export:
     def _graphs(self) -> Iterator[Row]:
         """A row for each graph launch, from its first kernel's start to its last one's end."""
         column = self._column
-        for process in self._pid:
-            inside = np.flatnonzero((column["graph_launch"] >= 0) & (column["process"] == process))
-            if not len(inside):
-                continue
-            begins = np.flatnonzero(np.diff(column["graph_launch"][inside], prepend=-1) != 0)
-            start = np.minimum.reduceat(column["start_ns"][inside], begins)
-            end = np.maximum.reduceat(column["start_ns"][inside] + column["duration_ns"][inside], begins)
-            first = inside[begins]
-            for row, begin, finish in zip(first.tolist(), start.tolist(), end.tolist(), strict=True):
-                stream, call = int(column["stream"][row]), int(column["call"][row])
-                yield begin, finish, 0, 1, stream, _FIRST_CORRELATION + call, self._global_pid(process), 1, 2
+        inside = [row for row, graph in enumerate(column["graph_launch"]) if graph >= 0]
+        for (process, _), group in groupby(
+            inside, lambda row: (column["process"][row], column["graph_launch"][row])
+        ):
+            rows = list(group)
+            begin = min(column["start_ns"][row] for row in rows)
+            finish = max(map(self._kernel_end_ns, rows))
+            stream, call = column["stream"][rows[0]], column["call"][rows[0]]
+            yield begin, finish, 0, 1, stream, _FIRST_CORRELATION + call, self._global_pid(process), 1, 2
 
     def _ranges(self) -> Iterator[Row]:
         for entry in self._document["processes"]:

@@ -19,7 +19,7 @@ from assay_agent.virtual.loading import load_workload
 from assay_agent.virtual.tools.environment import VirtualEnvironment
 from assay_agent.virtual.workload import Workload
 from assay_sampling.errors import InputError
-from assay_sampling.launch_table import Condition, Level
+from assay_sampling.identity import Condition, Level
 
 # Above the largest process ID that Linux gives out, so that no tool ever signals a stranger by it.
 FIRST_PROCESS_ID = 4_200_001

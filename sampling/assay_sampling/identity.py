@@ -1,0 +1,55 @@
+"""Under which condition and on which device launches were measured: plain data, the standard library alone.
+
+:mod:`assay_sampling.launch_table` gives these names too; programs that must start fast take them from here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Level = Literal["detailed", "light"]
+CacheCondition = Literal["none", "all"]
+ClockCondition = Literal["none", "base", "boost"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Under which a run was made: cache x clock x share of the SMs. ``None`` means not recorded.
+
+    ``cache`` is "none" (left alone) or "all" (flushed between launches); ``sm_percent`` is in (0, 100].
+    """
+
+    cache: CacheCondition | None = None
+    clock: ClockCondition | None = None
+    sm_percent: float | None = None
+
+    def __str__(self) -> str:
+        share = "?" if self.sm_percent is None else f"{self.sm_percent:g}"
+        return f"cache={self.cache or '?'} clock={self.clock or '?'} sm={share}%"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+BASELINE = Condition(cache="none", clock="none", sm_percent=100.0)
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU as the recording names it. ``index`` is the ordinal used in the column ``device``."""
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    compute_capability: str = ""
+    sm_count: int | None = None
+
+    def label(self) -> str:
+        """A short text for people: the name, else the architecture, else the ordinal."""
+        if self.name:
+            return self.name
+        if self.compute_capability:
+            return f"compute capability {self.compute_capability}"
+        return f"device {self.index}"
