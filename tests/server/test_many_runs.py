@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from assay_server.store.model import (
     AttemptLog,
     AttemptState,
     CampaignState,
+    FailureRecord,
     RunState,
     Segment,
     Slot,
@@ -140,6 +142,53 @@ def test_a_thousand_runs_over_fifty_gpus(tmp_path: Path) -> None:
     both = [(slots[run_id, 0], slots[run_id, 1]) for run_id, index in slots if index == 1]
     assert len(both) == 400 and any(one != other for one, other in both)
     assert seconds < 60, f"it took {seconds:.1f} s"
+
+
+def steps_of_a_lease(state: Path, workloads: int, slot: Slot) -> int:
+    """Steps of the database (in hundreds) to find the last waiting run of a campaign, all others ended."""
+    text = CAMPAIGN.partition("workloads:\n")[0] + "workloads:\n"
+    text += "".join(f"  - {{name: w{i}, command: [w{i}.toml]}}\n" for i in range(workloads))
+    metadata = SqliteStore(state / f"{workloads}.sqlite")
+    coordinator = Coordinator(metadata, LocalRecordStore(state), SchedulePolicy(), TickingClock())
+    submit(coordinator, text, "c.yaml", "/data")
+    with metadata.transaction() as store:
+        *others, last = [run for run in store.runs("many-1") if run.device_key == slot.device_key]
+        for run in others:
+            store.save_run(replace(run, state=RunState.DONE))
+    steps = itertools.count()
+    with metadata.snapshot() as store:
+        connection = store._connection.connection.driver_connection
+        connection.set_progress_handler(lambda: next(steps) < 0, 100)
+        found = store.waiting_slice(slot, 10**9)
+        connection.set_progress_handler(None, 0)
+    metadata.close()
+    assert found is not None and found[0] == last
+    return next(steps)
+
+
+def test_a_lease_costs_no_more_in_a_campaign_of_ten_times_the_runs(tmp_path: Path) -> None:
+    slot = virtual_agent("V100", 1).slots[0]
+    small, large = (steps_of_a_lease(tmp_path, workloads, slot) for workloads in (20, 200))
+    assert large <= 2 * small + 10, f"{small} and {large} hundred steps"
+
+
+def test_an_attempt_that_ends_well_wakes_no_slot(tmp_path: Path) -> None:
+    """Its own agent asks for more; the others would all ask in vain, for every attempt of the campaign."""
+    agent = virtual_agent("V100", 2)
+    with laboratory(tmp_path, [agent]) as coordinator:
+        woken = []
+        coordinator.listen(lambda effects: woken.append(effects.work))
+        with coordinator.schedule() as schedule:
+            lease = schedule.lease(agent.agent_id, "V100-0")
+        assert lease is not None
+        end(coordinator, lease.attempt.key)
+        assert woken and not any(woken)
+        with coordinator.schedule() as schedule:
+            lease = schedule.lease(agent.agent_id, "V100-0")
+        assert lease is not None
+        with coordinator.schedule() as schedule:
+            schedule.fail(lease.attempt.key, FailureRecord("hang", "w", "no progress", "wait", True))
+        assert woken[-1], "a slice waits again"
 
 
 @pytest.mark.parametrize("wrong", ["another mark", "another GPU", "no profiler"])

@@ -311,6 +311,15 @@ class TestMetadataStore:
             assert (second.attempts, second.agent, second.launches) == (0, "", 0)
             assert read.run_overviews("made-1", "made-1.0001") == [second]
 
+    def test_runs_are_counted_by_state(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store, runs=3)
+            store.save_run(run(0, state=RunState.DONE))
+            store.save_run(run(2, state=RunState.DONE))
+        with metadata.snapshot() as read:
+            assert read.run_counts("made-1") == {RunState.DONE: 2, RunState.WAITING: 1}
+            assert read.run_counts("made-7") == {}
+
     def test_open_runs_are_those_that_have_not_ended(self, metadata: MetadataStore) -> None:
         with metadata.transaction() as store:
             fill(store, runs=3)

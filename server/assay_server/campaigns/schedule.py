@@ -236,7 +236,6 @@ class Schedule(Transitions):
             self._fail(attempt, wrong, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
         self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
-        self.effects.work = True
         return FinishOutcome.PUBLISH
 
     def end_publish(self, key: AttemptKey, file: PublishedFile) -> bool:

@@ -37,7 +37,9 @@ class Effects:
     campaigns: set[str] = field(default_factory=set)  # their status changed
     analyse: set[str] = field(default_factory=set)  # every run has ended
     dead: list[AttemptKey] = field(default_factory=list)  # nobody will ask for their staged segments
-    work: bool = False  # a slice may be waiting, or a slot has become free
+    # A slice may be waiting. Not that a slot has become free: its own agent asks for it, and to wake all
+    # others whenever an attempt ends costs as many questions as there are idle slots.
+    work: bool = False
 
 
 class Transitions:
@@ -95,7 +97,6 @@ class Transitions:
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self._now_ms))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
-        self.effects.work = True  # its slot is free
         self._changed(attempt.key.run_id)
 
     def _set_slice(self, piece: Slice, why: FailureRecord | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from assay_protos import campaign_pb2
@@ -35,7 +36,7 @@ class CampaignHandler:
         with self._coordinator.snapshot() as store:
             return campaign_pb2.ListCampaignsResponse(
                 campaigns=[
-                    convert.status_message(campaign, store.runs(campaign.campaign_id))
+                    convert.status_message(campaign, store.run_counts(campaign.campaign_id))
                     for campaign in store.campaigns()
                 ]
             )
@@ -49,7 +50,7 @@ class CampaignHandler:
         runs = [overview.run for overview in overviews]
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
         waiting = waiting_for(open_runs, agents, self._coordinator.clock.now_ms())
-        return convert.status_message(campaign, runs, overviews, waiting)
+        return convert.status_message(campaign, Counter(run.state for run in runs), overviews, waiting)
 
     def cancel(self, request: campaign_pb2.CancelRequest) -> campaign_pb2.CampaignStatus:
         with self._coordinator.schedule() as schedule:

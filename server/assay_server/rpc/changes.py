@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 WORK = "work"
+_NO_NEWS = ""  # of this topic there never are any
 
 
 def campaign_topic(campaign_id: str) -> str:
@@ -53,6 +54,10 @@ class Changes:
     def version(self, topic: str) -> int:
         """The number of the topic's last news; read it before you look, then wait for another."""
         return self._versions.get(topic, 0)
+
+    async def rest(self, seconds: float) -> None:
+        """So long, or until the server ends."""
+        await self.wait(_NO_NEWS, 0, seconds)
 
     async def wait(self, topic: str, seen: int, seconds: float) -> None:
         """Until the topic's version is not ``seen`` any more, the server ends, or so long."""

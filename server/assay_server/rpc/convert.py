@@ -18,7 +18,6 @@ from assay_server.store.model import (
     Campaign,
     FailureRecord,
     Flag,
-    Run,
     RunOverview,
     RunState,
     Slot,
@@ -211,12 +210,14 @@ def run_message(overview: RunOverview, waiting_for: str = "") -> campaign_pb2.Ru
 
 def status_message(
     campaign: Campaign,
-    runs: Iterable[Run],
+    counts: Mapping[RunState, int],
     overviews: Iterable[RunOverview] = (),
     waiting: Mapping[str, str] = MappingProxyType({}),
 ) -> campaign_pb2.CampaignStatus:
-    """The status of a campaign with the runs of ``overviews``; ``waiting``: as in run_message, by run."""
-    states = [run.state for run in runs]
+    """The status of a campaign with ``counts`` of its runs by state, and the runs of ``overviews``.
+
+    ``waiting``: as in run_message, by run.
+    """
     return campaign_pb2.CampaignStatus(
         campaign_id=campaign.campaign_id,
         name=campaign.name,
@@ -224,9 +225,9 @@ def status_message(
         synthetic=campaign.synthetic,
         runs=[run_message(overview, waiting.get(overview.run.run_id, "")) for overview in overviews],
         failure=_optional_failure(campaign.failure),
-        runs_total=len(states),
-        runs_done=states.count(RunState.DONE),
-        runs_failed=states.count(RunState.FAILED),
+        runs_total=sum(counts.values()),
+        runs_done=counts.get(RunState.DONE, 0),
+        runs_failed=counts.get(RunState.FAILED, 0),
     )
 
 

@@ -21,6 +21,7 @@ _LONGEST_WAIT_MS = 60_000
 _WORK_POLL_SECONDS = 1.0  # slices that rest after a failure become due without any news
 _WATCH_POLL_SECONDS = 5.0
 _WATCH_LEAST_SECONDS = 0.1  # news of many segments make one status
+_WATCH_REST = 10.0  # times as long as a status took: one of many runs must not keep the server busy
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -120,10 +121,11 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     async def Watch(
         self, request: campaign_pb2.GetStatusRequest, context: Context
     ) -> AsyncIterator[campaign_pb2.CampaignStatus]:
-        topic, last = campaign_topic(request.campaign_id), None
+        loop, topic, last = asyncio.get_running_loop(), campaign_topic(request.campaign_id), None
         while True:
-            seen = self._changes.version(topic)
+            seen, began = self._changes.version(topic), loop.time()
             status = await answer(context, self._threads.short, self._handler.status, request)
+            took = loop.time() - began
             if status != last:
                 yield status
                 last = status
@@ -131,7 +133,7 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
                 return
             if self._changes.stopping:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the server ends")
-            await asyncio.sleep(_WATCH_LEAST_SECONDS)
+            await self._changes.rest(min(max(_WATCH_LEAST_SECONDS, _WATCH_REST * took), _WATCH_POLL_SECONDS))
             await self._changes.wait(topic, seen, _WATCH_POLL_SECONDS)
 
     async def Cancel(

@@ -16,6 +16,7 @@ from assay_server.store.model import (
     Campaign,
     Run,
     RunOverview,
+    RunState,
     Segment,
     Slice,
     SliceState,
@@ -37,6 +38,9 @@ class MetadataReader(Protocol):
 
     def runs(self, campaign_id: str) -> list[Run]:
         """The runs of a campaign, in its order."""
+
+    def run_counts(self, campaign_id: str) -> dict[RunState, int]:
+        """How many runs of a campaign are in each state; states without runs are left out."""
 
     def open_runs(self, campaign_id: str) -> int:
         """How many runs of a campaign have not ended."""

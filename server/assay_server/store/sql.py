@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_sampling.launch_table import Condition
-from assay_server.store import tables
+from assay_server.store import statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -65,6 +64,11 @@ class SqlTransaction:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
         return [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
 
+    def run_counts(self, campaign_id: str) -> dict[RunState, int]:
+        r = tables.runs.c
+        query = sa.select(r.state, sa.func.count().label("runs")).where(r.campaign_id == campaign_id)
+        return {RunState(row["state"]): int(row["runs"]) for row in self._rows(query.group_by(r.state))}
+
     def open_runs(self, campaign_id: str) -> int:
         r = tables.runs.c
         query = sa.select(sa.func.count()).where(
@@ -101,30 +105,25 @@ class SqlTransaction:
         return [_slice(row) for row in self._rows(query)]
 
     def waiting_slice(self, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
-        s, r, c = tables.slices.c, tables.runs.c, tables.campaigns.c
-        due = (s.run_id == r.run_id, s.state == SliceState.WAITING, s.not_before_ms <= now_ms)
-        fitting = sa.and_(r.device_key == slot.device_key, r.synthetic == slot.synthetic)
-        query = (
-            sa.select(tables.runs)
-            .join(tables.campaigns, r.campaign_id == c.campaign_id)
-            .where(
-                c.state == CampaignState.RUNNING,
-                r.state.in_([str(state) for state in OPEN_RUNS]),
-                r.profiler.in_(list(slot.profilers)),
-                sa.or_(r.device_key == "", fitting),
-                sa.exists().where(*due),
-            )
-            .order_by(c.ordinal, r.ordinal)
-            .limit(1)
-        )
-        run = _first(self._rows(query), _run)
-        if run is None:
-            return None
-        pieces = sa.select(tables.slices).where(
-            s.run_id == run.run_id, s.state == SliceState.WAITING, s.not_before_ms <= now_ms
-        )
-        piece = _first(self._rows(pieces.order_by(s.index).limit(1)), _slice)
-        return None if piece is None else (run, piece)
+        due = {"waiting": SliceState.WAITING, "now_ms": now_ms}
+        fits = {**due, "device_key": slot.device_key, "synthetic": slot.synthetic}
+        running = self._connection.scalars(
+            statements.running_campaigns(), {"running": CampaignState.RUNNING}
+        ).all()
+        for campaign_id in running:
+            found = [
+                (row["ordinal"], row["run_id"])
+                for profiler in slot.profilers
+                for row in self._rows(
+                    statements.first_waiting(), {**fits, "campaign_id": campaign_id, "profiler": profiler}
+                )
+            ]
+            if found:
+                _, run_id = min(found)
+                pieces = self._rows(statements.first_due_slice(), {**due, "run_id": run_id})
+                run = self.run(run_id)
+                return None if run is None or not pieces else (run, _slice(pieces[0]))
+        return None
 
     def slice_states(self, run_id: str) -> list[SliceState]:
         s = tables.slices.c
@@ -149,22 +148,19 @@ class SqlTransaction:
         slot_id: str | None = None,
         deadline_before_ms: int | None = None,
     ) -> list[Attempt]:
-        a = tables.attempts.c
-        query = sa.select(tables.attempts).where(a.state.in_([str(s) for s in states])).order_by(a.token)
-        if agent_id is not None:
-            query = query.where(a.agent_id == agent_id)
-        if slot_id is not None:
-            query = query.where(a.slot_id == slot_id)
-        if deadline_before_ms is not None:
-            query = query.where(a.deadline_ms < deadline_before_ms)
-        return [_attempt(row) for row in self._rows(query)]
+        wanted = {"agent_id": agent_id, "slot_id": slot_id, "deadline_before_ms": deadline_before_ms}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        rows = self._rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
+        return [_attempt(row) for row in rows]
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
-        query = _segments_of(key).where(tables.segments.c.index == index)
+        query = statements.segments_of(key).where(tables.segments.c.index == index)
         return _first(self._rows(query), _segment)
 
     def segments(self, key: AttemptKey) -> list[Segment]:
-        return [_segment(row) for row in self._rows(_segments_of(key).order_by(tables.segments.c.index))]
+        return [
+            _segment(row) for row in self._rows(statements.segments_of(key).order_by(tables.segments.c.index))
+        ]
 
     def agent(self, agent_id: str) -> Agent | None:
         return _first(
@@ -213,8 +209,8 @@ class SqlTransaction:
         self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
         self._write(sa.insert(tables.agents), [dataclasses.asdict(agent)])
 
-    def _rows(self, query: sa.Select[Any]) -> Sequence[Row]:
-        return self._connection.execute(query).mappings().all()
+    def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return self._connection.execute(query, values).mappings().all()
 
     def _write(
         self, statement: sa.Insert | sa.Update | sa.Delete, values: Sequence[Mapping[str, Any]] | None = None
@@ -225,42 +221,19 @@ class SqlTransaction:
 
     def _replace(self, table: sa.Table, values: Mapping[str, Any]) -> None:
         row = {
-            _KEY + k.name if k.primary_key else k.name: values[k.name]
+            statements.KEY + k.name if k.primary_key else k.name: values[k.name]
             for k in table.columns
             if k.name in values
         }
-        changed = self._write(_update_of(table, tuple(values)), [row])
+        changed = self._write(statements.update_of(table, tuple(values)), [row])
         if changed != 1:
             named = ", ".join(f"{k.name}={values[k.name]}" for k in table.primary_key)
             raise StorageError("metadata", f"{table.name} holds no record {named} to replace")
 
     def _by_key(self, table: sa.Table, *key: Any) -> Sequence[Row]:
         names = [column.name for column in table.primary_key]
-        found = self._connection.execute(_select_of(table), dict(zip(names, key, strict=True)))
+        found = self._connection.execute(statements.select_of(table), dict(zip(names, key, strict=True)))
         return found.mappings().all()
-
-
-_KEY = "key_"  # a column's own name would clash with the one that an update sets
-
-
-# Building a statement costs more than running it: those of every step are built once.
-@cache
-def _select_of(table: sa.Table) -> sa.Select[Any]:
-    return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
-
-
-@cache
-def _update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
-    changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
-    keys = (k == sa.bindparam(_KEY + k.name) for k in table.primary_key)
-    return sa.update(table).where(*keys).values(changed)
-
-
-def _segments_of(key: AttemptKey) -> sa.Select[Any]:
-    c = tables.segments.c
-    return sa.select(tables.segments).where(
-        c.run_id == key.run_id, c.slice == key.slice, c.attempt == key.attempt
-    )
 
 
 def _first(rows: Sequence[Row], make: Callable[[Row], Record]) -> Record | None:

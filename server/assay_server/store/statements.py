@@ -1,0 +1,97 @@
+"""What every step of the scheduler asks. Built once: building a statement costs more than running it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from assay_server.store import tables
+from assay_server.store.model import OPEN_RUNS, AttemptKey
+
+KEY = "key_"  # a column's own name would clash with the one that an update sets
+
+
+@cache
+def select_of(table: sa.Table) -> sa.Select[Any]:
+    """The record of a table with the key that is given by the names of its columns."""
+    return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
+
+
+@cache
+def update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
+    """An update of these columns of one record, whose key's parameters begin with KEY."""
+    changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
+    keys = (k == sa.bindparam(KEY + k.name) for k in table.primary_key)
+    return sa.update(table).where(*keys).values(changed)
+
+
+@cache
+def running_campaigns() -> sa.Select[Any]:
+    """The campaigns in state ``running``, oldest first."""
+    c = tables.campaigns.c
+    return sa.select(c.campaign_id).where(c.state == sa.bindparam("running")).order_by(c.ordinal)
+
+
+@cache
+def first_waiting() -> sa.Select[Any]:
+    """Identifier and ordinal of the first run with a due slice that a profiler of a slot can make.
+
+    One question for each place in the index, each of which ends at its first hit: asked all at once, the
+    database reads the campaign in its order, past every run that has ended, for each single lease.
+    """
+    s, r = tables.slices.c, tables.runs.c
+    due = (
+        s.run_id == r.run_id,
+        s.state == sa.bindparam("waiting"),
+        s.not_before_ms <= sa.bindparam("now_ms"),
+    )
+    recorded = (r.device_key == "",)
+    live = (r.device_key == sa.bindparam("device_key"), r.synthetic == sa.bindparam("synthetic"))
+    first = [
+        sa.select(r.run_id, r.ordinal)
+        .where(
+            r.campaign_id == sa.bindparam("campaign_id"),
+            r.state == str(state),
+            r.profiler == sa.bindparam("profiler"),
+            *fitting,
+            sa.exists().where(*due),
+        )
+        .order_by(r.ordinal)
+        .limit(1)
+        .subquery()
+        for state in OPEN_RUNS
+        for fitting in (recorded, live)
+    ]
+    found = sa.union_all(*(sa.select(each) for each in first)).subquery()
+    return sa.select(found.c.run_id, found.c.ordinal).order_by(found.c.ordinal).limit(1)
+
+
+@cache
+def first_due_slice() -> sa.Select[Any]:
+    """The first slice of a run that waits and is due."""
+    s = tables.slices.c
+    due = (s.state == sa.bindparam("waiting"), s.not_before_ms <= sa.bindparam("now_ms"))
+    return sa.select(tables.slices).where(s.run_id == sa.bindparam("run_id"), *due).order_by(s.index).limit(1)
+
+
+@cache
+def attempts_in(given: tuple[str, ...]) -> sa.Select[Any]:
+    """Attempts in ``states``, narrowed by the parameters that are given, in the order of their tokens."""
+    a = tables.attempts.c
+    conditions: dict[str, sa.ColumnElement[bool]] = {
+        "agent_id": a.agent_id == sa.bindparam("agent_id"),
+        "slot_id": a.slot_id == sa.bindparam("slot_id"),
+        "deadline_before_ms": a.deadline_ms < sa.bindparam("deadline_before_ms"),
+    }
+    query = sa.select(tables.attempts).where(a.state.in_(sa.bindparam("states", expanding=True)))
+    return query.where(*(conditions[name] for name in given)).order_by(a.token)
+
+
+def segments_of(key: AttemptKey) -> sa.Select[Any]:
+    """The segments of one attempt."""
+    c = tables.segments.c
+    return sa.select(tables.segments).where(
+        c.run_id == key.run_id, c.slice == key.slice, c.attempt == key.attempt
+    )
