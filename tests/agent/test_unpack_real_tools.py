@@ -26,7 +26,7 @@ PACKAGES = {
     "nsight-systems": [
         f"*{HOST}/QdstrmImporter", f"{HOST}/libAnalysis.so", f"{HOST}/libQt6WebEngineCore.so.6",
         f"{HOST}/Plugins/x/libx.so", f"{HOST}/libssh.so->../../x86_64-linux-gnu/libssh.so.4",
-        f"{HOST}/libarrow.so->libAnalysis.so",
+        f"{HOST}/libarrow.so->libAnalysis.so", f"{HOST}/outside->../../elsewhere",
     ],
     "nsight-systems-target": [f"*{LIBRARIES}/nsight-systems/target-linux-x64/nsys"],
     "nvidia-cuda-mps": ["*usr/bin/nvidia-cuda-mps-control", "*usr/sbin/nvidia-cuda-mps-server"],
@@ -59,6 +59,7 @@ class Machine:
     """A Debian bookworm whose apt-get knows a mirror with tiny packages of two releases."""
 
     folder: Path
+    made: Path
 
     @property
     def cache(self) -> Path:
@@ -71,12 +72,9 @@ class Machine:
     def publish(self, release: str, installed_kib: int = 1) -> None:
         folder = self.folder / "mirror" / release
         folder.mkdir(parents=True)
-        for name, paths in PACKAGES.items():
-            tree = self.folder / "tree"
-            _grow(tree, name, paths)
+        for name in PACKAGES:
             package = folder / f"{name}_1-{release}_amd64.deb"
-            subprocess.run(["dpkg-deb", "-Znone", "--build", tree, package], check=True, capture_output=True)
-            shutil.rmtree(tree)
+            shutil.copy(self.made / f"{name}.deb", package)
             size = package.stat().st_size
             (folder / f"{name}.txt").write_text(
                 f"Package: {name}\nVersion: 1-{release}\nInstalled-Size: {installed_kib}\nSize: {size}\n"
@@ -105,9 +103,20 @@ def _grow(tree: Path, name: str, paths: list[str]) -> None:
             (tree / where).chmod(0o755 if path.startswith("*") else 0o644)
 
 
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("packages")
+    for name, paths in PACKAGES.items():
+        tree = folder / name
+        _grow(tree, name, paths)
+        command = ["dpkg-deb", "-Znone", "--build", tree, folder / f"{name}.deb"]
+        subprocess.run(command, check=True, capture_output=True)
+    return folder
+
+
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    made = Machine(tmp_path)
+def machine(tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path, packages)
     programs = tmp_path / "programs"
     programs.mkdir()
     for name, text in {"apt-get": APT_GET, "apt-cache": APT_CACHE, "dpkg": "#!/bin/sh\necho amd64\n"}.items():
