@@ -1,0 +1,119 @@
+"""``assay scale-model evaluate | predict``: a large GPU's IPC from two small ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_client.cli.options import JsonOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.scale_model import render_evaluation, render_prediction
+from assay_client.cli.verb import verb_app
+from assay_sampling.errors import ParameterError
+from assay_sampling.scale_model.evaluation import evaluate
+from assay_sampling.scale_model.prediction import (
+    DEFAULT_LEVEL,
+    calibration_of,
+    interval_coverage,
+    predict_workload,
+)
+from assay_sampling.scale_model.rules import DEFAULT_RULE, RULES
+from assay_sampling.scale_model.scaling_table import Workload, read_scaling_table
+
+app = verb_app()
+
+TableArgument = Annotated[
+    Path,
+    typer.Argument(metavar="CSV", help="Columns workload,size,size_unit,ipc,mpki,f_mem; one line a size."),
+]
+WeakOption = Annotated[
+    bool, typer.Option("--weak-scaling", help="The work grows with the GPU, so there is no cliff.")
+]
+ModelsOption = Annotated[
+    str | None,
+    typer.Option("--models", metavar="S,L", help="Sizes of the scale models; default the two smallest."),
+]
+LevelOption = Annotated[float, typer.Option("--level", help="Probability that an interval is to keep.")]
+
+
+@app.callback()
+def scale_model() -> None:
+    """Predict a large GPU's IPC from two small ones and a miss-rate curve."""
+
+
+@app.command("evaluate")
+def evaluate_table(
+    table: TableArgument,
+    *,
+    models: ModelsOption = None,
+    weak_scaling: WeakOption = False,
+    level: LevelOption = DEFAULT_LEVEL,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare every rule with targets whose IPC is known.
+
+    The rule with a constant never sees the workload that it predicts."""
+    workloads = read_scaling_table(table)
+    evaluation = evaluate(workloads, _sizes(models), weak_scaling=weak_scaling)
+    document: dict[str, Any] = evaluation.to_dict()
+    document["intervals"] = interval_coverage(evaluation, level)
+    document["level"] = level
+    show(document, as_json, lambda console: render_evaluation(document, console))
+
+
+@app.command("predict")
+def predict_target(
+    table: TableArgument,
+    *,
+    workload: Annotated[
+        str | None, typer.Option("--workload", "-w", metavar="NAME", help="Default: the only one there is.")
+    ] = None,
+    target: Annotated[
+        list[int] | None,
+        typer.Option("--target", "-t", min=1, help="Size to predict; repeatable. Default: all in the table."),
+    ] = None,
+    rule: Annotated[str, typer.Option("--rule", metavar="NAME", help=", ".join(RULES))] = DEFAULT_RULE,
+    models: ModelsOption = None,
+    weak_scaling: WeakOption = False,
+    level: LevelOption = DEFAULT_LEVEL,
+    calibration: Annotated[
+        Path | None,
+        typer.Option("--calibration", metavar="CSV", help="Workloads with known targets, for the intervals."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict one workload's IPC on larger GPUs, each with an interval."""
+    chosen = _workload(table, read_scaling_table(table), workload)
+    known = None
+    if calibration is not None:
+        known = calibration_of(read_scaling_table(calibration), str(calibration), weak_scaling=weak_scaling)
+    document = predict_workload(
+        chosen,
+        target or (),
+        rule=rule,
+        sizes=_sizes(models),
+        weak_scaling=weak_scaling,
+        level=level,
+        calibration=known,
+    ).to_dict()
+    show(document, as_json, lambda console: render_prediction(document, console))
+
+
+def _workload(table: Path, workloads: list[Workload], name: str | None) -> Workload:
+    found = [workload for workload in workloads if name in (None, workload.name)]
+    if len(found) != 1:
+        names = ", ".join(workload.name for workload in workloads)
+        cause = "it holds several workloads" if name is None else f"it holds no workload {name!r}"
+        raise ParameterError(str(table), cause, f"give --workload, one of {names}")
+    return found[0]
+
+
+def _sizes(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise ParameterError("--models", f"{text!r} is not two sizes", "write --models 8,16")
+    return [int(part) for part in parts]

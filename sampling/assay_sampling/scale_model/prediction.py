@@ -1,0 +1,269 @@
+"""Predictions of targets nobody simulated, each with an interval.
+
+The interval is split-conformal: of n workloads whose targets are known, each predicted without a say in the
+rule's constant, the absolute log ratios |log(predicted / true)| at the same number of doublings are sorted,
+and the one of rank ceil((n + 1) level) is the half width. If the new workload is one like them, it lies
+inside with at least that probability, whatever the distribution; n workloads cannot promise more than n / (n
++ 1). The half width never shrinks with the distance. Beyond the doublings that were calibrated it grows in
+proportion to them, which is an assumption, and is marked.
+
+Without other workloads the calibration that comes with Assay is used (``calibration.toml``): the published
+strong-scaling workloads from 8 and 16 SMs. It is wider than weak scaling needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+
+import numpy as np
+
+from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.scale_model.evaluation import Evaluation, best_constant, evaluate
+from assay_sampling.scale_model.rules import (
+    CLIFF_FACTOR,
+    DEFAULT_RULE,
+    DEVIATION_GROWTH,
+    Prediction,
+    find_cliff,
+    predict,
+)
+from assay_sampling.scale_model.scaling_table import ScaleModels, Workload, scale_models_of
+
+DEFAULT_LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What is known of how far a rule goes wrong.
+
+    Args:
+        source: where it is from, for a reader.
+        deviation_growth: p of ``log_quadratic``.
+        log_ratios: by rule, for 1, 2, 3 ... doublings, sorted |log(predicted / true)| of workloads.
+    """
+
+    source: str
+    deviation_growth: float
+    log_ratios: Mapping[str, tuple[tuple[float, ...], ...]]
+
+
+@dataclass(frozen=True)
+class HalfWidth:
+    """Half an interval in log IPC, the ``level`` it keeps, and whether it is beyond what was calibrated."""
+
+    log_ipc: float
+    level: float
+    extrapolated: bool
+
+
+def calibration_of(workloads: Sequence[Workload], source: str, *, weak_scaling: bool = False) -> Calibration:
+    """A calibration from workloads with known targets; raises as :func:`evaluation.evaluate`."""
+    evaluation = evaluate(workloads, weak_scaling=weak_scaling)
+    large = evaluation.scale_models[1]
+    steps = [math.log2(size / large) for size in evaluation.targets]
+    if steps != [float(step) for step in range(1, len(steps) + 1)]:
+        raise ParameterError(
+            "calibration",
+            f"targets {evaluation.targets} are not the doublings of {large}",
+            "give every doubling",
+        )
+    return Calibration(
+        source=source,
+        deviation_growth=best_constant(workloads, weak_scaling=weak_scaling),
+        log_ratios={rule: _sorted_columns(evaluation, rule) for rule in evaluation.log_ratio},
+    )
+
+
+def _sorted_columns(evaluation: Evaluation, rule: str) -> tuple[tuple[float, ...], ...]:
+    ratios = np.abs(evaluation.log_ratio[rule])
+    columns = (ratios[:, column] for column in range(ratios.shape[1]))
+    return tuple(tuple(np.sort(column[~np.isnan(column)]).tolist()) for column in columns)
+
+
+@functools.cache
+def published_calibration() -> Calibration:
+    """The calibration that comes with Assay."""
+    text = resources.files("assay_sampling.scale_model").joinpath("calibration.toml").read_text("utf-8")
+    content = tomllib.loads(text)
+    return Calibration(
+        source=content["source"],
+        deviation_growth=DEVIATION_GROWTH,
+        log_ratios={
+            rule: tuple(tuple(column) for column in columns)
+            for rule, columns in content["log_ratios"].items()
+        },
+    )
+
+
+def half_width(calibration: Calibration, rule: str, doublings: float, level: float) -> HalfWidth | None:
+    """Half an interval ``doublings`` above the larger scale model; None where the rule is not calibrated.
+
+    Raises ParameterError for a level outside (0, 1).
+    """
+    if not 0.0 < level < 1.0:
+        raise ParameterError("level", f"{level:g} is not between 0 and 1", "give 0.9")
+    columns = [column for column in calibration.log_ratios.get(rule, ()) if column]
+    if not columns:
+        return None
+    steps = max(1, math.ceil(doublings - 1e-9))
+    within = columns[: min(steps, len(columns))]
+    width, kept = 0.0, 1.0
+    for column in within:
+        # The margin keeps (n + 1) level = 19.8 at rank 20, and 18.000000000000004 at 18.
+        rank = math.ceil((len(column) + 1) * level - 1e-9)
+        reached = min(rank, len(column))
+        width = max(width, column[reached - 1])
+        kept = min(kept, level if rank <= len(column) else len(column) / (len(column) + 1))
+    extrapolated = steps > len(columns)
+    return HalfWidth(width * (steps / len(columns) if extrapolated else 1.0), kept, extrapolated)
+
+
+def interval_coverage(evaluation: Evaluation, level: float = DEFAULT_LEVEL) -> dict[str, dict[str, object]]:
+    """How often intervals made from the other workloads hold a workload's true IPC, by rule and target.
+
+    ``coverage_percent`` of the workloads, ``half_width_percent`` on the mean, and ``level`` where the other
+    workloads are too few for the one asked for. Raises ParameterError for a level outside (0, 1).
+    """
+    found: dict[str, dict[str, object]] = {}
+    for rule, ratios in evaluation.log_ratio.items():
+        held = [_held_out(np.delete(ratios, row, axis=0), ratios[row], level) for row in range(len(ratios))]
+        found[rule] = {}
+        for column, size in enumerate(evaluation.targets):
+            known = [cells[column] for cells in held if cells[column] is not None]
+            cells = np.array(known, np.float64).reshape(-1, 3)
+            found[rule][str(size)] = {
+                "coverage_percent": 100.0 * float(cells[:, 0].mean()) if len(cells) else None,
+                "half_width_percent": 100.0 * float(np.expm1(cells[:, 1]).mean()) if len(cells) else None,
+                "level": float(cells[:, 2].min()) if len(cells) else None,
+            }
+    return found
+
+
+def _held_out(others: np.ndarray, own: np.ndarray, level: float) -> list[tuple[float, float, float] | None]:
+    """For each target: whether the interval of ``others``, (w - 1, t), holds ``own``, (t,); width; level."""
+    columns = tuple(tuple(np.sort(np.abs(c[~np.isnan(c)])).tolist()) for c in others.T)
+    calibration = Calibration("the other workloads", DEVIATION_GROWTH, {"held out": columns})
+    found: list[tuple[float, float, float] | None] = []
+    for column, ratio in enumerate(own.tolist()):
+        half = half_width(calibration, "held out", column + 1, level)
+        if half is None or math.isnan(ratio):
+            found.append(None)
+        else:
+            found.append((float(abs(ratio) <= half.log_ipc), half.log_ipc, half.level))
+    return found
+
+
+@dataclass(frozen=True)
+class WorkloadPrediction:
+    """The predictions of one workload, with what they rest on."""
+
+    workload: str
+    size_unit: str
+    rule: str
+    models: ScaleModels
+    level: float
+    calibration: Calibration
+    predictions: tuple[Prediction, ...]
+    cliff_at: int | None
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, object]:
+        """The document of ``assay scale-model predict --json``."""
+        return {
+            "workload": self.workload,
+            "rule": self.rule,
+            "size_unit": self.size_unit,
+            "scale_models": [
+                {"size": self.models.small, "ipc": self.models.small_ipc},
+                {"size": self.models.large, "ipc": self.models.large_ipc},
+            ],
+            "correction": self.models.correction,
+            "f_mem": self.models.f_mem,
+            "cliff_at": self.cliff_at,
+            "level": self.level,
+            "deviation_growth": self.calibration.deviation_growth,
+            "calibration": self.calibration.source,
+            "predictions": [self._prediction(prediction) for prediction in self.predictions],
+            "notes": self.notes,
+        }
+
+    def _prediction(self, prediction: Prediction) -> dict[str, object]:
+        doublings = math.log2(prediction.size / self.models.large)
+        half = half_width(self.calibration, self.rule, doublings, self.level)
+        ipc = prediction.ipc
+        found: dict[str, object] = {
+            "size": prediction.size,
+            "ipc": ipc,
+            "lower": None,
+            "upper": None,
+            "level": None,
+            "extrapolated": None,
+            "region": prediction.region or None,
+            "reason": prediction.reason or None,
+        }
+        if ipc is not None and half is not None:
+            found["lower"], found["upper"] = ipc * math.exp(-half.log_ipc), ipc * math.exp(half.log_ipc)
+            found["level"], found["extrapolated"] = half.level, half.extrapolated
+        return found
+
+
+def predict_workload(
+    workload: Workload,
+    targets: Sequence[int] = (),
+    *,
+    rule: str = DEFAULT_RULE,
+    sizes: Sequence[int] | None = None,
+    weak_scaling: bool = False,
+    level: float = DEFAULT_LEVEL,
+    calibration: Calibration | None = None,
+) -> WorkloadPrediction:
+    """Predict a workload's IPC at ``targets``, else at the table's larger sizes, else at three doublings.
+
+    ``sizes`` are S and L, else the two smallest with an IPC. Raises ParameterError as :func:`rules.predict`,
+    and RefusedError where not one target can be predicted.
+    """
+    calibration = calibration or published_calibration()
+    models = scale_models_of(workload, sizes, weak_scaling=weak_scaling)
+    known = sorted({*workload.ipc, *workload.mpki})
+    wanted = list(targets) or [size for size in known if size > models.large]
+    wanted = wanted or [models.large << step for step in (1, 2, 3)]
+    predictions = predict(rule, models, wanted, deviation_growth=calibration.deviation_growth)
+    if all(prediction.ipc is None for prediction in predictions):
+        raise RefusedError(workload.name, predictions[0].reason, "give what is missing, or a smaller target")
+    # The level is checked even where nothing is calibrated.
+    calibrated = half_width(calibration, rule, 1, level) is not None
+    steps = max(math.floor(math.log2(size / models.large)) for size in wanted)
+    cliff = find_cliff(models, steps)
+    return WorkloadPrediction(
+        workload=workload.name,
+        size_unit=workload.size_unit,
+        rule=rule,
+        models=models,
+        level=level,
+        calibration=calibration,
+        predictions=tuple(predictions),
+        cliff_at=None if cliff.step is None else models.large << cliff.step,
+        notes=_notes(models, rule, weak_scaling, calibrated),
+    )
+
+
+def _notes(models: ScaleModels, rule: str, weak_scaling: bool, calibrated: bool) -> list[str]:
+    notes = []
+    if not calibrated:
+        notes.append(
+            f"no interval: the rule {rule} is not in the calibration; give workloads with --calibration"
+        )
+    if not models.mpki and not weak_scaling:
+        notes.append("no miss-rate curve: a cliff would not be seen")
+    small, large = models.mpki.get(models.small), models.mpki.get(models.large)
+    if small is not None and large is not None and small > CLIFF_FACTOR * large:
+        notes.append(
+            f"mpki falls by more than {CLIFF_FACTOR:g}x between the scale models: their correction measures "
+            "that cliff, which does not come again"
+        )
+    return notes
