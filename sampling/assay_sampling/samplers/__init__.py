@@ -21,6 +21,9 @@ _BUILT_IN = {
     "pks": ("assay_sampling.samplers.pks", "PksSampler"),
     "random": ("assay_sampling.samplers.random_sampling", "RandomSampler"),
     "systematic": ("assay_sampling.samplers.systematic", "SystematicSampler"),
+    "stratified": ("assay_sampling.samplers.stratified", "StratifiedSampler"),
+    "first_instructions": ("assay_sampling.samplers.first_instructions", "FirstInstructionsSampler"),
+    "single_iteration": ("assay_sampling.samplers.single_iteration", "SingleIterationSampler"),
 }
 
 __all__ = ["ENTRY_POINT_GROUP", "Parameters", "Sampler", "samplers", "select"]

@@ -8,7 +8,14 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.profile import Profile
-from assay_sampling.samplers.base import Parameters, one_group_selection, whole_cost
+from assay_sampling.samplers.base import Parameters
+from assay_sampling.samplers.drawing import (
+    MOST_REPETITIONS,
+    Estimator,
+    Population,
+    drawn_selection,
+    repeated,
+)
 from assay_sampling.selection import Selection
 
 _LEAST_LAUNCHES = 10
@@ -16,9 +23,12 @@ _DEFAULT_SHARE = 100
 
 
 class RandomParameters(Parameters):
-    """``launches`` to draw; by default 1 % of them, at least 10; never more than there are."""
+    """``launches`` to draw; by default 1 % of them, at least 10; never more than there are. ``estimator``
+    "ratio" projects by instructions. ``repetitions`` draws that often again and reports the errors."""
 
     launches: int | None = Field(default=None, ge=1)
+    estimator: Estimator = "expansion"
+    repetitions: int = Field(default=0, ge=0, le=MOST_REPETITIONS)
 
 
 def sample_size(asked: int | None, launches: int) -> int:
@@ -29,15 +39,33 @@ def sample_size(asked: int | None, launches: int) -> int:
 
 
 class RandomSampler:
-    """Launches drawn uniformly without replacement; weight = launches / drawn (an unbiased total)."""
+    """Launches drawn uniformly without replacement; weight = launches / drawn (an unbiased total), or
+    all instructions / drawn instructions (a ratio, of small bias and often less spread)."""
 
     name = "random"
     parameters: type[BaseModel] = RandomParameters
 
     def select(self, profile: Profile, parameters: RandomParameters, *, seed: int) -> Selection:
-        """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost."""
-        total = len(whole_cost(profile).values)
+        """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
+        instructions where the estimator needs them."""
+        population = Population.of(profile, parameters.estimator)
+        total = len(population)
         size = sample_size(parameters.launches, total)
-        drawn = np.random.default_rng(seed).choice(total, size, replace=False, shuffle=False)
-        resolved = RandomParameters(launches=size)
-        return one_group_selection(profile, self.name, resolved, seed, np.sort(drawn))
+
+        def draw(rng: np.random.Generator) -> np.ndarray:
+            return np.sort(rng.choice(total, size, replace=False, shuffle=False))
+
+        rows = draw(np.random.default_rng(seed))
+        extra = {}
+        if parameters.repetitions:
+            extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
+        return drawn_selection(
+            profile,
+            self.name,
+            parameters.model_copy(update={"launches": size}),
+            seed,
+            population=population,
+            rows=rows,
+            interval=population.interval(rows),
+            extra=extra,
+        )

@@ -1,0 +1,142 @@
+"""What the methods that draw launches at random share: sizes, estimators, intervals and repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel
+
+from assay_sampling.errors import CounterUnavailableError
+from assay_sampling.evaluation import Cost, instructions_of
+from assay_sampling.intervals import Interval, ratio_interval, stratified_interval
+from assay_sampling.launches import Launches
+from assay_sampling.profile import Profile
+from assay_sampling.samplers.base import grouped_selection, source_of, whole_cost
+from assay_sampling.selection import Selection
+
+Estimator = Literal["expansion", "ratio"]
+MOST_REPETITIONS = 10_000
+_BAND_PERCENT = (2.5, 97.5)
+
+
+def instructions_needed(launches: Launches, why: str) -> np.ndarray:
+    """Instructions of every launch, shape (n,); raises CounterUnavailableError where one lacks them."""
+    found = instructions_of(launches)
+    if found is None:
+        raise CounterUnavailableError(
+            source_of(launches),
+            f"the counter 'instructions' was not measured for all launches, and {why} needs it",
+            "collect smsp__inst_executed.sum, or use a method without instructions",
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Population:
+    """What is drawn from: cost and group of every launch, shape (n,), and how a total is projected.
+
+    ``instructions`` is given for the ratio estimator only: projected = X_g x costs / instructions of the
+    drawn, and not N_g x mean cost.
+    """
+
+    cost: Cost
+    labels: np.ndarray
+    instructions: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, profile: Profile, estimator: Estimator, labels: np.ndarray | None = None) -> Population:
+        """All launches of the whole workload, in one group unless ``labels`` are given.
+
+        Raises what :func:`whole_cost` raises, CounterUnavailableError for a ratio without instructions.
+        """
+        cost = whole_cost(profile)
+        if labels is None:
+            labels = np.zeros(len(cost.values), np.int32)
+        if estimator == "expansion":
+            return cls(cost, labels)
+        return cls(cost, labels, instructions_needed(profile.whole, "the ratio estimator"))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def weights(self, rows: np.ndarray) -> np.ndarray:
+        """Weight of each drawn launch, shape (m,)."""
+        groups = self.labels[rows]
+        sizes = np.bincount(self.labels)
+        drawn = np.bincount(groups, minlength=len(sizes))
+        if self.instructions is not None:
+            whole = np.bincount(self.labels, self.instructions)
+            of_drawn = np.bincount(groups, self.instructions[rows], minlength=len(sizes))
+            # Launches without instructions say nothing of the others: they count as launches.
+            ratio = of_drawn > 0
+            expansion = np.divide(whole, of_drawn, out=np.divide(sizes, np.maximum(drawn, 1)), where=ratio)
+        else:
+            expansion = sizes / np.maximum(drawn, 1)
+        weights: np.ndarray = expansion[groups]
+        return weights
+
+    def interval(self, rows: np.ndarray) -> tuple[Interval | None, str]:
+        """Interval of the projected total of launches drawn at random within groups."""
+        groups, sizes, costs = self.labels[rows], np.bincount(self.labels), self.cost.values[rows]
+        if self.instructions is None:
+            return stratified_interval(costs, groups, sizes)
+        whole = np.bincount(self.labels, self.instructions)
+        return ratio_interval(costs, self.instructions[rows], groups, sizes, whole)
+
+    def error_percent(self, rows: np.ndarray) -> float:
+        """Signed error of the total that these launches project."""
+        total = float(self.cost.values.sum())
+        return 100.0 * (float(self.weights(rows) @ self.cost.values[rows]) - total) / total
+
+
+def repeated(
+    draw: Callable[[np.random.Generator], np.ndarray], population: Population, seed: int, repetitions: int
+) -> dict[str, Any]:
+    """Errors of that many further samples, each with a stream of its own: mean, and the band of 95 %.
+
+    ``draw`` gives the rows of one sample.
+    """
+    signed = np.array(
+        [
+            population.error_percent(draw(np.random.default_rng([seed, 1 + index])))
+            for index in range(repetitions)
+        ]
+    )
+    low, high = np.percentile(signed, _BAND_PERCENT)
+    return {
+        "count": repetitions,
+        "mean_error_percent": float(np.abs(signed).mean()),
+        "mean_signed_error_percent": float(signed.mean()),
+        "low_signed_error_percent": float(low),
+        "high_signed_error_percent": float(high),
+    }
+
+
+def drawn_selection(
+    profile: Profile,
+    method: str,
+    parameters: BaseModel,
+    seed: int,
+    *,
+    population: Population,
+    rows: np.ndarray,
+    interval: tuple[Interval | None, str],
+    extra: Mapping[str, Any] | None = None,
+) -> Selection:
+    """The selection of launches at ``rows``, shape (m,), ascending, with the population's weights."""
+    return grouped_selection(
+        profile,
+        method,
+        parameters,
+        seed,
+        labels=population.labels,
+        rows=rows,
+        weights=population.weights(rows),
+        cost=population.cost,
+        interval=interval[0],
+        interval_reason=interval[1],
+        extra=extra,
+    )

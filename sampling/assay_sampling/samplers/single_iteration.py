@@ -1,0 +1,100 @@
+"""One iteration of a workload that repeats: simulate it, and multiply by the number of iterations."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.launches import Launches
+from assay_sampling.periodicity import Period, find_period
+from assay_sampling.profile import Profile
+from assay_sampling.samplers.base import Parameters, grouped_selection, source_of, whole_cost
+from assay_sampling.selection import Selection
+
+
+class SingleIterationParameters(Parameters):
+    """``iteration_launches`` of one iteration, counted from ``first_launch`` on; by default both are found
+    from the sequence of launches. ``iteration`` to take, 0-based; by default the middle one, far from the
+    cold first."""
+
+    iteration_launches: int | None = Field(default=None, ge=1)
+    first_launch: int = Field(default=0, ge=0)
+    iteration: int | None = Field(default=None, ge=0)
+
+
+class SingleIterationSampler:
+    """All launches of one iteration; weight = launches of the workload / launches of the iteration. What
+    is not iterated (setup, evaluation) is held to cost as much as a part of an iteration."""
+
+    name = "single_iteration"
+    parameters: type[BaseModel] = SingleIterationParameters
+
+    def select(self, profile: Profile, parameters: SingleIterationParameters, *, seed: int) -> Selection:
+        """Raises RefusedError for no launches or none that repeat, CounterUnavailableError where one lacks
+        its cost, ParameterError for an iteration that is not there."""
+        cost = whole_cost(profile)
+        launches = profile.whole
+        period = _period(launches, parameters)
+        chosen = period.iterations // 2 if parameters.iteration is None else parameters.iteration
+        if chosen >= period.iterations:
+            raise ParameterError(
+                self.name,
+                f"there is no iteration {chosen:,}",
+                f"the workload has {period.iterations:,}; the first is 0",
+            )
+        first = period.start + chosen * period.launches
+        rows = np.arange(first, first + period.launches)
+        return grouped_selection(
+            profile,
+            self.name,
+            parameters.model_copy(
+                update={
+                    "iteration_launches": period.launches,
+                    "first_launch": period.start,
+                    "iteration": chosen,
+                }
+            ),
+            seed,
+            labels=np.zeros(len(launches), np.int32),
+            rows=rows,
+            weights=np.full(len(rows), len(launches) / period.launches),
+            cost=cost,
+            interval_reason="one iteration is not drawn at random: nothing is known of how they spread",
+            extra={
+                "iterations": {
+                    "launches": period.launches,
+                    "count": period.iterations,
+                    "first_launch": period.start,
+                    "outside_launches": len(launches) - period.iterations * period.launches,
+                }
+            },
+        )
+
+
+def _period(launches: Launches, parameters: SingleIterationParameters) -> Period:
+    """What was asked for, else what repeats."""
+    if parameters.iteration_launches is None:
+        if parameters.first_launch:
+            raise ParameterError(
+                SingleIterationSampler.name,
+                "first_launch says where given iterations begin, and none are given",
+                "give iteration_launches too",
+            )
+        found = find_period(launches)
+        if found is None:
+            raise RefusedError(
+                source_of(launches),
+                "no iterations found: no sequence of launches repeats exactly over half of the workload",
+                "give iteration_launches, or use another method",
+            )
+        return found
+    left = len(launches) - parameters.first_launch
+    if parameters.iteration_launches > left:
+        raise ParameterError(
+            SingleIterationSampler.name,
+            f"an iteration of {parameters.iteration_launches:,} launches from launch "
+            f"{parameters.first_launch:,} on does not fit in {len(launches):,}",
+            "give fewer launches",
+        )
+    return Period(parameters.iteration_launches, parameters.first_launch, len(launches))

@@ -1,0 +1,204 @@
+"""The plain baselines: random, systematic, stratified, the first instructions, one iteration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from counted_launches import counted_launches
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_launches import made_launches
+
+from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
+from assay_sampling.profile import Profile
+from assay_sampling.samplers import select
+from assay_sampling.samplers.stratified import allocate
+from assay_sampling.selection import Selection
+
+
+def timed(kernels: list[str], durations: Any, **columns: Any) -> Profile:
+    return Profile(light=made_launches(kernels, duration_ns=durations, **columns))
+
+
+def counted(instructions: Any, cycles: Any) -> Profile:
+    return Profile(detailed=counted_launches({"instructions": instructions, "cycles_gpc_avg": cycles}))
+
+
+def held(selection: Selection) -> bool:
+    assert selection.interval is not None
+    return selection.interval.low <= selection.evaluation.total <= selection.interval.high
+
+
+@pytest.mark.parametrize("method", ["random", "stratified"])
+@pytest.mark.parametrize("estimator", ["expansion", "ratio"])
+def test_intervals_of_random_samples_hold_the_truth(method: str, estimator: str) -> None:
+    rng = np.random.default_rng(4)
+    instructions = rng.lognormal(3, 0.4, 1500)
+    profile = counted(instructions, instructions * rng.normal(2, 0.2, 1500))
+    parameters = {"launches": 40, "estimator": estimator}
+    found = [select(method, profile, parameters, seed) for seed in range(300)]
+    assert 0.92 <= np.mean([held(each) for each in found]) <= 0.98
+    assert {each.interval.basis for each in found if each.interval} == {
+        "ratio_t" if estimator == "ratio" else "stratified_t"
+    }
+
+
+@pytest.mark.parametrize("method", ["random", "systematic", "stratified"])
+def test_a_ratio_projects_exactly_what_the_instructions_explain(method: str) -> None:
+    instructions = np.arange(1.0, 101)
+    selection = select(method, counted(instructions, 7 * instructions), {"launches": 9, "estimator": "ratio"})
+    assert selection.evaluation.error_percent == pytest.approx(0, abs=1e-10)
+    drawn = instructions[selection.representatives.row].sum()
+    assert selection.representatives.weight == pytest.approx(5050 / drawn)
+    with pytest.raises(CounterUnavailableError, match="the ratio estimator needs it"):
+        select(method, timed(["k"] * 3, [1, 2, 3]), {"estimator": "ratio"})
+
+
+def test_one_launch_drawn_tells_no_spread() -> None:
+    selection = select("random", timed(["k"] * 5, [1, 2, 3, 4, 5]), {"launches": 1})
+    assert selection.interval is None
+    assert "one launch drawn of several" in selection.interval_reason
+    whole = select("random", timed(["k"] * 5, [1, 2, 3, 4, 5]), {"launches": 5})
+    assert whole.interval is not None
+    assert (whole.interval.low, whole.interval.high, whole.interval.expected_error_percent) == (15, 15, 0)
+
+
+@pytest.mark.parametrize("method", ["random", "systematic", "stratified"])
+def test_repetitions_show_how_the_error_spreads(method: str) -> None:
+    rng = np.random.default_rng(0)
+    profile = timed(["a", "b"] * 200, rng.integers(1, 1000, 400))
+    once = select(method, profile, {"launches": 20}, 3)
+    again = select(method, profile, {"launches": 20, "repetitions": 40}, 3)
+    assert np.array_equal(once.representatives.row, again.representatives.row)
+    assert "repetitions" not in once.extra
+    errors = again.extra["repetitions"]
+    assert errors["count"] == 40
+    assert (
+        errors["low_signed_error_percent"]
+        < errors["mean_signed_error_percent"]
+        < errors["high_signed_error_percent"]
+    )
+    assert abs(errors["mean_signed_error_percent"]) <= errors["mean_error_percent"]
+    assert select(method, profile, {"launches": 20, "repetitions": 40}, 3).to_dict() == again.to_dict()
+
+
+def test_equal_spacing_that_meets_the_period_of_the_workload_is_warned_of() -> None:
+    kernels, durations = [*"abcd"] * 50, [1, 10, 100, 1000] * 50
+    blind = select("systematic", timed(kernels, durations), {"launches": 50})
+    (warning,) = blind.extra["warnings"]
+    assert "repeats every 4 launches, and equal spacing meets only 1" in warning
+    assert blind.evaluation.error_percent > 50
+    seeing = select("systematic", timed(kernels, durations), {"launches": 40})
+    assert "warnings" not in seeing.extra
+    apart = select("systematic", timed([f"k{i}" for i in range(200)], durations), {"launches": 50})
+    assert "warnings" not in apart.extra
+    assert "one random start" in apart.interval_reason
+
+
+# Stratified.
+
+
+def test_kernels_are_drawn_from_in_proportion() -> None:
+    profile = timed(["a"] * 60 + ["b"] * 30 + ["c"] * 10, [10] * 60 + [20] * 30 + [1000] * 10)
+    selection = select("stratified", profile, {"launches": 10})
+    chosen = selection.representatives
+    assert np.bincount(chosen.group).tolist() == [5, 3, 2]  # 6, 3, 1 but for the least of two
+    assert chosen.weight.tolist() == [12.0] * 5 + [10.0] * 3 + [5.0] * 2
+    assert selection.evaluation.error_percent == pytest.approx(0, abs=1e-12)
+    assert selection.group_launches.tolist() == [60, 30, 10]
+    assert selection.interval is not None
+    assert selection.parameters["launches"] == 10
+    assert selection.extra == {"allocation_uses_cost": False}
+
+
+def test_neyman_draws_where_the_cost_spreads_and_says_that_it_read_it() -> None:
+    rng = np.random.default_rng(1)
+    costs = np.concatenate([np.full(500, 100), rng.integers(1, 1000, 500)])
+    profile = timed(["a"] * 500 + ["b"] * 500, costs)
+    selection = select("stratified", profile, {"launches": 30, "allocation": "neyman"})
+    assert np.bincount(selection.representatives.group).tolist() == [2, 28]
+    assert selection.extra["allocation_uses_cost"] is True
+    plain = select("stratified", profile, {"launches": 30})
+    assert plain.interval and selection.interval
+    assert selection.interval.expected_error_percent < plain.interval.expected_error_percent
+
+
+def test_signatures_are_finer_groups_than_kernels() -> None:
+    profile = timed(["a"] * 40, [10, 30] * 20, grid_x=[1, 2] * 20)
+    finer = select("stratified", profile, {"launches": 4, "groups": "signature"})
+    assert finer.group_launches.tolist() == [20, 20]
+    assert finer.evaluation.error_percent == 0
+    assert select("stratified", profile, {}).group_launches.tolist() == [40]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.floats(0, 1e9)), min_size=1, max_size=30),
+    st.integers(1, 600), st.integers(1, 4),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_what_holds_for_every_allocation(groups: list[tuple[int, float]], launches: int, least: int) -> None:
+    sizes, need = np.array([g[0] for g in groups]), np.array([g[1] for g in groups])
+    drawn = allocate(need.copy(), sizes, launches, least)
+    assert (drawn >= np.minimum(least, sizes)).all()
+    assert (drawn <= sizes).all()
+    assert drawn.sum() == min(max(launches, np.minimum(least, sizes).sum()), sizes.sum())
+
+
+# The first instructions.
+
+
+def test_the_first_launches_are_scaled_by_all_instructions() -> None:
+    profile = counted([10.0, 20.0, 30.0, 40.0], [1.0, 2.0, 6.0, 8.0])
+    selection = select("first_instructions", profile, {"instructions": 25})
+    assert selection.representatives.row.tolist() == [0, 1]  # the launch that reaches the budget is whole
+    assert selection.representatives.weight.tolist() == [100 / 30] * 2
+    assert selection.evaluation.projected == pytest.approx(10)
+    assert selection.evaluation.total == 17
+    exact = select("first_instructions", profile, {"instructions": 30})
+    assert exact.representatives.row.tolist() == [0, 1]
+    whole = select("first_instructions", profile, {})
+    assert whole.evaluation.error_percent == 0
+    assert whole.representatives.weight.tolist() == [1.0] * 4
+    assert whole.interval is None
+    with pytest.raises(CounterUnavailableError, match="budget of instructions"):
+        select("first_instructions", timed(["k"], [1]), {})
+
+
+# One iteration.
+
+
+def test_an_iteration_is_found_and_scaled() -> None:
+    kernels = ["setup", *"abc" * 5, "end"]
+    profile = timed(kernels, [50, *[1, 2, 3] * 5, 7])
+    selection = select("single_iteration", profile, {})
+    assert selection.representatives.row.tolist() == [7, 8, 9]  # the third of five
+    assert selection.representatives.weight.tolist() == [17 / 3] * 3
+    assert selection.evaluation.projected == pytest.approx(6 * 17 / 3)
+    assert selection.parameters == {"iteration_launches": 3, "first_launch": 1, "iteration": 2}
+    assert selection.extra["iterations"] == {
+        "launches": 3,
+        "count": 5,
+        "first_launch": 1,
+        "outside_launches": 2,
+    }
+    last = select("single_iteration", profile, {"iteration": 4})
+    assert last.representatives.row.tolist() == [13, 14, 15]
+    with pytest.raises(ParameterError, match="there is no iteration 5; the workload has 5"):
+        select("single_iteration", profile, {"iteration": 5})
+
+
+def test_iterations_may_be_given() -> None:
+    profile = timed([f"k{i}" for i in range(10)], list(range(1, 11)))
+    with pytest.raises(RefusedError, match="no iterations found"):
+        select("single_iteration", profile, {})
+    given = {"iteration_launches": 4, "first_launch": 1, "iteration": 0}
+    selection = select("single_iteration", profile, given)
+    assert selection.representatives.row.tolist() == [1, 2, 3, 4]
+    assert selection.parameters == given
+    assert selection.extra["iterations"]["outside_launches"] == 2
+    with pytest.raises(ParameterError, match="does not fit in 10"):
+        select("single_iteration", profile, {"iteration_launches": 10, "first_launch": 1})
+    with pytest.raises(ParameterError, match="give iteration_launches too"):
+        select("single_iteration", profile, {"first_launch": 1})
