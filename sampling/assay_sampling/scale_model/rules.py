@@ -219,7 +219,7 @@ def _linear(models: ScaleModels, target: int) -> float:
 
 def _power_law(models: ScaleModels, target: int) -> float:
     exponent = math.log2(models.large_ipc / models.small_ipc) / models.doublings
-    return models.large_ipc * (target / models.large) ** exponent
+    return models.large_ipc * math.pow(target / models.large, exponent)
 
 
 def _logarithmic(models: ScaleModels, target: int) -> float:
