@@ -1,0 +1,91 @@
+"""An IPC series as a CSV file: ``cycles,instructions,ctas``, one sample a row, for other simulators.
+
+``cycles`` and ``instructions`` count since the start of the launch, ``ctas`` are the blocks completed since
+the row before. Other columns are left alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+
+from assay_sampling.errors import InputError, RefusedError
+from assay_sampling.projection import Series
+from assay_sampling.readers.files import open_binary, reading, require_file
+
+COLUMNS = ("cycles", "instructions", "ctas")
+_FORM = "write a header with cycles,instructions,ctas and one sample a row"
+
+
+def looks_like_series(head: bytes) -> bool:
+    """Whether the first line of a file (decompressed) is the header of a series."""
+    names = head.split(b"\n", 1)[0].decode("utf-8-sig", errors="replace").split(",")
+    return set(COLUMNS) <= {name.strip() for name in names}
+
+
+def read_series(path: str | Path) -> Series:
+    """A series from a CSV file, plain or compressed.
+
+    Raises InputError with line and field for a cell that is no number of at least 0, for cycles or
+    instructions that go backwards, and for samples at uneven distances (the last may be nearer).
+    """
+    path = Path(path)
+    require_file(path)
+    rows: list[tuple[float, float, float]] = []
+    lines: list[int] = []
+    with reading(path), open_binary(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+        reader = csv.reader(text)
+        names = [name.strip() for name in next(reader, [])]
+        missing = [name for name in COLUMNS if name not in names]
+        if missing:
+            raise InputError(path, f"it has no column {missing[0]!r}", _FORM, line=1)
+        places = [names.index(name) for name in COLUMNS]
+        for row in reader:
+            if row:
+                cells = [_number(path, reader.line_num, row, place, names[place]) for place in places]
+                rows.append((cells[0], cells[1], cells[2]))
+                lines.append(reader.line_num)
+        text.detach()
+    if not rows:
+        raise InputError(path, "it holds no sample", _FORM)
+    columns = np.array(rows, np.float64)
+    _check_spacing(path, columns[:, 0], lines)
+    try:
+        return Series(columns[:, 0], columns[:, 1], columns[:, 2])
+    except RefusedError as error:
+        raise InputError(path, error.cause, error.remedy) from error
+
+
+def _number(path: Path, line: int, row: list[str], place: int, name: str) -> float:
+    text = row[place] if place < len(row) else ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(path, f"{text[:40]!r} is not a number of at least 0", _FORM, line=line, field=name)
+    return value
+
+
+def _check_spacing(path: Path, cycles: np.ndarray, lines: list[int]) -> None:
+    steps = np.diff(cycles)
+    if not len(steps):
+        return
+    wrong = steps <= 0
+    # The window is a number of samples, so samples must stand for the same time; the end may come early.
+    wrong[:-1] |= np.abs(steps[:-1] - steps[0]) > 1e-6 * steps[0]
+    wrong[-1] |= steps[-1] > steps[0] * (1 + 1e-6)
+    if wrong.any():
+        row = int(np.argmax(wrong)) + 1
+        raise InputError(
+            path,
+            f"{steps[row - 1]:g} cycles after the sample before, the samples are {steps[0]:g} cycles apart",
+            "sample at even distances, one launch a file",
+            line=lines[row],
+            field="cycles",
+        )
