@@ -146,6 +146,46 @@ def campaign_with_two() -> Iterator[Desk]:
     desk.store.close()
 
 
+def test_a_publication_with_the_token_of_another_lease_is_refused() -> None:
+    """Its file must not become the slice's, whatever state the attempt of that number is in."""
+    desk = Desk()
+    desk.register()
+    key = desk.must_lease()
+    assert desk.segment(key) is SegmentOutcome.ADDED
+    assert desk.begin(key) is FinishOutcome.PUBLISH
+    for token in (key.token - 1, key.token + 1):
+        stale = replace(key, token=token)
+        assert not desk.end(stale)
+        assert desk.begin(stale) is FinishOutcome.NOT_WANTED
+        with desk.store.snapshot() as read:
+            piece = read.slice(key.run_id, key.slice)
+        assert piece is not None
+        assert (piece.state, piece.file, piece.content_hash) == (SliceState.LEASED, "", "")
+        assert desk.attempt(key).state is AttemptState.PUBLISHING
+    assert desk.end(key)
+    assert not desk.end(replace(key, token=key.token + 1)), "nor is it told that it is the published one"
+    with desk.store.snapshot() as read:
+        piece = read.slice(key.run_id, key.slice)
+    assert piece is not None and piece.content_hash == f"hash by {key.token}"
+
+
+def test_a_publication_that_was_superseded_while_its_file_was_written_is_refused() -> None:
+    desk = Desk()
+    desk.register(slots=("0",))
+    desk.register("b", slots=("0",))
+    late = desk.must_lease("a")
+    desk.segment(late)
+    desk.clock.ms += 2000
+    desk.do(lambda s: s.expire())
+    desk.clock.ms += 200
+    newer = desk.must_lease("b")
+    assert (newer.run_id, newer.attempt) == (late.run_id, late.attempt + 1)
+    assert not desk.end(late)
+    assert desk.attempt(late).state is AttemptState.SUPERSEDED
+    desk.publish(newer)
+    assert not desk.end(late)
+
+
 def test_work_is_given_in_the_order_of_campaign_and_run(campaign_with_two: Desk) -> None:
     desk = campaign_with_two
     given = []
