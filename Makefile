@@ -27,7 +27,7 @@ demo: $(STAMP)  ## one campaign through server and agent, on synthetic recording
 	$(BIN)/assay demo --out demo
 
 .PHONY: test
-test: $(STAMP)  ## every test that needs no special tool; under ten minutes on two cores
+test: $(STAMP)  ## every test that needs no special tool; ten minutes on two cores
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 NCU_REPORT := $(VENV)/.ncu-report-installed
@@ -73,6 +73,10 @@ protos-check: protos  ## fail where the generated code is not what the .proto fi
 .PHONY: bench
 bench: $(STAMP)  ## ingest and classification beside named peers; see docs/benchmarks.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench $(BENCH_ARGS)
+
+.PHONY: scale
+scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through server and agents; ten minutes on two cores
+	ASSAY_SCALE=full $(BIN)/pytest -q -s tests/integration/test_many_virtual_gpus.py $(PYTEST_ARGS)
 
 .PHONY: lock
 lock: $(STAMP)  ## write the versions of this environment down for everybody

@@ -40,6 +40,8 @@ class Lab:
     root: Path
     address: str
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    lease_ms: int = LEASE_MS
+    heartbeat_ms: int = HEARTBEAT_MS
 
     @property
     def server_state(self) -> Path:
@@ -48,7 +50,7 @@ class Lab:
     def start_server(self) -> None:
         command = [
             str(BIN / "assay-server"), "--listen", self.address, "--state", str(self.server_state),
-            "--lease-ms", str(LEASE_MS), "--heartbeat-ms", str(HEARTBEAT_MS),
+            "--lease-ms", str(self.lease_ms), "--heartbeat-ms", str(self.heartbeat_ms),
         ]  # fmt: skip
         # Port 0 is chosen once: a restarted server must be where its agents look for it.
         (self.server_state / "address").unlink(missing_ok=True)
@@ -56,10 +58,10 @@ class Lab:
         wait_until((self.server_state / "address").exists, "the server's start")
         self.address = (self.server_state / "address").read_text().split()[0]
 
-    def start_agent(self, name: str = "agent") -> None:
+    def start_agent(self, name: str = "agent", *options: str) -> None:
         command = [
             str(BIN / "assay-agent"), "run", "--server", self.address,
-            "--state", str(self.root / name), "--name", name,
+            "--state", str(self.root / name), "--name", name, *options,
         ]  # fmt: skip
         self._start(name, command)
 
@@ -147,13 +149,13 @@ class Lab:
 
 
 @contextlib.contextmanager
-def lab(listen: str = "unix") -> Iterator[Lab]:
+def lab(listen: str = "unix", *, lease_ms: int = LEASE_MS, heartbeat_ms: int = HEARTBEAT_MS) -> Iterator[Lab]:
     """A lab in a directory of its own; ``listen`` is "unix" or "tcp"."""
     # Unix socket paths are limited to about 100 bytes: pytest's own directories are too deep.
     with tempfile.TemporaryDirectory(prefix="assay-") as directory:
         root = Path(directory)
         address = f"unix:{root / 'socket'}" if listen == "unix" else "127.0.0.1:0"
-        made = Lab(root, address)
+        made = Lab(root, address, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
         (root / "server").mkdir()
         try:
             yield made
