@@ -69,7 +69,8 @@ _RULES: tuple[Rule, ...] = (
         "remove the file, or give the agent a state directory of its own",
     ),
     Rule(
-        r"does not exist or is not an executable|No such file or directory|cannot be run",
+        r"does not exist or is not an executable|No such file or directory|Executable not found|"
+        r"cannot be run",
         FailureClass.APPLICATION_FAILED,
         "correct the command in the campaign file: it is run in the folder of that file",
     ),

@@ -123,7 +123,8 @@ class NsightComputeMeasurement(LiveMeasurement):
         text = _read_log(log_path)
         self._note_log(text)
         slow = [line for line in text.splitlines() if _SLOW in line]
-        said = slow or text.splitlines()[-1:]
+        # That nothing was profiled, it says when it is ended: no news.
+        said = slow or [line for line in text.splitlines() if _NOTHING not in line][-1:]
         cause = error.cause + (f"; the tool says: {quoted(said[0])}" if said else "")
         return ProfilerError(FailureClass.HANG, error.subject, cause)
 

@@ -7,6 +7,7 @@ say of lost events. The report holds the whole environment of the run, so it nev
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import LaunchBatch
 
 _CLOCK_SLACK_SECONDS = 2.0
+# What the tool adds to the workload's output.
+_ADDED = re.compile(r"Generating '|Generated:|\[\d+/\d+\] |\s+/.*\.(nsys-rep|qdrep|qdstrm)$")
 
 
 class NsightSystemsProfiler:
@@ -86,7 +89,8 @@ class NsightSystemsMeasurement(LiveMeasurement):
         if result.exit_code != 0:
             if not made:
                 failure_in(subject, result.stderr.splitlines())
-            raise workload_failed(subject, f"under Nsight Systems: {result.ending}", output)
+            own = "\n".join(line for line in output.splitlines() if not _ADDED.match(line))
+            raise workload_failed(subject, f"under Nsight Systems: {result.ending}", own)
         if not made or not report.stat().st_size:
             raise ProfilerError(
                 FailureClass.REPORT_SHORT,
