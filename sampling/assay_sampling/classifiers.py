@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -75,6 +75,18 @@ class Examples:
 
 
 @dataclass(frozen=True)
+class Answers:
+    """Groups that a model gives to r launches, shape (r,), int32, and how probable it holds each of the g
+    groups to be, shape (r, g). Probabilities of models are not calibrated."""
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Answers:
+        return Answers(self.labels[chosen], self.probabilities[chosen])
+
+
+@dataclass(frozen=True)
 class FeatureClassifier:
     """A trained model on features. ``estimator`` is None where it was trained on one group only."""
 
@@ -89,8 +101,22 @@ class FeatureClassifier:
         """Groups of launches with these features, shape (r, width): shape (r,), int32."""
         if self.estimator is None:
             return np.full(len(features), self.groups[0], np.int32)
-        found = self.estimator.predict((features[:, self.used] - self.mean) / self.scale)
+        found = self.estimator.predict(self._standard(features))
         return np.asarray(found, np.int32)
+
+    def answers(self, features: np.ndarray, groups: int) -> Answers:
+        """The same groups with probabilities of all ``groups``; those not trained on get none."""
+        probabilities = np.zeros((len(features), groups))
+        if self.estimator is None:
+            probabilities[:, self.groups[0]] = 1.0
+            return Answers(np.full(len(features), self.groups[0], np.int32), probabilities)
+        labels, known = _ANSWERS[self.name](self.estimator, self._standard(features))
+        probabilities[:, self.groups] = known
+        return Answers(np.asarray(labels, np.int32), probabilities)
+
+    def _standard(self, features: np.ndarray) -> np.ndarray:
+        standard: np.ndarray = (features[:, self.used] - self.mean) / self.scale
+        return standard
 
 
 def train(name: ModelName, examples: Examples, *, seed: int) -> FeatureClassifier:
@@ -173,10 +199,14 @@ class GaussianScores:
         return cls(fitted.classes_, constant, (mean / variance).T, (0.5 / variance).T)
 
     def predict(self, features: np.ndarray) -> np.ndarray:
+        return np.asarray(self.groups[self.scores(features).argmax(axis=1)])
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """log P(group, x), shape (r, g)."""
         # The products cancel: in float32 too little would be left of the difference.
         x = features.astype(np.float64)
-        scores = self.constant + x @ self.linear - np.square(x) @ self.quadratic
-        return np.asarray(self.groups[scores.argmax(axis=1)])
+        found: np.ndarray = self.constant + x @ self.linear - np.square(x) @ self.quadratic
+        return found
 
 
 def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
@@ -210,6 +240,35 @@ def _fit_quietly(model: Any, features: np.ndarray, labels: np.ndarray, **options
         return model.fit(features, labels, **options)
 
 
+def _answers_of_sgd(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # One product gives both; predict and predict_proba would each make it.
+    decision = model.decision_function(features)
+    if decision.ndim == 1:
+        one = _logistic(decision)
+        return model.classes_[(decision > 0).astype(np.intp)], np.stack([1 - one, one], axis=1)
+    each = _logistic(decision)
+    whole = each.sum(axis=1, keepdims=True)
+    even = np.full_like(each, 1 / each.shape[1])
+    return model.classes_[decision.argmax(axis=1)], np.divide(each, whole, out=even, where=whole > 0)
+
+
+def _answers_of_gaussian_nb(model: GaussianScores, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    scores = model.scores(features)
+    likelihood = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return model.groups[scores.argmax(axis=1)], likelihood / likelihood.sum(axis=1, keepdims=True)
+
+
+def _answers_of_mlp(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    probabilities = model.predict_proba(features)
+    return model.classes_[probabilities.argmax(axis=1)], probabilities
+
+
+def _logistic(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = 0.5 * (1 + np.tanh(0.5 * values))
+    return found
+
+
+_ANSWERS = {"sgd": _answers_of_sgd, "gaussian_nb": _answers_of_gaussian_nb, "mlp": _answers_of_mlp}
 _TRAINERS = {"sgd": _train_sgd, "gaussian_nb": _train_gaussian_nb, "mlp": _train_mlp}
 
 
@@ -237,10 +296,21 @@ NOTHING_HELD_OUT = Accuracy(None, None)
 
 def chronological_accuracy(name: ModelName, earlier: Examples, later: Examples, *, seed: int) -> Accuracy:
     """Accuracy on the later launches of a model trained on the earlier ones."""
+    found = chronological_answers(name, earlier, later, groups=_groups(earlier, later), seed=seed)
+    return NOTHING_HELD_OUT if found is None else Accuracy.of(later.label, found.labels, later.weight)
+
+
+def chronological_answers(
+    name: ModelName, earlier: Examples, later: Examples, *, groups: int, seed: int
+) -> Answers | None:
+    """Answers for the later examples of a model trained on the earlier; None where either has none."""
     if not len(earlier.label) or not len(later.label):
-        return NOTHING_HELD_OUT
-    predicted = train(name, earlier, seed=seed).predict(later.features[later.signature])
-    return Accuracy.of(later.label, predicted, later.weight)
+        return None
+    return train(name, earlier, seed=seed).answers(later.features[later.signature], groups)
+
+
+def _groups(*examples: Examples) -> int:
+    return 1 + max(int(each.label.max(initial=0)) for each in examples)
 
 
 def earlier_launches(process: np.ndarray) -> np.ndarray:
@@ -263,17 +333,26 @@ def grouped_accuracy(
     The distinct signatures, shape (s,), are dealt into five folds (or as many as there are signatures)
     in the order of their seeded hashes.
     """
+    found = grouped_answers(name, examples, signature_hashes, groups=_groups(examples), seed=seed)
+    return NOTHING_HELD_OUT if found is None else Accuracy.of(examples.label, found.labels, examples.weight)
+
+
+def grouped_answers(
+    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, groups: int, seed: int
+) -> Answers | None:
+    """Answers for every example of a model that saw none of its signature; None for one signature."""
     folds = min(_FOLDS, len(examples.features))
     if folds < 2:
-        return NOTHING_HELD_OUT
+        return None
     fold = np.empty(len(examples.features), np.int64)
     fold[np.argsort(hash_rows([signature_hashes], seed=seed))] = np.arange(len(fold)) % folds
-    predicted = np.empty(len(examples.label), np.int32)
+    found = Answers(np.empty(len(examples.label), np.int32), np.empty((len(examples.label), groups)))
     for held_out in range(folds):
         test = fold[examples.signature] == held_out
         model = train(name, examples.where(~test), seed=seed)
-        predicted[test] = model.predict(examples.features[examples.signature[test]])
-    return Accuracy.of(examples.label, predicted, examples.weight)
+        answers = model.answers(examples.features[examples.signature[test]], groups)
+        found.labels[test], found.probabilities[test] = answers.labels, answers.probabilities
+    return found
 
 
 @dataclass(frozen=True)
@@ -298,6 +377,16 @@ def predict_signatures(
         for index, model in enumerate(models):
             found[index, part] = model.classifier.predict(features)
     return found
+
+
+def answer_signatures(
+    models: Sequence[Model], signatures: Signatures, names: Names | None, groups: int
+) -> Iterator[tuple[slice, list[Answers]]]:
+    """Answers of each model for distinct signatures, a few thousand at a time, with which these are."""
+    for start in range(0, len(signatures), _CHUNK_SIGNATURES):
+        part = slice(start, min(start + _CHUNK_SIGNATURES, len(signatures)))
+        features = models[0].encoder.transform(signatures.take(part), names)
+        yield part, [model.classifier.answers(features, groups) for model in models]
 
 
 def predict_launches(models: Sequence[Model], launches: Launches) -> np.ndarray:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -147,6 +147,29 @@ def principal_kernels(
         space=grouping.space,
         centres=grouping.solutions[best].centres,
     )
+
+
+def seed_spread(
+    launches: Launches, parameters: Mapping[str, Any], seed: int, seeds: int
+) -> list[dict[str, Any]]:
+    """K and scores of each seed from ``seed`` on, ``seeds`` of them: how far both hang on chance.
+
+    ``parameters`` are those of :func:`principal_kernels` without ``seed``; it says what is raised.
+    """
+    found = []
+    for each in range(seed, seed + seeds):
+        principal = principal_kernels(launches, **parameters, seed=each)
+        scores = principal.evaluation
+        found.append(
+            {
+                "seed": each,
+                "k": principal.k,
+                "error_percent": scores.error_percent,
+                "group_error_percent": scores.group_error_percent,
+                "speedup": scores.speedup,
+            }
+        )
+    return found
 
 
 def nearest_groups(principal: PrincipalKernels, launches: Launches) -> np.ndarray:

@@ -29,14 +29,15 @@ from assay_sampling.alignment import (
     match_flags,
     require_match,
 )
-from assay_sampling.classifiers import ModelName
 from assay_sampling.errors import RefusedError
 from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate
-from assay_sampling.labelling import Labelling, label_rest
+from assay_sampling.group_draws import choose_launches
+from assay_sampling.labelling import LabellerChoice, LabellerName, Labelling, label_rest
 from assay_sampling.launches import Launches
 from assay_sampling.levels import refuse_other_kind, source_of
+from assay_sampling.model_vote import DEFAULT_LABEL_ACCURACY_PERCENT
 from assay_sampling.overlap import overlap_of
-from assay_sampling.principal_kernels import PrincipalKernels, principal_kernels
+from assay_sampling.principal_kernels import PrincipalKernels, principal_kernels, seed_spread
 from assay_sampling.profile import Profile
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
 
@@ -53,8 +54,13 @@ def two_level_selection(
     representative: str = "first",
     cost: str | None = None,
     seed: int = 0,
+    launches_per_group: int = 1,
+    seeds: int | None = None,
     match_kind: MatchKind = "exact",
     least_match_percent: float = LEAST_MATCH_PERCENT,
+    model: LabellerChoice = "best",
+    abstain: bool = False,
+    label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
 ) -> Selection:
     """PKS on the detailed window, its groups carried to every launch of the light run.
 
@@ -63,12 +69,17 @@ def two_level_selection(
         features, k, k_max, target_error_percent, representative, cost: of PKS on the window
             (:func:`assay_sampling.principal_kernels.principal_kernels`); ``cost`` is a cycle counter.
         seed: for PKS, hashing, folds and models.
+        launches_per_group: from two on, so many launches of each group are drawn at random from the light
+            run, which gives an interval; one takes the representative of the window.
+        seeds: report K and the window's error of so many seeds, from ``seed`` on.
         match_kind: what makes a launch of the light run the same as one of the window.
         least_match_percent: under this the profile is refused.
+        model, abstain, label_accuracy_percent: of the labels behind the window
+            (:func:`assay_sampling.labelling.label_rest`).
 
     Returns a selection whose representatives, weights, labels and evaluation are those of the light run;
     ``extra`` holds ``two_level`` and the window's ``sweep`` and ``pca_components``. The groups of
-    unknown signatures follow those of the window.
+    unknown signatures follow those of the window, and those of abstained ones follow them.
 
     Raises RefusedError where the levels must not be joined or have no counters, MisalignedError where
     they do not hold the same launches, CounterUnavailableError where a counter or duration is missing.
@@ -87,13 +98,25 @@ def two_level_selection(
         "cost": cost,
     }
     matched_all = len(alignment.left_rows) == len(detailed)
-    window = principal_kernels(
-        detailed if matched_all else detailed.take(alignment.left_rows), **grouping, seed=seed
-    )
-    labelling = label_rest(light, alignment.right_rows, window.labels, seed=seed)
-    matching = {"match_kind": match_kind, "least_match_percent": least_match_percent}
+    of_window = detailed if matched_all else detailed.take(alignment.left_rows)
+    window = principal_kernels(of_window, **grouping, seed=seed)
+    spread = seed_spread(of_window, grouping, seed, seeds) if seeds else None
+    labelled: dict[str, Any] = {
+        "model": model,
+        "abstain": abstain,
+        "label_accuracy_percent": label_accuracy_percent,
+    }
+    labelling = label_rest(light, alignment.right_rows, window.labels, seed=seed, **labelled)
+    parameters = {
+        **grouping,
+        "launches_per_group": launches_per_group,
+        "seeds": seeds,
+        "match_kind": match_kind,
+        "least_match_percent": least_match_percent,
+        **labelled,
+    }
     joined = _Joined(detailed, light, light_cost, alignment, window, labelling)
-    return joined.selection({**grouping, **matching}, seed)
+    return joined.selection(parameters, seed, spread)
 
 
 @dataclass(frozen=True)
@@ -109,9 +132,9 @@ class _Joined:
 
     @property
     def representative_rows(self) -> np.ndarray:
-        """Rows of the light run, one a group: the window's representatives, then the unknown signatures."""
+        """Rows of the light run, one a group: the window's representatives, then own signatures."""
         of_window = self.alignment.right_rows[self.window.representative_rows]
-        return np.concatenate([of_window, self.labelling.unknown_first_rows])
+        return np.concatenate([of_window, self.labelling.own_group_rows])
 
     def counts(self, labels: np.ndarray) -> np.ndarray:
         return np.bincount(labels, minlength=self.labelling.groups)
@@ -126,10 +149,20 @@ class _Joined:
             representative_groups=np.arange(self.labelling.groups),
         )
 
-    def selection(self, parameters: Mapping[str, Any], seed: int) -> Selection:
+    def selection(
+        self, parameters: Mapping[str, Any], seed: int, spread: list[dict[str, Any]] | None
+    ) -> Selection:
         labels = self.labelling.labels(self.labelling.chosen)
         counts = self.counts(labels)
-        groups = np.arange(self.labelling.groups)
+        chosen = choose_launches(
+            labels,
+            counts,
+            self.representative_rows,
+            self.light_cost,
+            per_group=parameters["launches_per_group"],
+            seed=seed,
+        )
+        groups = labels[chosen.rows]
         return Selection(
             method="pks",
             parameters=parameters,
@@ -139,15 +172,18 @@ class _Joined:
                 sources=(*self.detailed.sources, *self.light.sources),
                 notes=tuple(dict.fromkeys((*self.detailed.notes, *self.light.notes))),
             ),
-            representatives=Representatives.at(
-                self.light, self.representative_rows, groups, counts.astype(np.float64)
-            ),
+            representatives=Representatives.at(self.light, chosen.rows, groups, chosen.weights),
             group_launches=counts,
-            evaluation=self.evaluation(labels),
+            evaluation=evaluate(
+                self.light_cost, chosen.rows, chosen.weights, labels=labels, representative_groups=groups
+            ),
             labels=labels,
+            interval=chosen.interval,
+            interval_reason=chosen.interval_reason,
             extra={
                 "sweep": [asdict(entry) for entry in self.window.sweep],
                 "pca_components": self.window.pca_components,
+                **({} if spread is None else {"seeds": spread}),
                 "two_level": self.facts(),
             },
         )
@@ -161,12 +197,14 @@ class _Joined:
             "match_kind": self.alignment.kind,
             "models": {name: self.model_facts(name) for name in labelling.predicted} or None,
             "chosen_model": labelling.chosen,
+            "vote_weights": dict(labelling.vote_weights) or None,
             "agreement_percent": labelling.agreement_percent,
             "ambiguous_percent": labelling.ambiguous_percent,
             "unknown": {
                 "launches": labelling.unknown_launches,
                 "groups": len(labelling.unknown_first_rows),
             },
+            "abstained": self.abstained_facts(),
             "classified_launches": len(labelling.classified_rows),
             "span_ns": overlap and overlap.span_ns,
             "overlap_percent": overlap and overlap.overlap_percent,
@@ -184,7 +222,21 @@ class _Joined:
             **scores,
         }
 
-    def model_facts(self, name: ModelName) -> dict[str, Any]:
+    def abstained_facts(self) -> dict[str, Any] | None:
+        """Launches that the vote of the models is not sure of; None where there was nothing to label."""
+        found = self.labelling.abstained
+        if found is None:
+            return None
+        return {
+            "launches": found.launches,
+            "signatures": len(found.first_rows),
+            "groups": len(found.first_rows) if found.apart else 0,
+            "threshold": found.abstention.threshold,
+            "held_out_accuracy_percent": found.abstention.accuracy_percent,
+            "held_out_abstained_percent": found.abstention.abstained_percent,
+        }
+
+    def model_facts(self, name: LabellerName) -> dict[str, Any]:
         """How well one model does: on held-out launches of the window, and on the whole workload."""
         held_out = self.labelling.held_out[name]
         evaluation = self.evaluation(self.labelling.labels(name))

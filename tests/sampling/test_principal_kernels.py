@@ -17,7 +17,9 @@ from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
+from assay_sampling.profile import Profile
 from assay_sampling.readers import ReadOptions, read_launches
+from assay_sampling.samplers import select
 
 
 @pytest.fixture(scope="module")
@@ -320,3 +322,52 @@ def test_the_clustering_is_given_the_seed_that_was_asked_for(monkeypatch: pytest
     launches = table2_launches(np.arange(12.0)[:, None], [1.0] * 12)
     principal_kernels(launches, seed=41)
     assert given == [41]
+
+
+def two_groups(seed: int = 0) -> Launches:
+    """300 launches in two groups that PKS tells apart, with cycles that spread within them."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(300) % 3 == 0
+    features = np.where(group, 900.0, 10.0)[:, None]
+    return table2_launches(features, np.where(group, 50.0, 400.0) * rng.lognormal(0, 0.2, 300))
+
+
+def test_several_launches_a_group_give_an_interval_that_holds() -> None:
+    profile = Profile(detailed=two_groups())
+    first = select("pks", profile, {"k": 2})
+    assert first.interval is None
+    assert "launches_per_group=2" in first.interval_reason
+    held = 0
+    for seed in range(200):
+        drawn = select("pks", profile, {"k": 2, "launches_per_group": 10}, seed)
+        assert np.bincount(drawn.representatives.group).tolist() == [10, 10]
+        assert sorted(set(drawn.representatives.weight.tolist())) == [10.0, 20.0]
+        assert drawn.labels is not None
+        assert (drawn.labels[drawn.representatives.row] == drawn.representatives.group).all()
+        assert drawn.interval is not None
+        held += drawn.interval.low <= drawn.evaluation.total <= drawn.interval.high
+    assert 0.92 <= held / 200 <= 0.98
+    assert [entry["launches"] for entry in drawn.to_dict()["groups"]] == [100, 200]
+
+
+def test_groups_smaller_than_what_is_drawn_are_taken_whole() -> None:
+    features = np.array([[0.0]] * 5 + [[9.0]])
+    launches = table2_launches(features, [1.0, 2.0, 3.0, 4.0, 5.0, 100.0])
+    found = select("pks", Profile(detailed=launches), {"k": 2, "launches_per_group": 2})
+    assert np.bincount(found.representatives.group).tolist() == [2, 1]
+    assert found.representatives.weight[found.representatives.group == 1].tolist() == [1.0]
+    assert found.interval is not None
+
+
+def test_seeds_show_how_far_k_and_error_hang_on_chance() -> None:
+    profile = Profile(detailed=two_groups())
+    found = select("pks", profile, {"seeds": 3, "representative": "random"}, 5)
+    spread = found.extra["seeds"]
+    assert [entry["seed"] for entry in spread] == [5, 6, 7]
+    assert list(spread[0]) == ["seed", "k", "error_percent", "group_error_percent", "speedup"]
+    assert spread[0]["error_percent"] == found.evaluation.error_percent
+    alone = principal_kernels(two_groups(), representative="random", seed=5)
+    assert spread[0]["k"] == alone.k
+    sixth = select("pks", profile, {"representative": "random"}, 6)
+    assert spread[1]["error_percent"] == sixth.evaluation.error_percent
+    assert "seeds" not in sixth.extra

@@ -93,6 +93,8 @@ def test_texts_are_taken_for_the_numbers_they_spell() -> None:
         "target_error_percent": 0.5,
         "representative": "centre",
         "cost": None,
+        "launches_per_group": 1,
+        "seeds": None,
     }
     assert len(selection.group_launches) == 2
 

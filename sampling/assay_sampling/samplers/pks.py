@@ -5,30 +5,38 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.alignment import LEAST_MATCH_PERCENT, MatchKind
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.evaluation import cost_of, evaluate, instructions_of
+from assay_sampling.group_draws import choose_launches
 from assay_sampling.launches import Launches
 from assay_sampling.principal_kernels import (
     DEFAULT_K_MAX,
     DEFAULT_TARGET_ERROR_PERCENT,
     Representative,
     principal_kernels,
+    seed_spread,
 )
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, instruction_share, source_of
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
 
-_MATCHING = ("match_kind", "least_match_percent")
+_TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
+_NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds")
 
 
 class PksParameters(Parameters):
     """``k`` fixes the number of groups; else the smallest K up to ``k_max`` with an error below
     ``target_error_percent`` is taken, else the one of least error. ``cost`` is the cycle counter that is
-    projected; by default the first that was measured for all launches. ``match_kind`` and
-    ``least_match_percent`` say when a light run holds the same launches (two levels only).
+    projected; by default the first that was measured for all launches. ``launches_per_group`` from two on
+    draws so many launches of each group at random, which gives an interval; K is still chosen by the error
+    of ``representative``. ``seeds`` reports K and error of so many seeds.
+
+    With two levels only: ``match_kind`` and ``least_match_percent`` say when a light run holds the same
+    launches; ``model`` whose labels are taken behind the window; with ``abstain`` unseen signatures whose
+    label is not sure enough to be right ``label_accuracy_percent`` of the time are groups of their own.
     """
 
     features: Literal["table2", "artifact12", "artifact11"] = "table2"
@@ -37,12 +45,21 @@ class PksParameters(Parameters):
     target_error_percent: float = Field(default=DEFAULT_TARGET_ERROR_PERCENT, ge=0)
     representative: Representative = "first"
     cost: Literal["cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg"] | None = None
+    launches_per_group: int = Field(default=1, ge=1)
+    seeds: int | None = Field(default=None, ge=2, le=1000)
     match_kind: MatchKind = "exact"
     least_match_percent: float = Field(default=LEAST_MATCH_PERCENT, ge=0, le=100)
+    model: Literal["best", "sgd", "gaussian_nb", "mlp", "combined"] = "best"
+    abstain: bool = False
+    label_accuracy_percent: float = Field(default=95.0, ge=0, le=100)
+
+    def of_one_level(self) -> dict[str, Any]:
+        """What concerns a single level."""
+        return self.model_dump(mode="json", exclude=set(_TWO_LEVELS))
 
     def of_grouping(self) -> dict[str, Any]:
-        """What concerns a single level: everything but how two are matched."""
-        return self.model_dump(mode="json", exclude=set(_MATCHING))
+        """What decides the groups of a single level."""
+        return self.model_dump(mode="json", exclude=set(_NOT_OF_GROUPING))
 
 
 class PksSampler:
@@ -67,7 +84,7 @@ class PksSampler:
             from assay_sampling.two_level import two_level_selection  # noqa: PLC0415
 
             return two_level_selection(profile, **parameters.model_dump(), seed=seed)
-        asked = sorted(parameters.model_fields_set & set(_MATCHING))
+        asked = sorted(parameters.model_fields_set & set(_TWO_LEVELS))
         if asked:
             raise ParameterError(
                 self.name, f"{' and '.join(asked)} concern two levels", "give a light recording (--light) too"
@@ -76,22 +93,42 @@ class PksSampler:
 
 
 def _single_level(launches: Launches, parameters: PksParameters, seed: int) -> Selection:
-    principal = principal_kernels(launches, **parameters.of_grouping(), seed=seed)
-    groups = np.arange(len(principal.counts))
+    grouping = parameters.of_grouping()
+    principal = principal_kernels(launches, **grouping, seed=seed)
+    cost = cost_of(launches, principal.evaluation.quantity)
+    chosen = choose_launches(
+        principal.labels,
+        principal.counts,
+        principal.representative_rows,
+        cost,
+        per_group=parameters.launches_per_group,
+        seed=seed,
+    )
+    groups = principal.labels[chosen.rows]
+    extra: dict[str, Any] = {
+        "sweep": [asdict(entry) for entry in principal.sweep],
+        "pca_components": principal.pca_components,
+    }
+    if parameters.seeds:
+        extra["seeds"] = seed_spread(launches, grouping, seed, parameters.seeds)
     return Selection(
         method=PksSampler.name,
-        parameters=parameters.of_grouping(),
+        parameters=parameters.of_one_level(),
         seed=seed,
         profile=ProfileSummary.of(launches),
-        representatives=Representatives.at(
-            launches, principal.representative_rows, groups, principal.counts.astype(np.float64)
-        ),
+        representatives=Representatives.at(launches, chosen.rows, groups, chosen.weights),
         group_launches=principal.counts,
-        evaluation=principal.evaluation,
-        instruction_share=instruction_share(launches, principal.labels, len(groups)),
+        evaluation=evaluate(
+            cost,
+            chosen.rows,
+            chosen.weights,
+            labels=principal.labels,
+            representative_groups=groups,
+            instructions=instructions_of(launches),
+        ),
+        instruction_share=instruction_share(launches, principal.labels, len(principal.counts)),
         labels=principal.labels,
-        extra={
-            "sweep": [asdict(entry) for entry in principal.sweep],
-            "pca_components": principal.pca_components,
-        },
+        interval=chosen.interval,
+        interval_reason=chosen.interval_reason,
+        extra=extra,
     )

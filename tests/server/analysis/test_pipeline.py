@@ -179,7 +179,7 @@ def test_two_levels(store_run: StoreRun, counters: Counters) -> None:
     assert window["cost"]["total"] == 24 * 150 + 16 * 1500
     model = row["model"]
     assert model["chosen"] == "sgd"
-    assert [entry["name"] for entry in model["models"]] == ["sgd", "gaussian_nb", "mlp"]
+    assert [entry["name"] for entry in model["models"]] == ["sgd", "gaussian_nb", "mlp", "combined"]
     assert [entry["error_percent"] for entry in model["models"]] == [0.0, 0.0, 0.0]
     assert model["chronological_accuracy_percent"] == 100.0
     assert model["agreement_percent"] == 100.0
