@@ -48,7 +48,7 @@ class CancelRequest(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ...) -> None: ...
 
 class RunStatus(_message.Message):
-    __slots__ = ("run_id", "workload", "device_kind", "level", "condition", "repeat", "state", "launches", "attempts", "flags", "failure", "agent", "waiting_for")
+    __slots__ = ("run_id", "workload", "device_kind", "level", "condition", "repeat", "state", "launches", "attempts", "flags", "failure", "agent", "waiting_for", "slices", "slices_done", "retries")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,9 @@ class RunStatus(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    SLICES_DONE_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     workload: str
     device_kind: str
@@ -75,7 +78,10 @@ class RunStatus(_message.Message):
     failure: _common_pb2.Failure
     agent: str
     waiting_for: str
-    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ...) -> None: ...
+    slices: int
+    slices_done: int
+    retries: int
+    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
     __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed")

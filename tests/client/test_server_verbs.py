@@ -91,6 +91,24 @@ def test_status_lists_campaigns(assay: Assay) -> None:
     assert "c-1" in assay("status").stdout
 
 
+def test_slices_are_not_taken_for_retries(assay: Assay, script: Script) -> None:
+    found = status("running", 1)
+    for run, (slices, done, attempts, retries) in zip(found.runs, ((1, 1, 1, 0), (4, 2, 5, 2)), strict=True):
+        run.slices, run.slices_done, run.attempts, run.retries = slices, done, attempts, retries
+    found.runs[1].state = "running"
+    script.status = lambda _: found
+    script.watch = lambda _: iter([found, status("done", 2)])
+    _, second = json.loads(assay("status", "c-1", "--json").stdout)["runs"]
+    assert [second[name] for name in ("slices", "slices_done", "attempts", "retries")] == [4, 2, 5, 2]
+    line = "c-1 running: 1 of 2 runs done, 1 running, 3 of 5 slices done, 2 retries"
+    shown = assay("status", "c-1").stdout.splitlines()
+    assert shown[0] == line
+    assert "attempts" not in " ".join(shown)
+    (row,) = (text for text in shown if "c-1.0001" in text)
+    assert "2/4" in row
+    assert assay("watch", "c-1").stderr.splitlines()[0] == line
+
+
 def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: Script) -> None:
     found = failed()
     found.runs[0].flags.add(name="launches_dropped", detail="3 of 10", invalidates=True)

@@ -309,7 +309,24 @@ class TestMetadataStore:
             first, second = read.run_overviews("made-1")
             assert (first.attempts, first.agent, first.launches) == (2, "new", 30)
             assert (second.attempts, second.agent, second.launches) == (0, "", 0)
+            assert (first.slices, first.slices_done, first.retries) == (1, 0, 1)
+            assert (second.slices, second.slices_done, second.retries) == (1, 0, 0)
             assert read.run_overviews("made-1", "made-1.0001") == [second]
+
+    def test_an_overview_tells_slices_from_retries(self, metadata: MetadataStore) -> None:
+        """Three attempts: one for each of two slices, and one more because the first of them failed."""
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), [run(0)], [Slice("made-1.0000", index) for index in range(3)])
+            store.save_slice(Slice("made-1.0000", 1, state=SliceState.DONE))
+            store.add_attempt(attempt(1, state=AttemptState.FAILED))
+            store.add_attempt(attempt(2, number=2))
+            other = AttemptKey("made-1.0000", 1, 1, 3)
+            store.add_attempt(attempt(key=other, state=AttemptState.PUBLISHED, slot_id="other"))
+        with metadata.snapshot() as read:
+            [overview] = read.run_overviews("made-1")
+            assert read.run_overviews("made-1", "made-1.0000") == [overview]
+        assert (overview.slices, overview.slices_done) == (3, 1)
+        assert (overview.attempts, overview.retries) == (3, 1)
 
     def test_runs_are_counted_by_state(self, metadata: MetadataStore) -> None:
         with metadata.transaction() as store:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from assay_client.cli.output import console
+from assay_client.cli.reporters.campaign import described
 from assay_sampling.errors import RunFailedError
 
 _NO_CAUSE = {"failure_class": "internal", "cause": "no cause was recorded", "remedy": ""}
@@ -25,8 +26,8 @@ def follow(statuses: Iterable[Mapping[str, Any]], *, quiet: bool = False) -> Map
     line = ""
     for status in statuses:
         last = status
-        if not quiet and describe(status) != line:
-            line = describe(status)
+        if not quiet and described(status) != line:
+            line = described(status)
             print(line, file=sys.stderr, flush=True)
     return last
 
@@ -44,19 +45,8 @@ def _follow_with_bar(statuses: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]
         for status in statuses:
             last = status
             ended = status["runs_done"] + status["runs_failed"]
-            progress.update(task, description=describe(status), completed=ended, total=status["runs_total"])
+            progress.update(task, description=described(status), completed=ended, total=status["runs_total"])
     return last
-
-
-def describe(status: Mapping[str, Any]) -> str:
-    """One line: ``demo-1 running: 3 of 8 runs done, 1 running``."""
-    running = sum(run["state"] == "running" for run in status["runs"])
-    parts = [f"{status['runs_done']} of {status['runs_total']} runs done"]
-    if running:
-        parts.append(f"{running} running")
-    if status["runs_failed"]:
-        parts.append(f"{status['runs_failed']} failed")
-    return f"{status['campaign_id']} {status['state']}: {', '.join(parts)}"
 
 
 def raise_for_failure(status: Mapping[str, Any]) -> None:

@@ -288,9 +288,15 @@ class Agent:
 
 @dataclass(frozen=True)
 class RunOverview:
-    """A run with what its attempts tell: how many there were, the newest's agent, launches so far."""
+    """A run with what its slices and attempts tell: how many there are, the newest's agent, launches so far.
+
+    ``retries``: attempts beyond the first of each slice.
+    """
 
     run: Run
     attempts: int
     agent: str
     launches: int
+    slices: int = 0
+    slices_done: int = 0
+    retries: int = 0

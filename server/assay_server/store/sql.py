@@ -90,7 +90,11 @@ class SqlTransaction:
         query = sa.select(*columns).where(a.run_id.in_(chosen)).order_by(a.token)
         for row in self._rows(query):
             attempts.setdefault(row["run_id"], []).append(row)
-        return [_overview(run, attempts.get(run.run_id, [])) for run in runs]
+        s, slices = tables.slices.c, dict[str, dict[str, int]]()
+        query = sa.select(s.run_id, s.state, sa.func.count().label("slices")).where(s.run_id.in_(chosen))
+        for row in self._rows(query.group_by(s.run_id, s.state)):
+            slices.setdefault(row["run_id"], {})[row["state"]] = row["slices"]
+        return [_overview(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
 
     def slice(self, run_id: str, index: int) -> Slice | None:
         return _first(self._by_key(tables.slices, run_id, index), _slice)
@@ -319,13 +323,24 @@ def _agent(row: Row) -> Agent:
     return Agent(**{**row, "slots": slots})
 
 
-def _overview(run: Run, attempts: Sequence[Row]) -> RunOverview:
-    """Launches: of each slice, those of its newest attempt, as far as they are known."""
+def _overview(run: Run, attempts: Sequence[Row], slices: Mapping[str, int]) -> RunOverview:
+    """``slices``: how many are in each state.
+
+    Launches: of each slice, those of its newest attempt, as far as they are known.
+    """
     newest = {row["slice"]: row for row in attempts}
     live = [row for row in newest.values() if row["state"] not in _FRUITLESS]
     launches = sum(max(row["launches"], row["launches_spooled"]) for row in live)
     agent = attempts[-1]["agent_name"] if attempts else ""
-    return RunOverview(run, len(attempts), agent, launches)
+    return RunOverview(
+        run,
+        len(attempts),
+        agent,
+        launches,
+        slices=sum(slices.values()),
+        slices_done=slices.get(SliceState.DONE, 0),
+        retries=len(attempts) - len(newest),
+    )
 
 
 _FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import clipped, condition, count, printable
+from assay_client.cli.reporters.text import clipped, condition, count, counted, printable
 
 
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -39,18 +39,26 @@ def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
 
 def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
     """A campaign with its runs, flags and failures."""
-    console.print(
-        f"{printable(campaign['campaign_id'])} {campaign['state']}: {count(campaign['runs_done'])} of "
-        f"{count(campaign['runs_total'])} runs done, {count(campaign['runs_failed'])} failed"
-    )
+    console.print(printable(described(campaign)), soft_wrap=True)
     if campaign["synthetic"]:
         console.print(SYNTHETIC_NOTICE)
     if campaign["failure"]:
         console.print(describe_failure(campaign["failure"]))
     drawn = Table(
         "Runs",
-        ["run", "workload", "device", "level", "condition", "state", "launches", "attempts", "flags"],
-        right=["launches", "attempts"],
+        [
+            "run",
+            "workload",
+            "device",
+            "level",
+            "condition",
+            "state",
+            "slices",
+            "retries",
+            "launches",
+            "flags",
+        ],
+        right=["slices", "retries", "launches"],
     )
     for run in campaign["runs"]:
         drawn.add_row(
@@ -60,8 +68,9 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             run["level"],
             condition(run["condition"]),
             run["state"],
+            f"{run['slices_done']:,}/{run['slices']:,}" if run["slices"] else "-",
+            count(run["retries"]),
             count(run["launches"]),
-            count(run["attempts"]),
             ", ".join(flag["name"] for flag in run["flags"]),
         )
     drawn.print(console)
@@ -70,6 +79,23 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
     for run in campaign["runs"]:
         if run["failure"]:
             console.print(f"{run['run_id']}: {describe_failure(run['failure'])}")
+
+
+def described(campaign: Mapping[str, Any]) -> str:
+    """One line: ``demo-1 running: 3 of 8 runs done, 1 running, 5 of 14 slices, 2 retries``.
+
+    Slices are left out where every run has one; a retry is an attempt beyond the first of its slice.
+    """
+    runs = campaign["runs"]
+    running = sum(run["state"] == "running" for run in runs)
+    slices, done = (sum(run[what] for run in runs) for what in ("slices", "slices_done"))
+    retries = sum(run["retries"] for run in runs)
+    parts = [f"{count(campaign['runs_done'])} of {count(campaign['runs_total'])} runs done"]
+    parts += [f"{count(running)} running"] if running else []
+    parts += [f"{count(campaign['runs_failed'])} failed"] if campaign["runs_failed"] else []
+    parts += [f"{count(done)} of {count(slices)} slices done"] if slices > len(runs) else []
+    parts += [counted(retries, "retry", "retries")] if retries else []
+    return f"{campaign['campaign_id']} {campaign['state']}: {', '.join(parts)}"
 
 
 def _waiting(runs: Sequence[Mapping[str, Any]]) -> list[str]:
