@@ -109,7 +109,8 @@ class StopRule:
             return "there is no sample"
         least, window = self.detector.least_spread, self.detector.window_samples
         if least is None:
-            return f"{self.samples} samples are fewer than a window of {window or 'two'} with instructions"
+            active = self.detector.active_samples
+            return f"of {self.samples} samples {active} are in use, fewer than a window of {window or 2}"
         if not least < self.detector.threshold:
             return (
                 f"the IPC is never stable: its least spread is {least:.3g}, s is {self.detector.threshold:g}"

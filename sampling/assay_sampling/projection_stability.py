@@ -41,6 +41,7 @@ class StabilityDetector:
     ) -> None:
         self.threshold = threshold
         self.least_spread: float | None = None
+        self.active_samples = 0
         self._window_cycles = window_cycles
         self._signal = signal
         self._spread = spread
@@ -60,6 +61,7 @@ class StabilityDetector:
             self._points[0] = (self._idle_cycles, 0.0)
             return False
         self._idle_is_known = True
+        self.active_samples += 1
         before_cycles, before_instructions = self._points[-1]
         if self._signal == "cumulative":
             ipc = instructions / (cycles - self._idle_cycles)
