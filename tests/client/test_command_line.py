@@ -44,7 +44,7 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
-        "doctor", "init", "plan", "inspect", "select", "evaluate", "scale-model",
+        "doctor", "init", "plan", "inspect", "select", "evaluate", "project", "scale-model",
         "import", "run", "submit", "status", "watch", "cancel", "runs", "report", "demo",
     ]  # fmt: skip
 

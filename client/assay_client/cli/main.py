@@ -35,6 +35,7 @@ VERBS: dict[str, str] = {
     "inspect": "assay_client.cli.inspect",
     "select": "assay_client.cli.select",
     "evaluate": "assay_client.cli.evaluate",
+    "project": "assay_client.cli.project",
     "scale-model": "assay_client.cli.scale_model",
     "import": "assay_client.cli.import_",
     "run": "assay_client.cli.run",

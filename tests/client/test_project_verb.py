@@ -1,0 +1,129 @@
+"""``assay project``: documents and pages of a log and of a CSV, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_sampling.errors import InputError, ParameterError
+
+Assay = Callable[..., Any]
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Path:
+    """An IPC of 100 from cycle 0 on, 8 blocks an interval: a wave of 32 after four samples."""
+    rows = [f"{500 * i},{50_000 * i},8" for i in range(1, 41)]
+    path = tmp_path / "series.csv"
+    path.write_text("\n".join(["cycles,instructions,ctas", *rows]) + "\n")
+    return path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "out.txt"
+    path.write_text(
+        "-gpgpu_n_clusters 2 # x\n-gpgpu_n_cores_per_cluster 1 # x\n-gpgpu_kernel_launch_latency 0 # x\n"
+        "-kernel name = _Z1kv\n-kernel id = 3\n-grid dim = (320,1,1)\n-block dim = (32,1,1)\n"
+        "launching kernel name: _Z1kv uid: 1\nGPGPU-Sim uArch: CTA/core = 16, limited by: x\n"
+        "kernel_name = _Z1kv \nkernel_launch_uid = 1 \ngpu_sim_cycle = 20400\ngpu_sim_insn = 2040000\n"
+        "gpu_tot_sim_insn = 2040000\ngpu_tot_issued_cta = 320\nGPGPU-Sim: *** exit detected ***\n"
+    )
+    return path
+
+
+@pytest.fixture
+def intervals(tmp_path: Path) -> Path:
+    path = tmp_path / "intervals.txt"
+    path.write_text(
+        "".join(
+            f"ctas_completed: 8\nglobalcyclecount: {500 * i}\nglobalinsncount: {50_000 * i}\n"
+            f"globaltotinsncount: 0\n"
+            for i in range(1, 41)
+        )
+    )
+    return path
+
+
+BLOCKS = ("--param", "wave_ctas=32", "--param", "total_ctas=320")
+
+
+def test_a_csv_gives_one_projection(assay: Assay, series: Path) -> None:
+    ended = assay("project", series, *BLOCKS, "-p", "total_instructions=2040000", "--json")
+    assert (ended.code, ended.stderr) == (0, "")
+    document = json.loads(ended.stdout)
+    assert (document["rule"], document["stop_cycles"], document["stop_sample_index"]) == (
+        "instructions",
+        3000,
+        5,
+    )
+    assert document["projected_cycles"] == pytest.approx(20_400)
+    assert document["reason"] is None
+    paper = json.loads(assay("project", series, *BLOCKS, "--json").stdout)
+    assert (paper["rule"], paper["stop_cycles"], paper["projected_cycles"]) == ("paper", 4000, 20_000)
+    artifact = json.loads(assay("project", series, *BLOCKS, "-p", "rule=artifact", "--json").stdout)
+    assert artifact["projected_cycles"] == pytest.approx(3000 * 320 / 33)
+
+
+def test_without_a_stop_the_document_says_null_and_why(assay: Assay, series: Path) -> None:
+    document = json.loads(assay("project", series, *BLOCKS, "-p", "window_cycles=90000", "--json").stdout)
+    assert (document["stop_cycles"], document["projected_cycles"]) == (None, 20_000)
+    assert document["reason"] == "of 40 samples 40 are in use, fewer than a window of 180"
+    assert "none: of 40 samples" in assay("project", series, *BLOCKS, "-p", "window_cycles=90000").stdout
+
+
+def test_a_run_gives_an_entry_a_launch(assay: Assay, log: Path, intervals: Path) -> None:
+    document = json.loads(assay("project", log, "--intervals", intervals, "--json").stdout)
+    (launch,) = document["launches"]
+    assert (launch["traced_id"], launch["stop_cycles"], launch["true_cycles"]) == (3, 3000, 20_400)
+    assert launch["projected_cycles"] == pytest.approx(20_400)
+    assert document["summary"]["speedup"] == pytest.approx(20_400 / 3000)
+    shown = assay("project", log, "--intervals", intervals).stdout
+    for text in ("_Z1kv", "1 of 1 launches", "2 SMs, launch latency 0 cycles", "6.80x"):
+        assert text in shown
+    alone = json.loads(assay("project", log, "--json").stdout)
+    assert alone["launches"][0]["reason"] == "there is no interval log"
+
+
+def test_for_people_a_csv_is_a_list_of_facts(assay: Assay, series: Path) -> None:
+    shown = assay("project", series, *BLOCKS, "-p", "rule=artifact").stdout
+    assert "artifact, window 3,000 cycles, s 0.25" in shown
+    assert "at cycle 3,000, 32 blocks finished" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ([], ParameterError, "give it with: --param wave_ctas=NUMBER"),
+        (["-p", "window=3"], ParameterError, "there is no parameter 'window'"),
+        ([*BLOCKS, "-p", "rule=instructions"], ParameterError, "give total_instructions"),
+        ([*BLOCKS, "--intervals", "x.log"], ParameterError, "--intervals"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_said(
+    assay: Assay, series: Path, arguments: list[str], kind: type[ParameterError], text: str
+) -> None:
+    ended = assay("project", series, *arguments)
+    assert (ended.code, ended.stdout) == (kind.exit_code, "")
+    assert text in ended.stderr
+
+
+def test_other_files_are_refused(assay: Assay, tmp_path: Path) -> None:
+    path = tmp_path / "page.csv"
+    path.write_text('"ID","Kernel Name"\n"0","k"\n')
+    ended = assay("project", path)
+    assert ended.code == InputError.exit_code
+    assert "neither a simulator's log nor a series of samples" in ended.stderr
+
+
+def test_every_key_is_documented(assay: Assay, series: Path, log: Path, intervals: Path) -> None:
+    text = (DOCS / "projection-format.md").read_text()
+    run = json.loads(assay("project", log, "--intervals", intervals, "--json").stdout)
+    one = json.loads(assay("project", series, *BLOCKS, "--json").stdout)
+    keys = {*run, *run["launches"][0], *run["summary"], *run["simulator"], *run["parameters"], *one}
+    assert {key for key in keys if f"`{key}`" not in text} == set()
