@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class AgentConfig:
         server: ``HOST:PORT`` on this machine, or ``unix:PATH``.
         state_dir: the agent's own directory: identity, lock and spool.
         name: what people call the agent; the host's name by default.
+        agent_id: identity in a new state directory, 32 hexadecimal digits; a random one by default. No two
+            agents of a server may have the same.
         recorded_slots: how many recordings are played back at a time.
         virtual: virtual GPUs to offer; what they measure is synthetic, and nothing else turns them on.
         installed_gpus: whether the GPUs of the box are offered, where their tools are found.
@@ -69,9 +72,14 @@ class AgentConfig:
     flush_seconds: float = 2.0
     lease_wait_ms: int = 10_000
     drain_seconds: float = 5.0
+    agent_id: str = ""
 
     def __post_init__(self) -> None:
         check_address(self.server)
+        if self.agent_id and not re.fullmatch(r"[0-9a-f]{32}", self.agent_id):
+            raise ParameterError(
+                "agent id", f"{self.agent_id!r} is not 32 hexadecimal digits", "leave it out for a random one"
+            )
         if not 0 <= self.recorded_slots <= 1024:
             raise ParameterError(
                 "recorded slots", f"{self.recorded_slots} is not in 0..1024", "give a number in that range"

@@ -82,7 +82,7 @@ class Agent:
         ServerRefusedError where the server does not take this agent.
         """
         config = self.config
-        with StateDirectory(config.state_dir) as state:
+        with StateDirectory(config.state_dir, config.agent_id) as state:
             limit = config.spool_limit_bytes
             spool = Spool(
                 state.spool,

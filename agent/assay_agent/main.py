@@ -44,6 +44,10 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
     name: Annotated[
         str, typer.Option(envvar="ASSAY_AGENT_NAME", help="What people call this agent; default: the host.")
     ] = "",
+    agent_id: Annotated[
+        str,
+        typer.Option(help="Identity in a new state directory, 32 hexadecimal digits; default: random."),
+    ] = "",
     recorded_slots: Annotated[
         int,
         typer.Option(
@@ -82,6 +86,7 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
         server=server,
         state_dir=state,
         name=name or socket.gethostname(),
+        agent_id=agent_id,
         recorded_slots=recorded_slots,
         virtual=tuple(VirtualGPUs.parse(text) for text in virtual or ()),
         spool_limit_bytes=spool_limit,

@@ -22,11 +22,12 @@ class StateDirectory:
     """Holds the state directory for this process; a context manager.
 
     Raises StorageError where another agent holds it, or the disk refuses. ``agent_id`` is made once and
-    kept; ``spool`` is where attempts go.
+    kept: ``new_agent_id``, else a random one. ``spool`` is where attempts go.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, new_agent_id: str = "") -> None:
         self.directory = directory.absolute()
+        self._new_agent_id = new_agent_id
         self._subject = f"state directory {self.directory}"
         with storage_errors(self._subject):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -62,7 +63,7 @@ class StateDirectory:
         try:
             return str(json.loads(path.read_bytes())["agent_id"])
         except FileNotFoundError:
-            agent_id = uuid.uuid4().hex
+            agent_id = self._new_agent_id or uuid.uuid4().hex
             durable.write_atomically(path, json.dumps({"agent_id": agent_id}).encode())
             return agent_id
         except (ValueError, KeyError, TypeError) as error:

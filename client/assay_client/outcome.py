@@ -41,16 +41,25 @@ def last_of(statuses: Iterable[Status]) -> Status:
     return last
 
 
-def see_through(client: Client, campaign_id: str, directory: Path, follow: Follow) -> Outcome:
+def see_through(
+    client: Client,
+    campaign_id: str,
+    directory: Path,
+    follow: Follow,
+    *,
+    cancel_when_interrupted: bool = True,
+) -> Outcome:
     """Follow a campaign to its end and write its report, report.json and report.html, into ``directory``.
 
-    Where it is interrupted, the campaign is cancelled before the interruption goes on.
+    Where it is interrupted, the campaign is cancelled before the interruption goes on, unless it is to be
+    taken up again later.
     """
     try:
         status = follow(client.watch(campaign_id))
     except (KeyboardInterrupt, SystemExit):
-        with contextlib.suppress(Exception):
-            client.cancel(campaign_id)
+        if cancel_when_interrupted:
+            with contextlib.suppress(Exception):
+                client.cancel(campaign_id)
         raise
     try:
         pages = {form: client.report_bytes(campaign_id, form) for form in ("json", "html")}

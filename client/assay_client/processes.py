@@ -1,41 +1,54 @@
-"""A server and an agent as processes of their own, started and stopped in order: what the demo shows."""
+"""A server and agents as processes of their own, kept alive: what the demo runs on.
+
+A child that ends by itself, or is killed, is started again on the state that it left. All children die
+with this process, however it ends, so that the next one finds their states free.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from assay_client import bound
 from assay_client.places import private_socket_address
 from assay_sampling.errors import AssayError, StorageError
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
+_LOOK_SECONDS = 0.1
+# A child that ends so soon after its start was not killed: it cannot run.
+_SHORT_LIFE_SECONDS = 2.0
+_MOST_SHORT_LIVES = 3
 _LISTENING = "listening on"
 
+Say = Callable[[str], None]
 
-@dataclass(frozen=True)
-class Service:
-    """A server process and an agent process that work for it."""
 
-    address: str
-    server: subprocess.Popen[bytes]
-    agent: subprocess.Popen[bytes]
+def silent(text: str) -> None:
+    """Say nothing."""
 
 
 @contextlib.contextmanager
-def running_service(state: Path, logs: Path) -> Iterator[Service]:
-    """Start ``assay-server`` and ``assay-agent`` on a private Unix socket; stop them in order at the end.
+def running_service(
+    state: Path, logs: Path, gpus: Sequence[str] = (), *, say: Say = silent, analysis_workers: int = 1
+) -> Iterator[Service]:
+    """Start ``assay-server`` and an ``assay-agent`` for each virtual GPU; stop them in order at the end.
 
     Args:
-        state: "server" and "agent" in it keep their state.
-        logs: server.log and agent.log are written here.
+        state: "server" and "agent-KIND" in it keep their states.
+        logs: server.log and agent-KIND.log are written here.
+        gpus: kinds of virtual GPUs, one agent each.
+        say: is told of children that are started again; called from another thread.
+        analysis_workers: processes that the server analyses with.
 
     Raises AssayError with the end of its log where a program does not come up.
     """
@@ -47,14 +60,190 @@ def running_service(state: Path, logs: Path) -> Iterator[Service]:
             str(error.filename), f"it cannot be made ({error.strerror})", "name another folder"
         ) from error
     with private_socket_address() as address:
-        server_command = [_program("assay-server"), "--listen", address, "--state", str(state / "server")]
-        agent_command = [
-            _program("assay-agent"), "run", "--server", address, "--state", str(state / "agent"),
-        ]  # fmt: skip
-        with _process(server_command, logs / "server.log") as server:
-            _await_line(server, "assay-server", logs / "server.log")
-            with _process(agent_command, logs / "agent.log") as agent:
-                yield Service(address, server, agent)
+        server = _Child(
+            "assay-server",
+            ["--listen", address, "--state", str(state / "server"),
+             "--analysis-workers", str(analysis_workers)],
+            logs / "server.log",
+            awaited=_LISTENING,
+        )  # fmt: skip
+        agents = [_agent(gpu, address, state, logs) for gpu in gpus]
+        service = Service(address, [server, *agents], say)
+        with service:
+            yield service
+
+
+def _agent(gpu: str, address: str, state: Path, logs: Path) -> _Child:
+    name = f"agent-{gpu.replace(' ', '-')}"
+    # The same identity in every state folder: it is part of the virtual GPU's UUID, which records carry.
+    agent_id = hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+    arguments = [
+        "run", "--server", address, "--state", str(state / name), "--name", name, "--agent-id", agent_id,
+        "--recorded-slots", "0", "--virtual", gpu,
+    ]  # fmt: skip
+    return _Child("assay-agent", arguments, logs / f"{name}.log", name=name)
+
+
+class Service:
+    """Children that are kept alive by a thread; use it as a context manager.
+
+    ``address`` is the server's. Children begin in order and are stopped in reverse.
+    """
+
+    def __init__(self, address: str, children: Sequence[_Child], say: Say) -> None:
+        self.address = address
+        self._children = children
+        self._say = say
+        self._stopping, self._ready = threading.Event(), threading.Event()
+        self._problem: AssayError | None = None
+        # The kernel ends children with the thread that started them: it starts all, and outlives all.
+        self._keeper = threading.Thread(target=self._keep, name="assay-keeper", daemon=True)
+
+    def __enter__(self) -> Service:
+        self._keeper.start()
+        try:
+            self._ready.wait()
+            self.raise_problem()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stopping.set()
+        self._keeper.join()
+
+    def raise_problem(self) -> None:
+        """Raise why a child could not be kept alive, if one could not."""
+        if self._problem is not None:
+            raise self._problem
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """Process IDs of the children that run, by name."""
+        return {
+            child.name: child.process.pid
+            for child in self._children
+            if child.process and child.process.poll() is None
+        }
+
+    def _keep(self) -> None:
+        try:
+            for child in self._children:
+                child.start()
+                if self._stopping.is_set():
+                    return
+            self._ready.set()
+            while not self._stopping.wait(_LOOK_SECONDS):
+                for child in self._children:
+                    self._start_again(child)
+        except AssayError as problem:
+            self._problem = problem
+        finally:
+            self._ready.set()
+            for child in reversed(self._children):
+                child.terminate()
+            for child in reversed(self._children):
+                child.end()
+
+    def _start_again(self, child: _Child) -> None:
+        ended = child.ended()
+        if ended is not None and not self._stopping.is_set():
+            self._say(f"{child.name} {ended}; it is started again")
+            child.start_again()
+
+
+@dataclass
+class _Child:
+    """A program that is started, and started again. ``awaited`` is what it prints once it is up."""
+
+    program: str
+    arguments: Sequence[str]
+    log: Path
+    name: str = ""
+    awaited: str = ""
+    process: subprocess.Popen[bytes] | None = None
+    _began: float = 0.0
+    _short_lives: int = 0
+    _command: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.program
+
+    def start(self) -> None:
+        """Start it and wait until it is up; raises AssayError where it does not come up."""
+        if not self._command:
+            launcher = [sys.executable, "-I", "-S", bound.__file__, str(os.getpid())]
+            self._command = [*launcher, _program(self.program), *self.arguments]
+        with self.log.open("ab") as stream:
+            known = stream.tell()
+            # A session of its own: Ctrl-C on the terminal reaches this process alone, which then stops
+            # the others.
+            self.process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        self._began = time.monotonic()
+        if self.awaited:
+            self._await(self.process, known)
+
+    def ended(self) -> str | None:
+        """How it ended, in words; None while it runs."""
+        code = self.process.poll() if self.process else None
+        if code is None:
+            return None
+        return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+    def start_again(self) -> None:
+        """Start it again; raises AssayError where it ended too soon too often."""
+        code = self.process.returncode if self.process else 0
+        short = code >= 0 and time.monotonic() - self._began < _SHORT_LIFE_SECONDS
+        self._short_lives = self._short_lives + 1 if short else 0
+        if self._short_lives >= _MOST_SHORT_LIVES:
+            raise self._failed(f"it ends soon after every start: {self.ended()}", 0)
+        self.start()
+
+    def terminate(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+
+    def end(self) -> None:
+        """Wait for its end, which was asked for; kill it where that takes long."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _await(self, process: subprocess.Popen[bytes], known: int) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            ended = process.poll()
+            if self.awaited in self._said(known):
+                return
+            if ended is not None and ended < 0:
+                return  # killed while it started: the keeper starts it again
+            if ended is not None:
+                raise self._failed(f"it ended at once with exit code {ended}", known)
+            time.sleep(0.02)
+        raise AssayError(self.name, f"it did not come up within {_START_SECONDS:g} s", f"see {self.log}")
+
+    def _said(self, known: int) -> str:
+        with self.log.open("rb") as stream:
+            stream.seek(known)
+            return stream.read().decode(errors="replace")
+
+    def _failed(self, what: str, known: int) -> AssayError:
+        last = " ".join(self._said(known).split()[-80:]) or "it printed nothing"
+        disk = self.process is not None and self.process.returncode == StorageError.exit_code
+        kind = StorageError if disk else AssayError
+        return kind(self.name, f"{what}: {last}", f"see {self.log}")
 
 
 def _program(name: str) -> str:
@@ -66,46 +255,3 @@ def _program(name: str) -> str:
             name, "the program is not installed", "install it with: pip install 'assay-gpu[all]'"
         )
     return found
-
-
-@contextlib.contextmanager
-def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    # A session of its own: Ctrl-C on the terminal reaches this process alone, which then stops the others.
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-    try:
-        yield process
-    finally:
-        _stop(process)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        process.terminate()
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
-def _await_line(process: subprocess.Popen[bytes], name: str, log: Path) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        ended = process.poll()
-        text = log.read_text(errors="replace")
-        if _LISTENING in text:
-            return
-        if ended is not None:
-            last = " ".join(text.split()[-80:]) or "it printed nothing"
-            kind = StorageError if ended == StorageError.exit_code else AssayError
-            raise kind(name, f"it ended at once with exit code {ended}: {last}", f"see {log}")
-        time.sleep(0.02)
-    raise AssayError(name, f"it did not come up within {_START_SECONDS:g} s", f"see {log}")

@@ -1,15 +1,12 @@
-"""``run`` in one process and ``demo`` over processes, end to end, and campaigns that are not valid."""
+"""``run`` in one process, end to end, and campaigns that are not valid."""
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +14,7 @@ from typing import Any
 
 import hand_made
 import pytest
-from rich.console import Console
 
-from assay_client.cli.reporters.report import render_report
 from assay_client.local import run_campaign
 from assay_client.processes import running_service
 from assay_sampling.errors import AssayError, StorageError
@@ -226,86 +221,6 @@ def test_a_program_that_does_not_come_up_is_told_with_its_log(tmp_path: Path) ->
     (tmp_path / "state" / "server").write_text("in the way")
     with (
         pytest.raises(AssayError, match="assay-server: it ended at once"),
-        running_service(tmp_path / "state", tmp_path / "logs"),
+        running_service(tmp_path / "state", tmp_path / "logs", ["V100"]),
     ):
         pass
-
-
-@pytest.fixture(scope="module")
-def demonstration(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, float]:
-    """One demo, as ``make demo`` runs it, as JSON; and the seconds it took."""
-    out = tmp_path_factory.mktemp("demo")
-    began = time.monotonic()
-    ended = subprocess.run(
-        [PROGRAM, "demo", "--out", out, "--json"], capture_output=True, text=True, timeout=240, check=False
-    )
-    return out, ended, time.monotonic() - began
-
-
-def test_the_demo_ends_with_a_table_a_page_and_honest_labels(
-    demonstration: tuple[Path, Any, float],
-) -> None:
-    out, ended, _ = demonstration
-    assert (ended.returncode, ended.stderr) == (0, "")
-    document = json.loads(ended.stdout)
-    assert document["synthetic"] is True
-    assert document["report"]["campaign"]["synthetic"] is True
-    summary = document["report"]["summary"]
-    assert len({entry["workload"] for entry in summary}) >= 3
-    assert len({entry["device"] for entry in summary}) >= 2
-    for entry in summary:
-        for key in ("error_percent", "speedup", "match_percent", "chronological_accuracy_percent"):
-            assert entry[key] is not None, (entry["workload"], entry["device"], key)
-    page = Path(document["files"]["html"])
-    assert page.parent == out
-    assert "synthetic" in page.read_text().lower()
-
-
-def test_the_demo_leaves_no_process_behind(demonstration: tuple[Path, Any, float]) -> None:
-    out, _, _ = demonstration
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = process.read_bytes()
-        except OSError:
-            continue
-        assert os.fsencode(out) not in command, command
-
-
-def test_the_demos_report_for_people_names_the_data(demonstration: tuple[Path, Any, float]) -> None:
-    out, _, _ = demonstration
-    console = Console(file=io.StringIO(), width=120, markup=False)
-    with console.capture() as captured:
-        render_report(json.loads((out / "report.json").read_bytes()), console)
-    text = captured.get()
-    assert "synthetic: no silicon produced these data" in text
-    for heading in ("error", "speedup", "match", "accuracy"):
-        assert heading in text, heading
-
-
-def test_an_interrupted_demo_stops_its_processes(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [PROGRAM, "demo", "--out", tmp_path],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    timer = threading.Timer(120, process.kill)
-    timer.start()
-    assert process.stderr is not None
-    first = process.stderr.readline()
-    assert first == "synthetic recordings from a seeded generator (seed 0): no silicon was measured\n"
-    for line in process.stderr:
-        if line.startswith("demo-"):
-            break
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    timer.cancel()
-    assert process.returncode == 130
-    assert "Traceback" not in stderr
-    for other in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            command = other.read_bytes()
-        except OSError:
-            continue
-        assert os.fsencode(tmp_path) not in command, command

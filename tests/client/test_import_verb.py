@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import hand_made
 import pytest
 from scripted_server import FakeServer, Script
 
-from assay_client.demo_data import write_demo_data
+from assay_agent.virtual.tools.ncu import run_ncu
+from assay_agent.virtual.tools.nsys import run_nsys
 from assay_client.importing import campaign_text, parse_condition, recorded_run
 from assay_sampling.errors import ParameterError
 from assay_sampling.readers import open_recording
@@ -21,6 +23,7 @@ from assay_sampling.synthetic import SYNTHETIC_MARK
 from assay_server.campaigns.spec import load_campaign
 
 Assay = Callable[..., Any]
+STENCIL = Path(__file__).resolve().parents[2] / "campaigns" / "virtual" / "stencil.toml"
 
 
 @pytest.fixture
@@ -33,10 +36,18 @@ def recordings(tmp_path: Path) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def demo_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A detailed and a light file of the demonstration."""
-    directory = write_demo_data(tmp_path_factory.mktemp("demo")).parent
-    return [sorted(directory.glob(pattern))[0] for pattern in ("*_detailed.csv", "*_light.sqlite")]
+def virtual_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A detailed and a light file of a workload on a virtual GPU."""
+    folder = tmp_path_factory.mktemp("virtual")
+    window, light, report = folder / "window.csv", folder / "light.sqlite", folder / "light.nsys-rep"
+    gpu, program = {"ASSAY_VIRTUAL_GPU": '{"architecture": "V100"}'}, str(STENCIL)
+    with window.open("w") as page:
+        counted = ["--csv", "--page", "raw", "--print-units", "base", "--launch-count", "100", program]
+        assert run_ncu(counted, gpu, page, sys.stderr) == 0
+    assert run_nsys(["profile", "-o", str(report), program], gpu, sys.stdout, sys.stderr) == 0
+    exported = ["export", "-t", "sqlite", "-o", str(light), str(report)]
+    assert run_nsys(exported, gpu, sys.stdout, sys.stderr) == 0
+    return [window, light]
 
 
 @pytest.mark.processes
@@ -65,16 +76,16 @@ def test_import_into_a_state_folder(assay: Assay, tmp_path: Path, recordings: tu
 
 
 @pytest.mark.processes
-def test_synthetic_files_stay_synthetic(assay: Assay, tmp_path: Path, demo_files: list[Path]) -> None:
+def test_synthetic_files_stay_synthetic(assay: Assay, tmp_path: Path, virtual_files: list[Path]) -> None:
     ended = assay(
-        "import", *demo_files, "--workload", "w", "--device", "V100", "--state", tmp_path / "s", "--json"
+        "import", *virtual_files, "--workload", "w", "--device", "V100", "--state", tmp_path / "s", "--json"
     )
     assert ended.code == 0
     assert json.loads(ended.stdout)["campaign"]["synthetic"] is True
 
 
-def test_a_file_of_the_demo_is_known_to_be_synthetic(assay: Assay, demo_files: list[Path]) -> None:
-    for path in demo_files:
+def test_a_file_of_a_virtual_gpu_is_known_to_be_synthetic(assay: Assay, virtual_files: list[Path]) -> None:
+    for path in virtual_files:
         ended = assay("select", "random", path, "--param", "launches=5", "--json")
         assert ended.code == 0
         assert json.loads(ended.stdout)["profile"]["synthetic"] is True
@@ -117,7 +128,7 @@ def test_conditions_that_cannot_be(condition: str) -> None:
 
 
 def test_what_is_refused_before_anything_runs(
-    assay: Assay, tmp_path: Path, recordings: tuple[Path, Path], demo_files: list[Path]
+    assay: Assay, tmp_path: Path, recordings: tuple[Path, Path], virtual_files: list[Path]
 ) -> None:
     detailed, light = recordings
     where = ("--workload", "w", "--device", "V100", "--state", tmp_path / "state")
@@ -127,7 +138,7 @@ def test_what_is_refused_before_anything_runs(
         (2, ["--light", detailed], "is a detailed recording"),
         (2, [light, "--server", "127.0.0.1:1"], "it stands beside --server"),
         (3, [tmp_path / "nope"], "there is no such file"),
-        (7, [demo_files[0], light], "the other recording is measured"),
+        (7, [virtual_files[0], light], "the other recording is measured"),
     ):
         ended = assay("import", *arguments, *where)
         assert (ended.code, said in ended.stderr) == (code, True), (arguments, ended.stderr)

@@ -67,4 +67,4 @@ def test_the_virtual_campaign_has_every_virtual_workload_and_is_synthetic() -> N
     document = forecast_campaign(text, path.name, str(CAMPAIGNS), {})
     assert document["missing_files"] == []
     # Three GPUs, seven workloads; detailed, light, flushed, half of the SMs and all of them under MPS.
-    assert (document["total"]["runs"], document["total"]["slices"]) == (3 * 7 * 5, 3 * 7 * (2 + 1 + 2 + 2))
+    assert (document["total"]["runs"], document["total"]["slices"]) == (3 * 7 * 5, 3 * 7 * (1 + 1 + 1 + 2))

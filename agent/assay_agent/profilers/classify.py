@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.work import ValidityFlag
 from assay_sampling.failures import FailureClass
 
@@ -127,6 +129,17 @@ def workload_failed(subject: str, cause: str, output: str) -> ProfilerError:
             return ProfilerError(rule.failure_class, subject, words, rule.remedy)
     words = f"{cause}; the last words of its output: {last_words(output)}"
     return ProfilerError(FailureClass.APPLICATION_FAILED, subject, words)
+
+
+def refuse_killed(subject: str, result: ToolResult) -> None:
+    """Raise where the tool itself was killed, which says nothing about the workload: a retry can help."""
+    killed = result.exit_code is None and not result.problem
+    if killed and not (result.cancelled or result.timed_out):
+        raise ProfilerError(
+            FailureClass.REPORT_SHORT,
+            subject,
+            f"{Path(result.argv[0]).name} was killed ({result.ending}), by a person or for want of memory",
+        )
 
 
 def flags_in(lines: Sequence[str]) -> Iterator[ValidityFlag]:

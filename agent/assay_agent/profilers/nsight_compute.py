@@ -23,6 +23,7 @@ from assay_agent.profilers.classify import (
     last_words,
     own_lines,
     quoted,
+    refuse_killed,
 )
 from assay_agent.profilers.environment import MeasuredGPU, require_possible
 from assay_agent.profilers.live import LiveMeasurement, relabelled
@@ -151,7 +152,8 @@ class NsightComputeMeasurement(LiveMeasurement):
         failure_in(subject, lines, ignoring=(FailureClass.APPLICATION_FAILED,))
         application_failure(subject, lines, result.stdout + result.stderr)
         failure_in(subject, lines)
-        if result.problem or result.signal is not None:
+        refuse_killed(subject, result)
+        if result.problem:
             raise ProfilerError(
                 FailureClass.INTERNAL,
                 subject,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assay_agent.profilers import nsys_command
 from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.classify import failure_in, last_words, quoted, workload_failed
+from assay_agent.profilers.classify import failure_in, last_words, quoted, refuse_killed, workload_failed
 from assay_agent.profilers.environment import MeasuredGPU, require_light_condition, require_possible
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.ncu_command import require_command
@@ -78,6 +78,7 @@ class NsightSystemsMeasurement(LiveMeasurement):
         output = f"{result.stdout}\n{result.stderr}"
         raw = sorted(report.parent.glob("*.qdstrm"))
         made = report.is_file() and report.stat().st_mtime >= began - _CLOCK_SLACK_SECONDS
+        refuse_killed(subject, result)
         if not made:
             failure_in(subject, [line for line in output.splitlines() if _of_importer(line)])
         if raw and not made:

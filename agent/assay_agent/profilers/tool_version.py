@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.classify import refuse_killed
 from assay_agent.profilers.tool_run import ToolResult, run_tool
 from assay_sampling.failures import FailureClass
 
@@ -101,6 +102,7 @@ def _ask(
             directory=directory,
             timeout_seconds=_QUESTION_SECONDS,
         )
+        refuse_killed(path, result)
         if result.exit_code != 0:
             raise _useless(path, arguments, result)
         return result

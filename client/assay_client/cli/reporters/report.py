@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.compared import compared_remarks, render_compared
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import clipped, condition, count, printable
+from assay_client.cli.reporters.text import ASSUMED, clipped, condition, condition_of, count, printable
 
 Row = Mapping[str, Any]
 
@@ -19,21 +19,26 @@ _NONE = "-"
 
 def render_report(report: Mapping[str, Any], console: Console) -> None:
     """Draw a report document; every page of synthetic data says that it is."""
-    campaign = report["campaign"]
-    console.print(f"campaign {printable(str(campaign['id']))}, seed {campaign['seed']}")
-    if campaign["synthetic"]:
-        console.print(SYNTHETIC_NOTICE)
-    _render_summary(report["summary"], console)
+    render_summary(report, console)
     render_compared(report, console)
     _render_rows(report["rows"], console)
     for line in _remarks(report):
         console.print(printable(line), soft_wrap=True)
 
 
+def render_summary(report: Mapping[str, Any], console: Console) -> None:
+    """Draw the first table alone, workload x device."""
+    campaign = report["campaign"]
+    console.print(f"campaign {printable(str(campaign['id']))}, seed {campaign['seed']}")
+    if campaign["synthetic"]:
+        console.print(SYNTHETIC_NOTICE)
+    _render_cells(report["summary"], console)
+
+
 Column = tuple[str, Callable[[Row], str]]
 
 
-def _render_summary(summary: Sequence[Row], console: Console) -> None:
+def _render_cells(summary: Sequence[Row], console: Console) -> None:
     columns: list[Column] = [
         ("workload", lambda row: clipped(row["workload"], 40)),
         ("device", lambda row: clipped(row["device"], 40)),
@@ -53,7 +58,7 @@ def _render_summary(summary: Sequence[Row], console: Console) -> None:
         ("flushed %", lambda row: _number(row.get("flushed_difference_percent"))),
     ]
     shared: list[Column] = [
-        ("condition", lambda row: condition(row["condition"])),
+        ("condition", condition_of),
         ("cost", lambda row: row["cost_quantity"] or _NONE),
     ]
     _render("Workload x device", summary, columns, shared, console)
@@ -87,7 +92,7 @@ def _render_rows(rows: Sequence[Row], console: Console) -> None:
         ("match %", lambda row: _match((row["match"] or {}).get("percent"))),
     ]
     shared: list[Column] = [
-        ("condition", lambda row: condition(row["condition"])),
+        ("condition", condition_of),
         ("selected on", lambda row: clipped((row["selected_on"] or {}).get("device") or _NONE, 24)),
         ("cost", lambda row: (row["cost"] or {}).get("quantity") or _NONE),
     ]
@@ -139,8 +144,13 @@ def _remarks(report: Mapping[str, Any]) -> list[str]:
     remarks += [
         f"run {run['run_id']}{_about(run)} has no data: {run['reason']}" for run in report["failed_runs"]
     ]
-    for row in report["rows"]:
-        for flag in row["flags"]:
+    flags = [flag for row in report["rows"] for flag in row["flags"]]
+    if any(flag["name"] == ASSUMED for flag in flags):
+        remarks.append(
+            "assumed: the campaign file does not say the condition of a recording, so the baseline's is taken"
+        )
+    for flag in flags:
+        if flag["name"] != ASSUMED:
             detail = f": {flag['detail']}" if flag["detail"] else ""
             remarks.append(f"run {flag['run_id']} is flagged {flag['name']}{detail}")
     return list(dict.fromkeys(remarks))

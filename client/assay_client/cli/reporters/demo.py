@@ -1,0 +1,24 @@
+"""How the demo ended: one table, why some of its rows have no numbers, and where all other tables are."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from assay_client.cli.reporters.outcome import render_outcome
+from assay_client.cli.reporters.report import render_summary
+from assay_client.cli.reporters.text import printable
+from assay_client.demo import without_numbers
+from assay_client.outcome import Outcome
+
+
+def render_demo(outcome: Outcome, console: Console) -> None:
+    """The table workload x device and the paths of the pages; the runs where there is no report."""
+    if outcome.report is None:
+        render_outcome(outcome, console)
+        return
+    render_summary(outcome.report, console)
+    for line in without_numbers(outcome.report):
+        console.print(printable(line), soft_wrap=True)
+    console.print("all tables, all of them synthetic:")
+    for path in outcome.files.values():
+        console.print(f"  {path.resolve()}", soft_wrap=True)

@@ -1,0 +1,147 @@
+"""The demonstration: the example campaign of virtual GPUs, through a server and three agents as processes.
+
+Everything is on disk in one folder. Whatever is killed at any moment, the demo goes on from there when it is
+run again, and ends in the same report.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from assay_client.client import Client
+from assay_client.connection import ENDED_STATES
+from assay_client.files import write_atomically
+from assay_client.local import markdown_report
+from assay_client.outcome import Follow, Outcome, see_through
+from assay_client.processes import Say, running_service, silent
+from assay_sampling.errors import AssayError, StorageError
+
+CAMPAIGN = "virtual.yaml"
+WORKLOADS = "virtual"
+GPUS = ("V100", "RTX 2060", "RTX 3070")
+NOTICE = "synthetic: everything is measured on virtual GPUs, and no silicon is involved"
+
+_LAST_PAGE = "report.md"  # written last: where it is, the demo came to its end
+_PAGES = ("report.json", "report.html")
+
+
+def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | None = None) -> Outcome:
+    """Run the demonstration in a folder, or go on with one that was killed there.
+
+    Args:
+        out: campaign, state, logs and the report go here. A finished demonstration is made anew.
+        follow: is given the statuses as they come and returns the last.
+        say: is told what is worth a line; called from any thread.
+        campaign: another campaign file for the same GPUs; the example campaign of virtual GPUs by default.
+
+    Raises StorageError where the folder cannot be used, AssayError where a program cannot be kept alive.
+    An interruption leaves the campaign as it is, to go on with it later.
+    """
+    with _held(out):
+        if (out / _LAST_PAGE).exists():
+            _clear(out)
+        shutil.rmtree(out / ".cleared", ignore_errors=True)
+        file = campaign or _unpacked(out / "campaign")
+        workers = os.cpu_count() or 1
+        with running_service(
+            out / "state", out / "logs", GPUS, say=say, analysis_workers=workers
+        ) as service, Client(service.address) as client:  # fmt: skip
+            campaign_id = _taken_up(client, say) or client.submit(file)
+            outcome = see_through(client, campaign_id, out, follow, cancel_when_interrupted=False)
+            service.raise_problem()
+        return _with_markdown(outcome, out)
+
+
+def _taken_up(client: Client, say: Say) -> str | None:
+    """The campaign that an earlier process left; None where there is none to go on with."""
+    left = [c for c in client.campaigns() if c["state"] == "done" or c["state"] not in ENDED_STATES]
+    if not left:
+        return None
+    say(f"going on with {left[-1]['campaign_id']}, which an earlier demo left")
+    return str(left[-1]["campaign_id"])
+
+
+def _with_markdown(outcome: Outcome, out: Path) -> Outcome:
+    if outcome.report is None:
+        return outcome
+    write_atomically(out / _LAST_PAGE, markdown_report(outcome.report))
+    return replace(outcome, files={**outcome.files, "markdown": out / _LAST_PAGE})
+
+
+def without_numbers(report: Mapping[str, Any]) -> list[str]:
+    """A line for each entry of the summary that has no numbers, with the reason in short."""
+    return [
+        f"{entry['workload']} on {entry['device']} is {entry['status']}: "
+        f"{entry['reason'].partition('; first differences')[0]}"
+        for entry in report["summary"]
+        if entry["status"] != "ok"
+    ]
+
+
+def campaign_folder() -> Path:
+    """The folder of the example campaign: of the installed package, or of the checkout it is run from."""
+    packaged = Path(__file__).with_name("campaigns")
+    for folder in (packaged, Path(__file__).resolve().parents[2] / "campaigns"):
+        if (folder / CAMPAIGN).is_file():
+            return folder
+    raise StorageError(str(packaged), "it is not there", "install Assay again")
+
+
+def _unpacked(folder: Path) -> Path:
+    """The example campaign and its workloads in a folder of the demo's; returns the campaign file."""
+    source = campaign_folder()
+    for path in (*sorted((source / WORKLOADS).glob("*.toml")), source / CAMPAIGN):
+        target = folder / path.relative_to(source)
+        content = path.read_bytes()
+        if not target.is_file() or target.read_bytes() != content:
+            write_atomically(target, content)
+    return folder / CAMPAIGN
+
+
+def _clear(out: Path) -> None:
+    """Remove a finished demonstration: its state first out of the way, its last page last."""
+    try:
+        if (out / "state").exists():
+            shutil.rmtree(out / ".cleared", ignore_errors=True)
+            (out / "state").replace(out / ".cleared")
+        shutil.rmtree(out / "logs", ignore_errors=True)
+        for name in (*_PAGES, _LAST_PAGE):
+            (out / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(out, error) from error
+
+
+@contextlib.contextmanager
+def _held(out: Path) -> Iterator[None]:
+    """The folder is this process's while the block runs; the kernel frees it when the process dies."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        handle = os.open(out / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _unusable(out, error) from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise StorageError(
+            str(out), "another demo runs there", "wait for it, or name another folder with --out"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _unusable(out: Path, error: OSError) -> AssayError:
+    return StorageError(
+        str(out),
+        f"the demo cannot use it ({error.strerror or error})",
+        "free space there, or name another folder with --out",
+    )

@@ -1,0 +1,163 @@
+"""Demos as processes of their own, and the killing of whatever belongs to one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAM = Path(sys.executable).with_name("assay")
+_DONE = re.compile(r"^\S+ (running|analysing|done): (\d+) of (\d+) runs done")
+_LIMIT_SECONDS = 600.0
+
+SMALL_WORKLOAD = """\
+workload = "{name}"
+seed = {seed}
+buffers.field = "{size} MiB"
+[kernels.sweep]
+name = "void sweep<float>(float*, int)"
+block = 256
+instructions = 120
+global_loads = 6
+global_stores = 2
+reads = {{ field = 1.0 }}
+writes = {{ field = 0.5 }}
+[kernels.reduce]
+name = "void reduce<float>(float const*, float*)"
+block = 128
+instructions = 60
+global_loads = 2
+reads = {{ field = 0.1 }}
+[[phases]]
+repeat = 40
+nvtx = "step"
+variables.size = {{ choices = [1, 4], hold = 0.5 }}
+steps = [
+  {{ kernel = "sweep", grid = 200, grid_by = "size", times = 3 }},
+  {{ kernel = "reduce", grid = 40, grid_by = "size", work_spread = 0.2 }},
+]
+"""
+SMALL_CAMPAIGN = """\
+campaign: small
+synthetic: true
+gpus: [V100, RTX 2060, RTX 3070]
+detailed: {first: 60, slice_launches: 30}
+conditions:
+  - {sm_percent: 50}
+workloads:
+  - {name: one, command: [one.toml]}
+  - {name: two, command: [two.toml]}
+analysis:
+  reference: V100
+  methods: [pks, random]
+"""
+
+
+def small_campaign(folder: Path) -> Path:
+    """A campaign of two workloads, 160 launches each, on the three GPUs of the demo: 24 runs, 30 slices."""
+    for seed, (name, size) in enumerate((("one", 2), ("two", 9))):
+        (folder / f"{name}.toml").write_text(SMALL_WORKLOAD.format(name=name, seed=seed, size=size))
+    path = folder / "small.yaml"
+    path.write_text(SMALL_CAMPAIGN)
+    return path
+
+
+@dataclass
+class Demo:
+    """A demo as a process, whose standard error is read line by line."""
+
+    out: Path
+    campaign: Path | None = None
+    lines: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        options = ["--campaign", self.campaign] if self.campaign else []
+        self.process = subprocess.Popen(
+            [PROGRAM, "demo", "--out", self.out, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def read(self, until: Callable[[str], bool] = lambda line: False) -> bool:
+        """Read lines until one is as wanted; False where the demo ended before."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if until(line):
+                return True
+        return False
+
+    def end(self) -> str:
+        """Wait for the end; returns what it printed. Fails where it did not end well."""
+        self.read()
+        printed, _ = self.process.communicate(timeout=_LIMIT_SECONDS)
+        assert self.process.returncode == 0, "".join(self.lines[-20:])
+        return printed
+
+    def kill(self) -> None:
+        """Kill the demo alone, as the system would for want of memory."""
+        self.process.kill()
+        self.process.communicate()
+
+
+def progress(line: str) -> int:
+    """How many runs a line says are done; -1 where it says nothing of them, a million in the analysis."""
+    found = _DONE.match(line)
+    if not found:
+        return -1
+    return 1_000_000 if found[1] == "analysing" else int(found[2])
+
+
+def belonging(out: Path, *marks: str) -> list[int]:
+    """Processes whose command names something in ``out``, and each of the marks."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes()
+        except OSError:
+            continue
+        wanted = [os.fsencode(f"{out}/"), *map(os.fsencode, marks)]
+        if all(mark in command for mark in wanted):
+            found.append(int(entry.parent.name))
+    return sorted(found)
+
+
+MARKS = {
+    "server": ("assay-server", "--state"),
+    "agent-V100": ("assay-agent", "/state/agent-V100"),
+    "agent-RTX-2060": ("assay-agent", "/state/agent-RTX-2060"),
+    "agent-RTX-3070": ("assay-agent", "/state/agent-RTX-3070"),
+    "tool": ("assay_agent.virtual.tools",),
+    "supervisor": ("supervisor.py",),
+}
+
+
+def kill_one(out: Path, what: str, seconds: float = 20.0) -> bool:
+    """Kill a process of a kind, waiting for one to come; False where none came."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for process in belonging(out, *MARKS[what]):
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def wait_until_gone(out: Path, seconds: float = 30.0) -> list[int]:
+    """Processes that still belong to ``out`` after a while; none, as soon as there are none."""
+    until = time.monotonic() + seconds
+    while (left := belonging(out)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return left

@@ -1,0 +1,184 @@
+"""The demo over processes: what it ends with, and that no kill at any moment changes a byte of its report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from demo_kills import MARKS, Demo, kill_one, progress, small_campaign, wait_until_gone
+
+from assay_client import bound
+from assay_client.demo import CAMPAIGN, NOTICE, campaign_folder, without_numbers
+from assay_sampling.errors import AssayError
+
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
+
+SEED = 20_260
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_campaign(tmp_path_factory.mktemp("campaign"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, campaign: Path) -> tuple[Path, str, list[str]]:
+    """A demo that nobody disturbs: its folder, what it printed, and its progress."""
+    out = tmp_path_factory.mktemp("undisturbed")
+    demo = Demo(out, campaign)
+    printed = demo.end()
+    return out, printed, demo.lines
+
+
+def test_the_demo_ends_with_a_table_pages_and_honest_labels(
+    undisturbed: tuple[Path, str, list[str]],
+) -> None:
+    out, printed, lines = undisturbed
+    assert lines[0] == f"{NOTICE}\n"
+    assert lines[-1].startswith("small-1 done: 24 of 24 runs done")
+    assert "synthetic: no silicon produced these data" in printed
+    for heading in ("error", "speedup", "match", "accuracy", "SM share"):
+        assert heading in printed, heading
+    report = json.loads((out / "report.json").read_bytes())
+    assert report["campaign"]["synthetic"] is True
+    assert [(e["workload"], e["device"], e["status"]) for e in report["summary"]] == [
+        (workload, gpu, "ok") for workload in ("one", "two") for gpu in ("V100", "RTX 2060", "RTX 3070")
+    ]
+    assert {run["synthetic"] for run in report["runs"]} == {True}
+    for form in ("json", "html", "md"):
+        path = out / f"report.{form}"
+        assert str(path) in printed
+        assert "synthetic" in path.read_text().lower()
+
+
+def test_the_demo_leaves_no_process_behind(undisturbed: tuple[Path, str, list[str]]) -> None:
+    assert wait_until_gone(undisturbed[0], 0.0) == []
+
+
+def test_kills_of_every_child_are_mended_and_change_nothing(
+    undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
+) -> None:
+    """Server, each agent, tools and a tool's supervisor die at seeded moments; the demo starts them again."""
+    moments = random.Random(SEED)
+    victims = [*MARKS, "tool"]
+    moments.shuffle(victims)
+    demo = Demo(tmp_path / "out", campaign)
+    for victim, done in zip(victims, sorted(moments.sample(range(20), len(victims))), strict=True):
+        assert demo.read(lambda line, done=done: progress(line) >= done), victim  # type: ignore[misc]
+        assert kill_one(tmp_path / "out", victim), victim
+    demo.end()
+    told = [line for line in demo.lines if "it is started again" in line]
+    assert sorted(line.split()[0] for line in told) == [
+        "agent-RTX-2060", "agent-RTX-3070", "agent-V100", "assay-server"
+    ]  # fmt: skip
+    assert all("was killed by signal 9" in line for line in told)
+    assert _pages(tmp_path / "out") == _pages(undisturbed[0])
+    assert wait_until_gone(tmp_path / "out", 0.0) == []
+
+
+def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
+    undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    for done in (7, 1_000_000):  # while it measures, and in the analysis
+        demo = Demo(out, campaign)
+        assert demo.read(lambda line, done=done: progress(line) >= done)  # type: ignore[misc]
+        demo.kill()
+        assert wait_until_gone(out) == []
+    last = Demo(out, campaign)
+    last.end()
+    assert "going on with small-1, which an earlier demo left\n" in last.lines
+    assert _pages(out) == _pages(undisturbed[0])
+
+
+def test_an_interrupted_demo_stops_its_processes_in_order(campaign: Path, tmp_path: Path) -> None:
+    demo = Demo(tmp_path / "out", campaign)
+    assert demo.read(lambda line: progress(line) >= 0)
+    demo.process.send_signal(signal.SIGINT)
+    _, stderr = demo.process.communicate(timeout=60)
+    assert demo.process.returncode == 130
+    assert "Traceback" not in stderr
+    assert wait_until_gone(tmp_path / "out", 0.0) == []
+
+
+def _pages(out: Path) -> dict[str, bytes]:
+    return {form: (out / f"report.{form}").read_bytes() for form in ("json", "html", "md")}
+
+
+def test_two_demos_in_one_folder_are_refused(tmp_path: Path) -> None:
+    from assay_client.demo import _held  # noqa: PLC0415
+
+    with _held(tmp_path / "out"):
+        pass
+    with (
+        _held(tmp_path / "out"),
+        pytest.raises(AssayError, match="another demo runs there"),
+        _held(tmp_path / "out"),
+    ):
+        pass
+
+
+def test_a_bound_program_dies_with_its_parent_however_that_ends() -> None:
+    waits = f"""
+import os, subprocess, sys, time
+start = [sys.executable, "-I", "-S", {bound.__file__!r}, str(os.getpid())]
+print(subprocess.Popen([*start, "/bin/sleep", "100"]).pid, flush=True)
+time.sleep(100)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", waits], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    _wait(lambda: Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"/bin/sleep"))
+    parent.kill()
+    parent.communicate()
+    try:
+        _wait(lambda: _is_gone(child))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def _wait(holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until, "it did not come"
+        time.sleep(0.01)
+
+
+def _is_gone(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_bound_program_is_not_started_where_the_parent_is_gone() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-I", "-S", bound.__file__, "1", "/bin/echo", "started"],
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, b"")
+
+
+def test_the_demos_campaign_is_the_example_of_the_checkout() -> None:
+    checkout = Path(__file__).resolve().parents[2] / "campaigns"
+    assert campaign_folder() == checkout
+    assert (checkout / CAMPAIGN).is_file()
+
+
+def test_a_row_without_numbers_is_explained() -> None:
+    row = {"workload": "w", "device": "d", "status": "refused",
+           "reason": "only 98 % match; first differences: here, there"}  # fmt: skip
+    assert without_numbers({"summary": [row, {**row, "status": "ok"}]}) == [
+        "w on d is refused: only 98 % match"
+    ]
