@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,11 @@ from typing import Any
 from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.evaluation import Evaluation
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, merge
 from assay_sampling.profile import Profile
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
-from assay_sampling.scoring import score_saved
+from assay_sampling.scoring import saved_quantity, score_relative, score_saved
 from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
 
 
@@ -116,17 +117,72 @@ def evaluate(
     saved = load_selection(selection)
     profile = read_profile(file, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
     launches = profile.whole
-    evaluation = score_saved(saved, launches, quantity)
-    here = ProfileSummary.of(launches).to_dict()
+    return _evaluated(saved, launches, score_saved(saved, launches, quantity))
+
+
+def evaluate_relative(
+    selection: Selection | Mapping[str, Any] | AnyPath,
+    first: AnyPath,
+    second: AnyPath,
+    *,
+    quantity: str | None = None,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> dict[str, Any]:
+    """How well a selection predicts the speedup of the second recording over the first.
+
+    The recordings are of two GPUs, or of two shares of the SMs of one; the weights are taken as they are.
+    Arguments are those of :func:`evaluate`. Raises MisalignedError where a recording does not hold the
+    launches of the selection.
+    """
+    saved = load_selection(selection)
+    one, other = (
+        read_profile(file, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes).whole
+        for file in (first, second)
+    )
+    found = score_relative(saved, one, other, quantity)
+    document = _selection_part(saved)
+    notes = []
+    if found.first.unit == "cycle":
+        notes.append("cycles of two clocks are compared: their ratio is not one of time (--cost duration_ns)")
+    return {
+        **document,
+        **found.to_dict(),
+        "first": _evaluated(saved, one, found.first),
+        "second": _evaluated(saved, other, found.second),
+        "notes": notes,
+    }
+
+
+def _selection_part(saved: SavedSelection) -> dict[str, Any]:
     return {
         "method": saved.document.get("method"),
         "parameters": saved.document.get("parameters"),
         "seed": saved.document.get("seed"),
         "selected_on": saved.document.get("profile"),
+    }
+
+
+def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> dict[str, Any]:
+    here = ProfileSummary.of(launches).to_dict()
+    return {
+        **_selection_part(saved),
         "evaluated_on": here,
         "match": _match(saved.document["profile"]["sequence"], here["sequence"]),
         **evaluation.to_dict(),
+        "notes": list(_notes(saved, evaluation)),
     }
+
+
+def _notes(saved: SavedSelection, evaluation: Evaluation) -> Iterator[str]:
+    made_in = saved_quantity(saved)
+    if made_in != evaluation.quantity:
+        yield (
+            f"scored in {evaluation.quantity}, and the selection was made in {made_in or 'an unknown cost'}: "
+            "these errors are not those of the selection"
+        )
+    if evaluation.group_error_percent is None:
+        yield "the group error is not known: the selection was saved without labels"
 
 
 def _match(saved: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, float | None]:
@@ -144,7 +200,7 @@ def _match(saved: Mapping[str, Any], here: Mapping[str, Any]) -> dict[str, float
 def load_selection(selection: Selection | Mapping[str, Any] | AnyPath) -> SavedSelection:
     """A selection as it is saved; raises InputError naming the file where it is not one."""
     if isinstance(selection, Selection):
-        return SavedSelection.from_dict(selection.to_dict(), "selection")
+        return SavedSelection.from_dict(selection.to_dict(labels=True), "selection")
     if isinstance(selection, Mapping):
         return SavedSelection.from_dict(selection, "selection")
     path = Path(selection)

@@ -5,6 +5,7 @@
     api.inspect("profile.csv")["launches"]
     selection = api.select("pks", "profile.csv", parameters={"features": "artifact12"})
     api.evaluate(selection, "other_gpu.csv")["error_percent"]
+    api.evaluate_relative(selection, "v100.csv", "a100.csv")["speedup_predicted"]
 
     with api.Client("127.0.0.1:7170") as lab:
         campaign_id = lab.submit("campaign.yaml")
@@ -17,7 +18,14 @@ Everything raises the typed errors of :mod:`assay_sampling.errors` and prints no
 
 from __future__ import annotations
 
-from assay_client.analyses import evaluate, inspect, load_selection, read_profile, select
+from assay_client.analyses import (
+    evaluate,
+    evaluate_relative,
+    inspect,
+    load_selection,
+    read_profile,
+    select,
+)
 from assay_client.client import Client
 
-__all__ = ["Client", "evaluate", "inspect", "load_selection", "read_profile", "select"]
+__all__ = ["Client", "evaluate", "evaluate_relative", "inspect", "load_selection", "read_profile", "select"]

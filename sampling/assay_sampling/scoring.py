@@ -10,6 +10,7 @@ Source: design, "Numbers that must mean one thing".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,16 @@ from assay_sampling.alignment import (
     totals_only,
 )
 from assay_sampling.counters import default_cost_counter
-from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
+from assay_sampling.errors import (
+    CounterUnavailableError,
+    InputError,
+    MisalignedError,
+    ParameterError,
+    RefusedError,
+)
 from assay_sampling.evaluation import COST_UNITS, Cost, Evaluation, cost_of, evaluate, instructions_of
 from assay_sampling.launches import Launches
+from assay_sampling.saved_labels import first_difference
 from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
 
 _DIFFERENCES_SHOWN = 5
@@ -43,9 +51,10 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
         quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
             the recording has it, else the recording's own (cycles, else ``duration_ns``).
 
-    The group error is None: which launch is in which group is not saved. Raises MisalignedError naming
-    what differs, RefusedError where synthetic and measured data would meet, ParameterError for an
-    unknown quantity, CounterUnavailableError for one that was not measured.
+    The group error is None where the selection was saved without labels. Raises MisalignedError naming
+    what differs, InputError where the labels cannot be read, RefusedError where synthetic and measured
+    data would meet, ParameterError for an unknown quantity, CounterUnavailableError for one that was not
+    measured.
     """
     profile = _saved_profile(saved)
     _refuse_mixed_marks(bool(profile["synthetic"]), launches)
@@ -69,17 +78,99 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
             tuple(differences[:_DIFFERENCES_SHOWN]),
         )
     if not _same_sequence(profile["sequence"], launches, kind):
+        difference = first_difference(saved.document.get("labels"), launches, kind)
         raise MisalignedError(
             subject,
             f"the representatives agree, but other launches stand between them ({kind} comparison)",
             _REMEDY,
+            () if difference is None else (difference,),
         )
     return evaluate(
-        _cost(launches, quantity, _saved_quantity(saved)),
+        _cost(launches, quantity, saved_quantity(saved)),
         rows,
         saved.weight,
+        labels=saved.labels(),
+        representative_groups=saved.group,
         instructions=instructions_of(launches),
     )
+
+
+@dataclass(frozen=True)
+class RelativeScore:
+    """How well one selection tells how much faster the second recording is than the first.
+
+    speedup_true      = total of the first / total of the second
+    speedup_predicted = projected of the first / projected of the second
+
+    Both are of one quantity; ``error_percent`` is 100 |predicted - true| / true.
+    """
+
+    first: Evaluation
+    second: Evaluation
+
+    @property
+    def speedup_true(self) -> float:
+        return self.first.total / self.second.total
+
+    @property
+    def speedup_predicted(self) -> float:
+        return self.first.projected / self.second.projected
+
+    @property
+    def error_percent(self) -> float:
+        return 100.0 * abs(self.speedup_predicted - self.speedup_true) / self.speedup_true
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "quantity": self.first.quantity,
+            "unit": self.first.unit,
+            "speedup_true": self.speedup_true,
+            "speedup_predicted": self.speedup_predicted,
+            "speedup_error_percent": self.error_percent,
+        }
+
+
+def score_relative(
+    saved: SavedSelection, first: Launches, second: Launches, quantity: str | None = None
+) -> RelativeScore:
+    """Score a saved selection on two recordings of its launches: two GPUs, or two shares of the SMs of one.
+
+    Args:
+        saved: the selection, its weights as they are on both.
+        first, second: the recordings.
+        quantity: the cost (a key of COST_UNITS); None takes that of the selection where both recordings
+            have it, else ``duration_ns``, else the first that both have.
+
+    Raises what :func:`score_saved` raises; MisalignedError too where both are of one GPU and their grids
+    differ, and CounterUnavailableError where no cost was measured on both.
+    """
+    shared = set(first.device_labels()) & set(second.device_labels())
+    kind: MatchKind = "exact" if shared else "name_block"
+    evaluated = _common_quantity(saved, first, second) if quantity is None else quantity
+    found = RelativeScore(score_saved(saved, first, evaluated), score_saved(saved, second, evaluated))
+    if not _same_sequence(ProfileSummary.of(first).to_dict()["sequence"], second, kind):
+        raise MisalignedError(
+            f"{_source(first)} and {_source(second)}",
+            f"both hold the launches of the selection, but not those of each other ({kind} comparison)",
+            "record both with the same command, input and seeds",
+        )
+    return found
+
+
+def _common_quantity(saved: SavedSelection, first: Launches, second: Launches) -> str:
+    wanted = [saved_quantity(saved), "duration_ns", *COST_UNITS]
+    for candidate in wanted:
+        if candidate in COST_UNITS and _measured(first, candidate) and _measured(second, candidate):
+            return candidate
+    raise CounterUnavailableError(
+        f"{_source(first)} and {_source(second)}",
+        "no cost was measured for all launches of both",
+        "record both with durations, or both with the same cycle counter",
+    )
+
+
+def _measured(launches: Launches, quantity: str) -> bool:
+    return quantity in launches.table.schema.names and not launches.table[quantity].null_count
 
 
 def score_on(
@@ -158,13 +249,13 @@ def _cost(launches: Launches, asked: str | None, of_selection: str | None) -> Co
             )
         return cost_of(launches, asked)
     for candidate in (of_selection, default_cost_counter(launches.table)):
-        known = candidate in COST_UNITS and candidate in launches.table.schema.names
-        if candidate is not None and known and not launches.table[candidate].null_count:
+        if candidate in COST_UNITS and _measured(launches, candidate):
             return cost_of(launches, candidate)
     return cost_of(launches, "duration_ns")
 
 
-def _saved_quantity(saved: SavedSelection) -> str | None:
+def saved_quantity(saved: SavedSelection) -> str | None:
+    """The cost that a saved selection was made and scored in."""
     cost = saved.document.get("cost")
     return cost.get("quantity") if isinstance(cost, Mapping) else None
 

@@ -24,6 +24,7 @@ from assay_sampling.launches import (
     Launches,
     sequence_hash,
 )
+from assay_sampling.saved_labels import Checkpoints, labels_document, labels_from
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ProfileSummary:
     """Which profile a selection was made on. The sequence hashes tell whether another one is the same.
 
     Those of totals compare with recordings that know only how many blocks and threads there are;
-    ``totals_only`` says that this one is such a recording.
+    ``totals_only`` says that this one is such a recording. ``checkpoints`` tell where another one differs.
     """
 
     launches: int
@@ -45,6 +46,7 @@ class ProfileSummary:
     sequence_name_block_totals: str = ""
     totals_only: bool = False
     notes: tuple[str, ...] = ()
+    checkpoints: Checkpoints | None = None
 
     @classmethod
     def of(cls, launches: Launches) -> ProfileSummary:
@@ -60,6 +62,7 @@ class ProfileSummary:
             sequence_name_block_totals=sequence_totals_hash(launches, "name_block"),
             totals_only=totals_only(launches, "grid") or totals_only(launches, "block"),
             notes=launches.notes,
+            checkpoints=Checkpoints.of(launches),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +145,7 @@ class Selection:
     """Groups with representatives and weights, and their scores on the profile they were made on.
 
     ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
-    not measured; ``labels`` the group of every launch, shape (n,), is not part of the JSON form.
+    not measured; ``labels`` the group of every launch, shape (n,), is part of the JSON form on request.
     ``interval`` is that of the projected total; where it is None, ``interval_reason`` says why.
     ``extra`` holds what only one method reports (``sweep``, ``pca_components``, ``two_level``).
     """
@@ -160,7 +163,8 @@ class Selection:
     interval_reason: str = NO_INTERVAL_FIXED_RULE
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, labels: bool = False) -> dict[str, Any]:
+        """The JSON form; with ``labels`` it can be scored by groups elsewhere, and grows with launches."""
         by_group: list[list[dict[str, Any]]] = [[] for _ in range(len(self.group_launches))]
         for group, entry in zip(self.representatives.group, self.representatives.to_dicts(), strict=True):
             by_group[int(group)].append(entry)
@@ -183,7 +187,13 @@ class Selection:
             "interval": None if self.interval is None else self.interval.to_dict(),
             "interval_reason": None if self.interval is not None else self.interval_reason,
             **self.extra,
+            **self._labels_part(labels),
         }
+
+    def _labels_part(self, wanted: bool) -> dict[str, Any]:
+        if not wanted or self.labels is None:
+            return {}
+        return {"labels": labels_document(self.labels, len(self.group_launches), self.profile.checkpoints)}
 
     def to_csv(self) -> str:
         """One line a representative: what a simulator's job list needs."""
@@ -215,6 +225,17 @@ class SavedSelection:
     kernel: tuple[str, ...]
     grid: np.ndarray
     block: np.ndarray
+
+    def labels(self) -> np.ndarray | None:
+        """Group of every launch, shape (n,); None where it was saved without. Raises InputError where they
+        cannot be read or disagree with the groups."""
+        if "labels" not in self.document:
+            return None
+        try:
+            counts = np.array([int(group["launches"]) for group in self.document["groups"]], np.int64)
+        except (KeyError, TypeError, ValueError):
+            return None
+        return labels_from(self.document["labels"], counts)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], path: str) -> SavedSelection:

@@ -230,8 +230,12 @@ def test_evaluate_on_the_same_recording_gives_the_same_scores(
     path = tmp_path / "selection.json"
     selected = document_of(assay("select", "pks", raw_page, "--param", "k=2", "-o", path, "--json"))
     evaluated = document_of(assay("evaluate", path, raw_page, "--json"))
-    for key in ("method", "parameters", "seed", "cost", "error_percent", "signed_error_percent", "speedup"):
+    for key in (
+        "method", "parameters", "seed", "cost", "error_percent", "signed_error_percent",
+        "group_error_percent", "speedup", "weighted_cov_percent",
+    ):  # fmt: skip
         assert evaluated[key] == selected[key], key
+    assert evaluated["notes"] == []
     assert evaluated["selected_on"] == selected["profile"]
     assert evaluated["evaluated_on"]["launches"] == 40
     assert evaluated["match"] == {"exact": 100.0, "name_block": 100.0, "position": 100.0}
@@ -263,6 +267,52 @@ def test_evaluate_refuses_other_launches_with_the_first_differences(
     ended = assay("evaluate", path, other)
     assert (ended.code, ended.stdout) == (7, "")
     assert ended.stderr.count("\n") == 1
+
+
+def test_evaluate_on_two_recordings_scores_the_speedup_between_them(
+    assay: Assay, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    document_of(assay("select", "systematic", trace, "-p", "launches=10", "-o", path, "--json"))
+    slower = hand_made.write_kineto(tmp_path / "slower.json", LAUNCHES, slower=3.0)
+    found = document_of(assay("evaluate", path, slower, trace, "--json"))
+    assert (found["quantity"], found["unit"], found["notes"]) == ("duration_ns", "ns", [])
+    assert found["speedup_true"] == pytest.approx(3.0)
+    assert found["speedup_predicted"] == pytest.approx(3.0)
+    assert found["speedup_error_percent"] == pytest.approx(0, abs=1e-9)
+    assert found["first"]["cost"]["total"] == 3 * TOTAL_NS
+    assert found["second"]["cost"]["total"] == TOTAL_NS
+    assert api.evaluate_relative(path, slower, trace) == found
+    shown = assay("evaluate", path, slower, trace).stdout
+    assert "3.00x (first / second)" in shown
+    other = hand_made.write_kineto(tmp_path / "other.json", order=[0] * LAUNCHES)
+    ended = assay("evaluate", path, trace, other)
+    assert (ended.code, ended.stdout) == (7, "")
+
+
+def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(
+    assay: Assay, raw_page: Path, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    document_of(assay("select", "pks", raw_page, "-p", "k=3", "-o", path, "--json"))
+    found = document_of(assay("evaluate", path, trace, "--json"))
+    (note,) = found["notes"]
+    assert note.startswith("scored in duration_ns, and the selection was made in cycles_gpc_avg")
+    assert note in assay("evaluate", path, trace).stdout
+    relative = document_of(assay("evaluate", path, raw_page, raw_page, "--json"))
+    assert relative["speedup_true"] == 1.0
+    assert "their ratio is not one of time" in relative["notes"][0]
+
+
+def test_select_shows_intervals_and_what_chance_does(assay: Assay, raw_page: Path) -> None:
+    shown = assay("select", "random", raw_page, "-p", "launches=8", "-p", "repetitions=20").stdout
+    assert "holds the true total" in shown or "does not hold the true total" in shown
+    assert "20 further samples: mean error" in shown
+    fixed = assay("select", "pks", raw_page, "-p", "seeds=2").stdout
+    assert "none: the representatives are chosen by a fixed rule" in fixed
+    assert "Other seeds" in fixed
+    blind = assay("select", "systematic", raw_page, "-p", "launches=4").stdout
+    assert "the workload repeats every 10 launches" in blind
 
 
 @pytest.mark.parametrize(
@@ -388,7 +438,10 @@ def test_the_python_api_speaks_the_same_words(raw_page: Path, trace: Path, tmp_p
     assert selection.evaluation.error_percent == pytest.approx(0.0, abs=1e-9)
     evaluated = api.evaluate(selection, raw_page)
     assert evaluated["speedup"] == pytest.approx(selection.evaluation.speedup)
-    assert api.evaluate(selection.to_dict(), raw_page) == evaluated
+    assert api.evaluate(selection.to_dict(labels=True), raw_page) == evaluated
+    without = api.evaluate(selection.to_dict(), raw_page)
+    assert without["group_error_percent"] is None
+    assert without["notes"] == ["the group error is not known: the selection was saved without labels"]
     window = hand_made.write_raw_page(tmp_path / "window.csv", 25)
     two_level = api.select("pks", window, light=trace)
     assert len(two_level.representatives.row) >= 2

@@ -20,7 +20,7 @@ from assay_sampling.errors import (
 from assay_sampling.evaluation import cost_of, evaluate
 from assay_sampling.launch_table import Condition, Device, TableMetadata
 from assay_sampling.launches import Launches
-from assay_sampling.scoring import score_on, score_saved
+from assay_sampling.scoring import score_on, score_relative, score_saved
 from assay_sampling.selection import ProfileSummary, Representatives, SavedSelection, Selection
 
 KERNELS = ["a", "b", "a", "b", "a", "c"]
@@ -223,3 +223,41 @@ def test_a_representative_without_counterpart_is_refused() -> None:
     with pytest.raises(MisalignedError, match=r"process 0 launch 100 \(b\) has no counterpart"):
         score_on(selection, other, reference=reference)
     assert score_on(selection, other, "position", reference=reference)[0].error_percent == 0.0
+
+
+def test_the_speedup_between_two_recordings_is_predicted() -> None:
+    selection = saved(selected(recording(duration_ns=[10, 20, 10, 20, 10, 20])))
+    first = recording("T4", duration_ns=[40, 80, 40, 80, 40, 60])
+    second = recording("A100", duration_ns=[4, 5, 6, 7, 8, 10])
+    found = score_relative(selection, first, second)
+    # 340 of 40 truly; 3 x 40 + 3 x 80 of 3 x 4 + 3 x 5 as predicted.
+    assert found.speedup_true == 8.5
+    assert found.speedup_predicted == pytest.approx(360 / 27)
+    assert found.error_percent == pytest.approx(100 * (360 / 27 - 8.5) / 8.5)
+    assert found.to_dict()["quantity"] == "duration_ns"
+    assert (found.first.error_percent, found.second.error_percent) == (pytest.approx(100 * 20 / 340), 32.5)
+    assert score_relative(selection, second, first).speedup_true == pytest.approx(1 / 8.5)
+
+
+def test_the_speedup_is_of_a_cost_that_both_have() -> None:
+    both = recording(cycles_gpc_avg=[100.0] * 6, duration_ns=[10] * 6)
+    selection = saved(selected(both, "cycles_gpc_avg"))
+    assert score_relative(selection, both, both).first.quantity == "cycles_gpc_avg"
+    only_ns = recording("A100", duration_ns=[7] * 6)
+    assert score_relative(selection, both, only_ns).second.quantity == "duration_ns"
+    assert score_relative(selection, both, both, "duration_ns").first.quantity == "duration_ns"
+    only_cycles = recording("T4", cycles_gpc_avg=[7.0] * 6)
+    with pytest.raises(CounterUnavailableError, match="no cost was measured for all launches of both"):
+        score_relative(selection, only_ns, only_cycles)
+
+
+def test_recordings_of_other_launches_have_no_speedup() -> None:
+    selection = saved(selected(recording(duration_ns=[10] * 6)))
+    fine = recording("A100", duration_ns=[10] * 6)
+    with pytest.raises(MisalignedError, match="made on 6 launches, and this recording has 5"):
+        score_relative(selection, fine, recording("T4", kernels=KERNELS[:5], duration_ns=[10] * 5))
+    # Other grids are no matter between GPUs, but two recordings of one GPU must have the same.
+    other_grids = {"duration_ns": [10] * 6, "grid_x": [3, 4, 2, 4, 2, 8]}
+    assert score_relative(selection, fine, recording("T4", **other_grids)).speedup_true == 1
+    with pytest.raises(MisalignedError, match=r"not those of each other \(exact comparison\)"):
+        score_relative(selection, fine, recording("A100", **other_grids))

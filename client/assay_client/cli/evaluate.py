@@ -1,4 +1,4 @@
-"""``assay evaluate SELECTION FILE``: a saved selection scored on a recording."""
+"""``assay evaluate SELECTION FILE [OTHER]``: a saved selection scored on a recording, or on two."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay_client import analyses
 from assay_client.cli.options import JsonOption, MemoryLimitOption, SyntheticOption, parse_bytes
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
-from assay_client.cli.reporters.evaluation import render_evaluation
+from assay_client.cli.reporters.evaluation import render_evaluation, render_relative
 from assay_client.cli.verb import verb_app
 
 app = verb_app()
@@ -23,6 +23,14 @@ def evaluate(
         Path, typer.Argument(metavar="SELECTION", help="A selection written with: assay select -o")
     ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording that holds the same launches.")],
+    other: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OTHER]",
+            help="A second recording: how much faster is it than the first, truly and as predicted?",
+            show_default=False,
+        ),
+    ] = None,
     *,
     cost: Annotated[
         str | None,
@@ -34,8 +42,21 @@ def evaluate(
 ) -> None:
     """Score a saved selection on a recording.
 
-    The recording must hold the same launches; the weights are taken as they are."""
+    The recording must hold the same launches; the weights are taken as they are. With a second recording,
+    of another GPU or another share of its SMs, the speedup between the two is scored."""
     limit = parse_bytes(memory_limit)
+    if other is not None:
+        with activity(f"reading {file} and {other}"):
+            relative = analyses.evaluate_relative(
+                selection,
+                file,
+                other,
+                quantity=cost,
+                synthetic=True if synthetic else None,
+                memory_limit_bytes=limit,
+            )
+        show(relative, as_json, lambda console: render_relative(relative, console))
+        return
     with activity(f"reading {file}"):
         document = analyses.evaluate(
             selection,

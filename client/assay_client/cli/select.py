@@ -22,7 +22,7 @@ from assay_client.cli.output import json_text, show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.selection import render_selection
 from assay_client.cli.verb import verb_app
-from assay_client.files import write_atomically
+from assay_client.files import require_folder_of, write_atomically
 from assay_sampling import samplers
 from assay_sampling.errors import ParameterError
 from assay_sampling.evaluation import cost_of
@@ -50,7 +50,12 @@ def select(
     seed: SeedOption = 0,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the selection to a .json or .csv file."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the selection to a .json or .csv file, in a folder that is there.",
+        ),
     ] = None,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
@@ -63,7 +68,11 @@ def select(
     parameters = parse_parameters(param or [])
     limit = parse_bytes(memory_limit)
     if output is not None and output.suffix not in (".json", ".csv"):
-        raise ParameterError("--output", f"{output} ends in neither .json nor .csv")
+        raise ParameterError(
+            "--output", f"{output} ends in neither .json nor .csv", "name a file that ends in one of them"
+        )
+    if output is not None:
+        require_folder_of(output)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
             files,
@@ -74,7 +83,7 @@ def select(
         )
         shown.say(f"selecting with {method}")
         selection = samplers.select(method, profile, parameters, seed)
-    document = selection.to_dict()
+    document = selection.to_dict(labels=True)
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_text(document))
     projected = _projected_by_group(profile, selection).tolist()

@@ -29,6 +29,27 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
     print_facts(pairs, console)
 
 
+def render_relative(document: Mapping[str, Any], console: Console) -> None:
+    """The speedup between two recordings, true and predicted, and the selection's scores on each."""
+    first, second = document["first"], document["second"]
+    pairs = [
+        ("method", f"{document['method']} (seed {document['seed']})"),
+        ("selected on", _profile(document.get("selected_on") or {})),
+        ("first", _profile(first["evaluated_on"])),
+        ("second", _profile(second["evaluated_on"])),
+        ("cost", f"{document['quantity']}; first: {condition(first['cost']['condition'])}; "
+                 f"second: {condition(second['cost']['condition'])}"),
+        ("true speedup", f"{times(document['speedup_true'])} (first / second)"),
+        ("predicted", times(document["speedup_predicted"])),
+        ("off by", percent(document["speedup_error_percent"])),
+        ("error on each", f"{percent(first['error_percent'])} ({_signed(first['signed_error_percent'])}) and "
+                          f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
+        *synthetic_mark(bool(first["evaluated_on"].get("synthetic"))),
+    ]  # fmt: skip
+    notes = dict.fromkeys([*document["notes"], *first["notes"], *second["notes"]])
+    print_facts(pairs + [("note", str(note)) for note in notes], console)
+
+
 def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Cost, errors and speedup of a selection or evaluation document."""
     cost = document["cost"]
@@ -38,8 +59,29 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("projected", quantity(cost["projected"], cost["unit"])),
         ("error", f"{percent(document['error_percent'])} ({_signed(document['signed_error_percent'])})"),
         ("group error", percent(document["group_error_percent"])),
-        ("speedup", times(document["speedup"])),
+        ("speedup", _speedups(document)),
+        *_interval_facts(document),
     ]
+
+
+def _speedups(document: Mapping[str, Any]) -> str:
+    others = {"instructions": "speedup_instructions", "launches": "speedup_launches"}
+    shown = [f"{times(document[key])} of {what}" for what, key in others.items() if document.get(key)]
+    return times(document["speedup"]) + (f" ({', '.join(shown)})" if shown else "")
+
+
+def _interval_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    interval, unit = document.get("interval"), document["cost"]["unit"]
+    if interval is None:
+        reason = document.get("interval_reason")
+        return [("interval", f"none: {reason}")] if reason else []
+    held = "holds" if interval["low"] <= document["cost"]["total"] <= interval["high"] else "does not hold"
+    text = (
+        f"{quantity(interval['low'], unit)} to {quantity(interval['high'], unit)} at "
+        f"{100 * interval['confidence']:g} %, expected error {percent(interval['expected_error_percent'])} "
+        f"({interval['basis']}); it {held} the true total"
+    )
+    return [("interval", text)]
 
 
 def _signed(value: float | None) -> str:

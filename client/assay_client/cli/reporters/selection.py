@@ -37,15 +37,42 @@ def render_selection(
         ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
         *score_facts(document),
         *synthetic_mark(bool(profile["synthetic"])),
+        *[("warning", str(warning)) for warning in document.get("warnings", ())],
         *[("note", clipped(str(note), 300)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
     _render_groups(document, projected_by_group, console)
     _render_sweep(document, console)
+    _render_chance(document, console)
     if document.get("two_level"):
         render_two_level(document["two_level"], console)
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
+
+
+def _render_chance(document: Mapping[str, Any], console: Console) -> None:
+    """How far the error hangs on the seed, where the method was asked to tell."""
+    again = document.get("repetitions")
+    if again:
+        console.print(
+            f"{count(again['count'])} further samples: mean error {percent(again['mean_error_percent'])}, "
+            f"95 % of them between {again['low_signed_error_percent']:+,.2f} % and "
+            f"{again['high_signed_error_percent']:+,.2f} %",
+            soft_wrap=True,
+        )
+    seeds = document.get("seeds")
+    if seeds:
+        columns = ["seed", "k", "error", "group error", "speedup"]
+        drawn = Table("Other seeds", columns, right=columns)
+        for entry in seeds:
+            drawn.add_row(
+                str(entry["seed"]),
+                str(entry["k"]),
+                percent(entry["error_percent"]),
+                percent(entry["group_error_percent"]),
+                times(entry["speedup"]),
+            )
+        drawn.print(console)
 
 
 def _render_groups(document: Mapping[str, Any], projected: Sequence[float], console: Console) -> None:

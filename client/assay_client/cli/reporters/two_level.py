@@ -36,12 +36,26 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
             f"{count(unknown['launches'])} launches of kernels that the window has not, "
             f"in {count(unknown['groups'])} groups of their own",
         ),
+        *_abstained(facts.get("abstained")),
         ("overlap", percent(facts["overlap_percent"])),
         *[("flag", str(flag)) for flag in facts["flags"]],
     ]
     console.print("\nTwo levels")
     print_facts(pairs, console)
     _render_models(facts["models"] or {}, facts["chosen_model"], console)
+
+
+def _abstained(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if found is None:
+        return []
+    where = (
+        "in groups of their own" if found["groups"] else "labelled all the same; abstain=true sets them apart"
+    )
+    text = (
+        f"{count(found['launches'])} launches of {count(found['signatures'])} new signatures that the vote "
+        f"is not sure of ({where})"
+    )
+    return [("unsure", text if found["launches"] else "no launches")]
 
 
 def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, console: Console) -> None:
