@@ -16,7 +16,7 @@ import numpy as np
 
 from assay_sampling.distinct import DistinctRows, distinct_rows
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.kmeans_search import grown, search, swaps
+from assay_sampling.kmeans_search import grown, pruned, search, swaps
 from assay_sampling.lloyd import (
     Batch,
     WeightedPoints,
@@ -37,7 +37,9 @@ _LOSSY = 5e-3
 _SAMPLE = 2048
 # Up to this K more candidates converge before one is chosen: the landscape is rough and trying is cheap.
 _SMALL_K = 7
+_SAMPLED_K = 10
 _GROWN = 4
+_PRUNED = 3
 _SWAP_ROUNDS = 2
 # Candidates converge to this tolerance before one is chosen.
 _NEARLY = 1e-3
@@ -138,7 +140,27 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
         best, labels = transfer(points, best, labels)
         centres, labels = _without_empty(points, best.centres[0], labels)
         found.append(labels.astype(_label_type(k)))
-    return found
+    return _pruned_downwards(points, found) if blurred else found
+
+
+def _pruned_downwards(points: WeightedPoints, found: list[np.ndarray]) -> list[np.ndarray]:
+    """Try, from the largest K down, what the solution for K + 1 gives without one of its cheapest
+    centres: what the sweep upwards found late helps the smaller K too."""
+    better = list(found)
+    larger, larger_inertia = measure(points, found[-1], int(found[-1].max()) + 1)
+    for k in range(len(found) - 1, 1, -1):
+        groups = int(found[k - 1].max()) + 1
+        centres, inertia = measure(points, found[k - 1], groups)
+        if len(larger) == groups + 1:
+            tried, labels = _best(points, pruned(points, larger, _PRUNED), 1)
+            tried, labels = transfer(points, tried, labels)
+            moved, labels = _without_empty(points, tried.centres[0], labels)
+            moved, lower = measure(points, labels, len(moved))
+            # Below that of K + 1 it would be a sign to search there again; the inertia must not grow.
+            if len(moved) == groups and larger_inertia <= lower < inertia:
+                centres, inertia, better[k - 1] = moved, lower, labels.astype(_label_type(k))
+        larger, larger_inertia = centres, inertia
+    return better
 
 
 def _with_sampled(
@@ -147,7 +169,7 @@ def _with_sampled(
     """Pools for small K with what is found on a sample of the points too, which blurs no borders."""
     rows = rng.choice(len(points), min(len(points), _SAMPLE), replace=False)
     sample = WeightedPoints.of(points.positions[rows], points.weights[rows])
-    sampled = search(sample, min(len(pools), _SMALL_K), rng)
+    sampled = search(sample, min(len(pools), _SAMPLED_K), rng)
     both = [np.concatenate([pool, more + sample.origin]) for pool, more in zip(pools, sampled, strict=False)]
     return both + pools[len(both) :]
 

@@ -107,10 +107,15 @@ def swaps(points: WeightedPoints, centres: np.ndarray, rng: np.random.Generator)
 def _pruned(points: WeightedPoints, pool: Batch) -> Batch:
     """Solutions with one centre less than the best of ``pool``."""
     best = pool.centres[0]
-    k = len(best)
-    costs = removal_costs(points, assign(points, best), k)
-    removed = np.argsort(costs, kind="stable")[: k if k <= _SMALL_K else _REMOVED]
-    return _pool(points, np.stack([np.delete(best, j, axis=0) for j in removed]), ((2, 2),))
+    tried = len(best) if len(best) <= _SMALL_K else _REMOVED
+    return _pool(points, pruned(points, best, tried), ((2, 2),))
+
+
+def pruned(points: WeightedPoints, centres: np.ndarray, tried: int) -> np.ndarray:
+    """Solutions (b, k - 1, d), b <= tried, that lack one of the cheapest of ``centres`` (k, d)."""
+    costs = removal_costs(points, assign(points, centres), len(centres))
+    removed = np.argsort(costs, kind="stable")[:tried]
+    return np.stack([np.delete(centres, j, axis=0) for j in removed])
 
 
 def grown(points: WeightedPoints, centres: np.ndarray, rng: np.random.Generator, keep: int) -> np.ndarray:
