@@ -32,14 +32,14 @@ from assay_sampling.readers.files import open_binary, reading, require_file
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _CHUNK_BYTES = 1 << 20
-_HEADER_BYTES = 1 << 16
+HEADER_BYTES = 1 << 16
 # A thread block is held as a whole: more text than this is a file without block ends, or no trace.
 _BLOCK_BYTES = 1 << 30
 _AGAIN = "copy the trace again, or trace the launch again"
 
 # Shared memory, constants and textures have other address spaces: 0x40 there is not 0x40 in global memory.
 _DEVICE_MEMORY = re.compile(rb"(?:LDG|STG|LD|ST|RED|REDG|ATOM|ATOMG|LDL|STL|LDGSTS|CCTL)(?:\.|$)")
-_WARP = re.compile(rb"^warp *= *(\d+)[ \r]*$", re.MULTILINE)
+WARP = re.compile(rb"^warp *= *(\d+)[ \r]*$", re.MULTILINE)
 _INSTRUCTIONS = re.compile(rb"^insts *= *(\d+)[ \r]*$", re.MULTILINE)
 _BLOCK = re.compile(rb"^thread block *= *(\d+) *, *(\d+) *, *(\d+)[ \r]*$", re.MULTILINE)
 # Groups: mask, opcode, bytes per thread, the rest with mode and addresses.
@@ -185,8 +185,8 @@ def _copy(path: Path, number: int, line: str) -> MemoryCopy:
 
 def read_header(path: Path) -> TraceHeader:
     """The header of a trace; raises InputError where the file is no grouped trace."""
-    with _text(path) as file:
-        return _header(path, file.read(_HEADER_BYTES))[0]
+    with open_trace(path) as file:
+        return parse_header(path, file.read(HEADER_BYTES))[0]
 
 
 def read_blocks(path: Path, *, memory: bool = True) -> Generator[ThreadBlock, None, None]:
@@ -197,12 +197,12 @@ def read_blocks(path: Path, *, memory: bool = True) -> Generator[ThreadBlock, No
     ends before its last block or does not hold each block of the grid once.
     """
     seen: set[int] = set()
-    with _text(path) as file:
-        head = file.read(_HEADER_BYTES)
-        header, start = _header(path, head)
+    with open_trace(path) as file:
+        head = file.read(HEADER_BYTES)
+        header, start = parse_header(path, head)
         parser = _BlockParser(path, header, memory)
         line = head.count(b"\n", 0, start) + 1
-        for text in _block_texts(path, file, head[start:]):
+        for text in block_texts(path, file, head[start:]):
             block = parser.parse(text, line)
             if block.index in seen:
                 raise InputError(path, f"thread block {block.position} is there twice", _AGAIN, line=line)
@@ -234,7 +234,7 @@ def block_counts(path: Path, *, line_bytes: int | None = None) -> tuple[np.ndarr
 
 
 @contextmanager
-def _text(path: Path) -> Iterator[_Whole]:
+def open_trace(path: Path) -> Iterator[TraceText]:
     """The trace decompressed; what goes wrong on the way is an InputError."""
     require_file(path)
     try:
@@ -243,15 +243,15 @@ def _text(path: Path) -> Iterator[_Whole]:
                 is_xz = raw.read(len(_XZ_MAGIC)) == _XZ_MAGIC
             if is_xz:
                 with lzma.open(path, "rb") as file:
-                    yield _Whole(cast(IO[bytes], file))
+                    yield TraceText(cast(IO[bytes], file))
             else:
                 with open_binary(path) as file:
-                    yield _Whole(file)
+                    yield TraceText(file)
     except lzma.LZMAError as error:
         raise InputError(path, f"the compressed file is damaged ({error})", _AGAIN) from error
 
 
-class _Whole:
+class TraceText:
     """Reads that give all the bytes asked for unless the file ends."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -265,7 +265,7 @@ class _Whole:
         return b"".join(parts)
 
 
-def _header(path: Path, head: bytes) -> tuple[TraceHeader, int]:
+def parse_header(path: Path, head: bytes) -> tuple[TraceHeader, int]:
     """The header and the offset of what follows its last line, which begins with ``#``."""
     end = re.search(rb"^#.*\n", head, re.MULTILINE)
     fields: dict[str, str] = {}
@@ -316,7 +316,7 @@ class _Numbers:
         return int(match[1]), int(match[2]), int(match[3])
 
 
-def _block_texts(path: Path, file: _Whole, held: bytes) -> Iterator[bytes]:
+def block_texts(path: Path, file: TraceText, held: bytes) -> Iterator[bytes]:
     """The text of each thread block, up to and with its ``#END_TB``; together they are the whole file."""
     end = b"#END_TB"
     searched, ended = 0, False
@@ -339,6 +339,16 @@ def _block_texts(path: Path, file: _Whole, held: bytes) -> Iterator[bytes]:
         raise InputError(path, "it ends within a thread block", _AGAIN)
 
 
+def instruction_pattern(header: TraceHeader) -> re.Pattern[bytes]:
+    """Matches one instruction line; groups: mask, opcode, bytes for each thread, mode with addresses."""
+    prefix = rb""
+    if header.tracer_version < 3:
+        prefix = rb"(?:\d+ +){4}"  # block x, y, z and warp
+    elif header.tracer_version >= 4 and header.has_line_numbers:
+        prefix = rb"\d+ +"
+    return re.compile(rb"^" + prefix + _BODY, re.MULTILINE)
+
+
 @dataclass
 class _BlockParser:
     """Turns the text of one thread block into its columns."""
@@ -349,12 +359,7 @@ class _BlockParser:
     _line: re.Pattern[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
-        prefix = rb""
-        if self.header.tracer_version < 3:
-            prefix = rb"(?:\d+ +){4}"  # block x, y, z and warp
-        elif self.header.tracer_version >= 4 and self.header.has_line_numbers:
-            prefix = rb"\d+ +"
-        self._line = re.compile(rb"^" + prefix + _BODY, re.MULTILINE)
+        self._line = instruction_pattern(self.header)
 
     def parse(self, text: bytes, first_line: int) -> ThreadBlock:
         where = _BLOCK.search(text)
@@ -397,7 +402,7 @@ class _BlockParser:
 
     def _rows(self, text: bytes, first_line: int) -> tuple[list[int], list[tuple[bytes, ...]]]:
         """The warp of each instruction and its parts."""
-        parts = _WARP.split(text)
+        parts = WARP.split(text)
         warps: list[int] = []
         rows: list[tuple[bytes, ...]] = []
         for warp, body in zip(parts[1::2], parts[2::2], strict=True):
