@@ -1,0 +1,78 @@
+"""The instructions that Sieve needs of every launch, or why it cannot have them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from assay_sampling.alignment import align_window
+from assay_sampling.errors import CounterUnavailableError, RefusedError
+from assay_sampling.launches import Launches
+from assay_sampling.profile import Profile
+from assay_sampling.samplers.base import source_of
+
+_COUNTER = "instructions"
+_REMEDY = "profile every launch with the counter smsp__inst_executed.sum, or use a method that needs none"
+
+
+def with_instructions(profile: Profile) -> tuple[Profile, np.ndarray]:
+    """The profile with the instructions of every launch in its whole workload, and these, shape (n,).
+
+    A light recording has none; where the detailed one holds the very same launches, theirs are taken. Raises
+    RefusedError where there are none, or a negative number or none in total; CounterUnavailableError where
+    some launches lack them.
+    """
+    whole = profile.whole
+    if _COUNTER not in whole.table.schema.names and profile.detailed is not None:
+        whole = _joined(profile.detailed, whole)
+        profile = replace(profile, light=whole)
+    if _COUNTER not in whole.table.schema.names:
+        raise RefusedError(
+            source_of(whole), "Sieve needs the instructions of every launch, and it has no counters", _REMEDY
+        )
+    executed = whole.column(_COUNTER).astype(np.float64)
+    _check(whole, executed)
+    return profile, executed
+
+
+def _check(launches: Launches, executed: np.ndarray) -> None:
+    finite = np.isfinite(executed)
+    if not finite.all():
+        raise CounterUnavailableError(
+            source_of(launches),
+            f"the instructions of {np.count_nonzero(~finite):,} of {len(launches):,} launches were not "
+            f"measured (n/a or NaN), first of {_launch_at(launches, int(np.argmin(finite)))}",
+            _REMEDY,
+        )
+    if float(executed.min()) < 0:
+        row = int(np.argmin(executed))
+        raise RefusedError(
+            source_of(launches),
+            f"{_launch_at(launches, row)} has executed {executed[row]:g} instructions",
+            "profile the workload again",
+        )
+    if not float(executed.sum()) > 0:
+        raise RefusedError(source_of(launches), "no launch has executed an instruction", _REMEDY)
+
+
+def _launch_at(launches: Launches, row: int) -> str:
+    process, launch = launches.table["process"][row].as_py(), launches.table["launch"][row].as_py()
+    return f"launch {launch} of process {process}"
+
+
+def _joined(detailed: Launches, light: Launches) -> Launches:
+    """The light launches with the instructions of the detailed ones, which must be the same launches."""
+    if _COUNTER not in detailed.table.schema.names:
+        return light
+    matched = len(align_window(detailed, light, "exact").right_rows)
+    if not matched == len(light) == len(detailed):
+        raise RefusedError(
+            f"{source_of(detailed)} and {source_of(light)}",
+            f"Sieve needs the instructions of every launch; the detailed run has {len(detailed):,} launches, "
+            f"{matched:,} of them among the {len(light):,} of the light run",
+            "profile all launches with counters, or carry a window's groups over with the method pks",
+        )
+    schema = detailed.table.schema
+    column = schema.field(_COUNTER), detailed.table[_COUNTER]
+    return replace(light, table=light.table.append_column(*column))
