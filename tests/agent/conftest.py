@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,4 +32,6 @@ def nvidia(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RealTools
     until = time.monotonic() + 5
     while (left := processes_of(tmp_path)) and time.monotonic() < until:
         time.sleep(0.05)
-    assert left == []
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert left == {}

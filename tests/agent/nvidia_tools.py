@@ -103,15 +103,15 @@ def _version(answer: Answer) -> str:
     return found[1]
 
 
-def processes_of(home: Path) -> list[str]:
-    """Command lines of all living processes whose HOME it is."""
-    found = []
+def processes_of(home: Path) -> dict[int, str]:
+    """Command lines, by process, of all living processes whose HOME it is, or lies in it."""
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             variables = (process / "environ").read_bytes().split(b"\0")
             command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        if f"HOME={home}".encode() in variables and command:
-            found.append(command)
+        if command and any(v.startswith(f"HOME={home}".encode()) for v in variables):
+            found[int(process.name)] = command
     return found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent import doctor
+from assay_agent import doctor, doctor_box, doctor_tools
 from assay_agent.doctor import Check, examine, require_nothing_missing
 from assay_agent.inventory import InstalledDevice, Inventory
 from assay_sampling.errors import NotReadyError, ParameterError
@@ -26,8 +26,14 @@ REFUSING = "unix:/nonexistent/socket"
 def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A box without GPU, driver and tools, of an ordinary user."""
     monkeypatch.setattr(doctor, "read_inventory", lambda: BARE)
-    monkeypatch.setattr(doctor, "DRIVER_PARAMETERS", tmp_path / "params")
-    monkeypatch.setattr(doctor, "_is_administrator", lambda: False)
+    (tmp_path / "proc" / "net").mkdir(parents=True)
+    (tmp_path / "proc" / "driver" / "nvidia").mkdir(parents=True)
+    monkeypatch.setattr(doctor_box, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(doctor_box, "PCI_DEVICES", tmp_path / "pci")
+    monkeypatch.setattr(doctor_box, "_is_administrator", lambda: False)
+    monkeypatch.setattr(doctor_box, "clock_synchronised", lambda: True)
+    monkeypatch.setattr(doctor_tools, "CUDA_TOOLKITS", tmp_path / "cuda")
+    monkeypatch.setattr(doctor_tools, "_CUPTI_PACKAGES", ())
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "bin").mkdir()
@@ -35,16 +41,23 @@ def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def equip(
-    box: Path, monkeypatch: pytest.MonkeyPatch, *, ncu: str = "2024.1.1.0", restricted: int = 0
+    box: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    ncu: str = "2024.1.1.0",
+    chips: str = "gv100, tu102",
+    restricted: int = 0,
 ) -> None:
     monkeypatch.setattr(doctor, "read_inventory", lambda: EQUIPPED)
-    (box / "params").write_text(f"ResmanDebugLevel: 1\nRmProfilingAdminOnly: {restricted}\n")
+    (box / "proc/driver/nvidia/params").write_text(
+        f"ResmanDebugLevel: 1\nRmProfilingAdminOnly: {restricted}\n"
+    )
     for name, text in {
         "ncu": f"Version {ncu} (build 1)",
         "nsys": "NVIDIA Nsight Systems version 2023.4.4",
     }.items():
         tool = box / "bin" / name
-        tool.write_text(f"#!/bin/sh\necho '{text}'\n")
+        tool.write_text(f"#!/bin/sh\n[ $1 = --list-chips ] && echo '{chips}' || echo '{text}'\n")
         tool.chmod(0o755)
 
 
@@ -85,13 +98,17 @@ def test_an_equipped_box_is_ready(box: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_counters_for_administrators_only(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     equip(box, monkeypatch, restricted=1)
     assert states("agent", box)["performance counters"] == "missing"
-    monkeypatch.setattr(doctor, "_is_administrator", lambda: True)
+    monkeypatch.setattr(doctor_box, "_is_administrator", lambda: True)
     assert states("agent", box)["performance counters"] == "ok"
 
 
 def test_a_release_that_dropped_the_gpu_is_named(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    equip(box, monkeypatch, ncu="2026.1.0.0")
-    assert "ncu for Volta" in missing("agent", box)
+    equip(box, monkeypatch, ncu="2026.1.0.0", chips="tu102, ga100, gh100")
+    found = {check.name: check for check in examine("agent", box, REFUSING)}["ncu for Volta"]
+    assert found.state == "missing"
+    assert found.found == "2026.1.0.0 does not list gv100, so it cannot profile Tesla V100"
+    assert found.remedy.startswith("install Nsight Compute 2025.2, the last that measures it")
+    assert states("client", box)["ncu for Volta"] == "note"
 
 
 def test_a_gpu_that_cannot_be_asked_and_a_broken_tool(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +129,10 @@ def test_an_extra_that_is_not_installed(box: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_and_a_state_that_is_a_file(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(doctor_box, "LEAST_FREE_BYTES", 1 << 62)
     (box / "file").touch()
     assert missing("client", box / "file" / "state") == ["disk", "state folder"]
+    assert "disk of temporary files" in missing("agent", box)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -140,7 +158,7 @@ def test_an_unknown_need_is_refused(box: Path) -> None:
 
 
 def test_what_is_missing_is_named_in_the_error(box: Path) -> None:
-    with pytest.raises(NotReadyError, match=r"6 of 15 checks .* agent needs: NVIDIA driver, GPUs, ncu"):
+    with pytest.raises(NotReadyError, match=r"6 of 18 checks .* agent needs: NVIDIA driver, GPUs, ncu"):
         require_nothing_missing(examine("agent", box, REFUSING), "agent")
 
 

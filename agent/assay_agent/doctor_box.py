@@ -1,0 +1,233 @@
+"""The doctor's look at the box around the GPUs: permissions, locks, daemons, disks and the clock. Only reads.
+
+Source: notes on Nsight Compute, Nsight Systems, MPS and NVML, sections 1.4, 1.5 and 4.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assay_agent.config import AgentConfig
+from assay_agent.doctor_check import Check, finding
+from assay_agent.inventory import Inventory
+
+PROC = Path("/proc")
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+LEAST_FREE_BYTES = AgentConfig.minimum_free_bytes
+_CAP_SYS_ADMIN = 1 << 21
+_LOCK_FILE = "nsight-compute-lock"
+_TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+_MPS_SOCKET = "control_privileged"
+_DCGM = ("nv-hostengine", "dcgm-exporter", "dcgmproftester")
+_NVIDIA, _DISPLAY = "0x10de", ("0x0300", "0x0302")
+_EARLIEST = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
+_TIME_ERROR = 5
+
+
+def box_checks(inventory: Inventory, state: Path, needed: bool) -> Iterator[Check]:
+    """What an agent on this box meets; ``needed``: whether there is to be one."""
+    yield from _not_driven(inventory, needed)
+    yield _permission(inventory, needed)
+    yield _lock_file()
+    yield _mps()
+    yield _dcgm()
+    yield from _disks(state, needed)
+    yield _writable(state)
+    yield _clock()
+
+
+def _not_driven(inventory: Inventory, needed: bool) -> Iterator[Check]:
+    """GPUs on the PCI bus that the driver does not show: a new driver ignores an old GPU without a word."""
+    try:
+        there = sorted(path for path in PCI_DEVICES.iterdir() if _is_nvidia_gpu(path))
+    except OSError:
+        return
+    if len(there) <= len(inventory.devices):
+        return
+    names = ", ".join(f"{path.name} ({_read(path / 'device') or '?'})" for path in there)
+    driver = inventory.driver_version or "no driver"
+    yield finding(
+        "GPUs on the PCI bus",
+        needed,
+        f"{len(there)} of NVIDIA: {names}; {driver} drives {len(inventory.devices)} of them",
+        "load NVIDIA's driver (R580 is the last for Maxwell, Pascal and Volta); a container must be given "
+        "its GPUs, and a GPU bound to vfio-pci belongs to a virtual machine",
+    )
+
+
+def _is_nvidia_gpu(device: Path) -> bool:
+    return _read(device / "vendor") == _NVIDIA and _read(device / "class").startswith(_DISPLAY)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _permission(inventory: Inventory, needed: bool) -> Check:
+    name, path = "performance counters", PROC / "driver/nvidia/params"
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        what = f"{path} cannot be read ({error.strerror})"
+        if inventory.devices:
+            return Check(name, "note", what, "profile one launch to see: ncu -c 1 PROGRAM")
+        return finding(name, needed, what, "install NVIDIA's driver, and load it")
+    restricted = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", text, re.MULTILINE)
+    if restricted is None:
+        what = f"{path} has no RmProfilingAdminOnly"
+        return Check(name, "note", what, "profile one launch to see: ncu -c 1 PROGRAM")
+    if restricted[1] == "0":
+        return Check(name, "ok", "open to every user")
+    if _is_administrator():
+        return Check(name, "ok", "for administrators only, and this user is one")
+    remedy = (
+        "put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/ and load the "
+        "driver again, or run the agent as root"
+    )
+    return finding(name, needed, "for administrators only, and this user is none", remedy)
+
+
+def _is_administrator() -> bool:
+    if os.geteuid() == 0:
+        return True
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", _read(Path("/proc/self/status")), re.MULTILINE)
+    return effective is not None and bool(int(effective[1], 16) & _CAP_SYS_ADMIN)
+
+
+def _temporary() -> Path:
+    return Path(next((os.environ[name] for name in _TEMPORARY if os.environ.get(name)), "/tmp"))
+
+
+def _lock_file() -> Check:
+    """Tools that people start by hand share one; each GPU of an agent has a private folder for its own."""
+    path = _temporary() / _LOCK_FILE
+    remedy = "an agent's runs do not use it; for tools started by hand set TMPDIR to a private folder"
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return Check("lock file", "ok", f"no {path}")
+    except OSError as error:
+        return Check("lock file", "note", f"{path} cannot be seen ({error.strerror})", "name another TMPDIR")
+    holder = _lock_holder(status)
+    if holder:
+        what = f"process {holder} holds {path}: it profiles, and a second ncu started by hand waits for it"
+        return Check("lock file", "note", what, remedy)
+    if os.access(path, os.R_OK | os.W_OK):
+        return Check("lock file", "ok", f"{path} is open to this user")
+    return Check("lock file", "note", f"{path} belongs to user {status.st_uid}", remedy)
+
+
+def _lock_holder(status: os.stat_result) -> str:
+    """The process that has the file locked, "" where none has."""
+    inode = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    for line in _read(PROC / "locks").splitlines():
+        words = line.split()
+        if len(words) > 5 and words[1] != "->" and words[5] == inode:
+            return words[4]
+    return ""
+
+
+def mps_daemons() -> list[Path]:
+    """The pipe folders of all living MPS control daemons, by the sockets that they listen on."""
+    names = (line.split(maxsplit=7)[7:] for line in _read(PROC / "net/unix").splitlines())
+    sockets = (Path(name[0]) for name in names if name)
+    return sorted({path.parent for path in sockets if path.name == _MPS_SOCKET})
+
+
+def _mps() -> Check:
+    path = shutil.which("nvidia-cuda-mps-control")
+    daemons = mps_daemons()
+    if daemons:
+        return Check(
+            "MPS",
+            "note",
+            f"a daemon lives at {', '.join(map(str, daemons))}; CUDA programs go through one at "
+            "/tmp/nvidia-mps unasked, and counters taken under MPS mean little",
+            "where it is yours and not in use: echo quit | nvidia-cuda-mps-control, with its "
+            "CUDA_MPS_PIPE_DIRECTORY",
+        )
+    if path is not None:
+        return Check("MPS", "ok", f"{path}, and no daemon lives")
+    remedy = "only conditions with sm_percent on real GPUs need it; it comes with NVIDIA's driver"
+    return Check("MPS", "note", "nvidia-cuda-mps-control is not in the PATH", remedy)
+
+
+def _dcgm() -> Check:
+    running = [
+        f"{name} (process {process.name})"
+        for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name))
+        if (name := _read(process / "comm")).startswith(_DCGM)
+    ]
+    if not running:
+        return Check("DCGM", "ok", "does not run")
+    return Check(
+        "DCGM",
+        "note",
+        f"{', '.join(running)} runs: while it takes profiling metrics, ncu finds the counters busy",
+        "before detailed runs: dcgmi profile --pause, and afterwards --resume",
+    )
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if os.access(path, os.F_OK))
+
+
+def _disks(state: Path, needed: bool) -> Iterator[Check]:
+    yield _disk("disk", state, True, "name another folder with --state")
+    yield _disk("disk of temporary files", _temporary(), needed, "set TMPDIR to another folder")
+
+
+def _disk(name: str, folder: Path, needed: bool, otherwise: str) -> Check:
+    existing = _existing(folder)
+    try:
+        free = shutil.disk_usage(existing).free
+    except OSError as error:
+        return finding(name, needed, f"{existing}: {error.strerror}", otherwise)
+    found = f"{free / 1e9:,.1f} GB free at {existing}"
+    if free >= LEAST_FREE_BYTES:
+        return Check(name, "ok", found)
+    remedy = f"free disk space ({LEAST_FREE_BYTES:,} bytes are left free), or {otherwise}"
+    return finding(name, needed, found, remedy)
+
+
+def _writable(state: Path) -> Check:
+    existing = _existing(state)
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Check("state folder", "ok", f"{state.absolute()} can be written to")
+    what = f"{existing} is not a folder that this user can write to"
+    return Check("state folder", "missing", what, "mend its permissions, or name another folder with --state")
+
+
+def _clock() -> Check:
+    """Nothing rests on it but the times that people read: leases count time that passes."""
+    now = time.time()
+    said = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    remedy = "start chrony or systemd-timesyncd on the box (the host, for a container)"
+    if now < _EARLIEST:
+        return Check("clock", "note", f"it says {said}, which cannot be", remedy)
+    synchronised = clock_synchronised()
+    if synchronised is False:
+        what = f"{said}, but the kernel does not know it to be synchronised: times of boxes may not compare"
+        return Check("clock", "note", what, remedy)
+    return Check(
+        "clock", "ok", f"{said}, {'synchronised' if synchronised else 'synchronised or not: no answer'}"
+    )
+
+
+def clock_synchronised() -> bool | None:
+    """What the kernel knows of it (adjtimex, which only reads here); None where it does not answer."""
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "adjtimex"):
+        return None
+    answer: int = library.adjtimex(ctypes.create_string_buffer(512))
+    return None if answer < 0 else answer != _TIME_ERROR

@@ -1,0 +1,180 @@
+"""The doctor's look at the box, on made-up /proc and /sys: what is found, and who needs it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from assay_agent import doctor_box
+from assay_agent.doctor_box import box_checks
+from assay_agent.doctor_check import Check
+from assay_agent.inventory import InstalledDevice, Inventory
+
+V100 = InstalledDevice(0, "Tesla V100", "GPU-0", "7.0", 80, 1 << 34)
+EQUIPPED = Inventory("box", "0", 2, 1 << 30, (V100,), "595.45.04", "13.1")
+
+
+@pytest.fixture
+def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An equipped box, on which nothing else runs."""
+    for folder in ("proc/net", "proc/driver/nvidia", "proc/1", "pci", "bin", "tmp"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "proc/driver/nvidia/params").write_text("RmProfilingAdminOnly: 0\n")
+    (tmp_path / "proc/1/comm").write_text("init\n")
+    (tmp_path / "bin/nvidia-cuda-mps-control").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/nvidia-cuda-mps-control").chmod(0o755)
+    monkeypatch.setattr(doctor_box, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(doctor_box, "PCI_DEVICES", tmp_path / "pci")
+    monkeypatch.setattr(doctor_box, "clock_synchronised", lambda: True)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    add_pci(tmp_path, "0000:3b:00.0")
+    return tmp_path
+
+
+def add_pci(box: Path, address: str, vendor: str = "0x10de", kind: str = "0x030200") -> None:
+    folder = box / "pci" / address
+    folder.mkdir()
+    for name, text in {"vendor": vendor, "class": kind, "device": "0x1db6"}.items():
+        (folder / name).write_text(text + "\n")
+
+
+def look(box: Path, *, needed: bool = True) -> dict[str, Check]:
+    return {check.name: check for check in box_checks(EQUIPPED, box / "state", needed)}
+
+
+def test_a_quiet_box_has_no_finding(box: Path) -> None:
+    found = look(box)
+    assert {check.state for check in found.values()} == {"ok"}
+    assert list(found) == [
+        "performance counters", "lock file", "MPS", "DCGM", "disk", "disk of temporary files", "state folder",
+        "clock",
+    ]  # fmt: skip
+
+
+def test_a_gpu_that_the_driver_does_not_show(box: Path) -> None:
+    add_pci(box, "0000:5e:00.0", kind="0x030000")
+    add_pci(box, "0000:00:02.0", vendor="0x8086", kind="0x030000")  # another maker's
+    add_pci(box, "0000:3b:00.1", kind="0x040300")  # the sound of a graphics card
+    check = look(box)["GPUs on the PCI bus"]
+    assert check.state == "missing"
+    assert check.found == (
+        "2 of NVIDIA: 0000:3b:00.0 (0x1db6), 0000:5e:00.0 (0x1db6); 595.45.04 drives 1 of them"
+    )
+    assert "R580 is the last for Maxwell, Pascal and Volta" in check.remedy
+    assert look(box, needed=False)["GPUs on the PCI bus"].state == "note"
+
+
+def test_a_box_without_a_pci_bus(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_box, "PCI_DEVICES", box / "nowhere")
+    assert "GPUs on the PCI bus" not in look(box)
+
+
+@pytest.mark.parametrize(
+    ("comm", "names"),
+    [("nv-hostengine", "nv-hostengine (process 77)"), ("dcgm-exporter", "dcgm-exporter (process 77)")],
+)
+def test_dcgm_is_a_note_with_the_way_to_pause_it(box: Path, comm: str, names: str) -> None:
+    (box / "proc/77").mkdir()
+    (box / "proc/77/comm").write_text(comm + "\n")
+    check = look(box)["DCGM"]
+    assert (check.state, check.found.partition(" runs")[0]) == ("note", names)
+    assert "dcgmi profile --pause" in check.remedy
+
+
+def test_an_mps_daemon_is_found_by_its_sockets(box: Path) -> None:
+    (box / "proc/net/unix").write_text(
+        "Num       RefCount Protocol Flags    Type St Inode Path\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 11 /tmp/nvidia-mps/control\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 12 /tmp/nvidia-mps/control_privileged\n"
+        "0000000000000000: 00000002 00000000 00010000 0001 01 13 /run/with space/control_privileged\n"
+        "0000000000000000: 00000003 00000000 00000000 0001 03 14\n"
+        "0000000000000000: 00000003 00000000 00000000 0001 03 15 @abstract\n"
+    )
+    assert doctor_box.mps_daemons() == [Path("/run/with space"), Path("/tmp/nvidia-mps")]
+    check = look(box)["MPS"]
+    assert check.state == "note"
+    assert check.found.startswith("a daemon lives at /run/with space, /tmp/nvidia-mps;")
+
+
+def test_a_real_listening_socket_is_found_and_a_closed_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("control_privileged")
+        listening.listen()
+        assert Path() in doctor_box.mps_daemons()
+    assert Path() not in doctor_box.mps_daemons()
+
+
+def test_no_mps_program(box: Path) -> None:
+    (box / "bin/nvidia-cuda-mps-control").unlink()
+    assert look(box)["MPS"].state == "note"
+
+
+def test_a_lock_file_that_somebody_holds(box: Path) -> None:
+    path = box / "tmp/nsight-compute-lock"
+    path.touch()
+    assert look(box)["lock file"].state == "ok"
+    status = path.stat()
+    where = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    (box / "proc/locks").write_text(
+        f"1: POSIX  ADVISORY  WRITE 11 {where}:{status.st_ino + 1} 0 EOF\n"
+        f"2: POSIX  ADVISORY  WRITE 4711 {where}:{status.st_ino} 0 EOF\n"
+        f"2: -> POSIX  ADVISORY  WRITE 4712 {where}:{status.st_ino} 0 EOF\n"
+    )
+    check = look(box)["lock file"]
+    assert check.state == "note"
+    assert check.found.startswith(f"process 4711 holds {path}")
+    assert "set TMPDIR to a private folder" in check.remedy
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_lock_file_that_is_closed_to_this_user(box: Path) -> None:
+    path = box / "tmp/nsight-compute-lock"
+    path.touch(mode=0o400)
+    assert look(box)["lock file"].found == f"{path} belongs to user {os.geteuid()}"
+
+
+@pytest.mark.parametrize(
+    ("text", "administrator", "state"),
+    [
+        ("RmProfilingAdminOnly: 0\n", False, "ok"), ("RmProfilingAdminOnly: 1\n", True, "ok"),
+        ("RmProfilingAdminOnly: 1\n", False, "missing"), ("Other: 1\n", False, "note"),
+    ],
+)  # fmt: skip
+def test_who_may_read_counters(
+    box: Path, monkeypatch: pytest.MonkeyPatch, text: str, administrator: bool, state: str
+) -> None:
+    monkeypatch.setattr(doctor_box, "_is_administrator", lambda: administrator)
+    (box / "proc/driver/nvidia/params").write_text(text)
+    check = look(box)["performance counters"]
+    assert check.state == state
+    assert ("NVreg_RestrictProfilingToAdminUsers=0" in check.remedy) == (state == "missing")
+
+
+@pytest.mark.parametrize(
+    ("now", "synchronised", "state", "words"),
+    [
+        (1_795_000_000.0, True, "ok", "2026-11-18 11:06:40 UTC, synchronised"),
+        (1_795_000_000.0, None, "ok", "no answer"),
+        (1_795_000_000.0, False, "note", "does not know it to be synchronised"),
+        (86_400.0, True, "note", "it says 1970-01-02 00:00:00 UTC, which cannot be"),
+    ],
+)
+def test_the_clock_of_the_box(  # noqa: PLR0917
+    box: Path, monkeypatch: pytest.MonkeyPatch, now: float, synchronised: bool | None, state: str, words: str
+) -> None:
+    monkeypatch.setattr(doctor_box.time, "time", lambda: now)
+    monkeypatch.setattr(doctor_box, "clock_synchronised", lambda: synchronised)
+    check = look(box)["clock"]
+    assert check.state == state
+    assert words in check.found
+
+
+def test_the_kernel_is_asked_without_setting_anything() -> None:
+    assert doctor_box.clock_synchronised() in {True, False, None}
