@@ -39,14 +39,21 @@ class CompleteLinkage:
     heights: np.ndarray
 
     def labels(self, threshold: float) -> np.ndarray:
-        """Cluster of every row, shape (n,), numbered by their first row: within each, no two rows are further
-        apart than ``threshold``. Raises ParameterError for a threshold above ``limit`` or below 0."""
+        """Cluster of every row, shape (n,); see :meth:`distinct_labels`."""
+        labels: np.ndarray = self.distinct_labels(threshold)[self.inverse]
+        return labels
+
+    def distinct_labels(self, threshold: float) -> np.ndarray:
+        """Cluster of every distinct row, shape (m,), numbered by their first row: within each, no two rows
+        are further apart than ``threshold``. Raises ParameterError for a threshold above ``limit`` or below
+        0.
+        """
         if not 0 <= threshold <= self.limit:
             raise ParameterError(
                 "clustering", f"the threshold is {threshold:g}", f"give a number from 0 to {self.limit:g}"
             )
         _, labels = _connected(self.merges[self.heights <= threshold], len(self.first))
-        return _by_first_row(labels)[self.inverse]
+        return _by_first_row(labels)
 
 
 def complete_linkage(

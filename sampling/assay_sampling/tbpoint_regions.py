@@ -129,4 +129,4 @@ def _variation(values: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.n
     mean = np.add.reduceat(values, first) / sizes
     deviation = np.square(values - np.repeat(mean, sizes))
     spread = np.sqrt(np.add.reduceat(deviation, first) / sizes)
-    return np.divide(spread, mean, out=np.zeros_like(mean), where=mean > 0)
+    return np.asarray(np.divide(spread, mean, out=np.zeros_like(mean), where=mean > 0))

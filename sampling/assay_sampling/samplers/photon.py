@@ -1,0 +1,72 @@
+"""Photon's matching of kernel launches by their basic-block vectors, as a selection method.
+
+Source: spec ``sieve_stem_photon.md`` 3.2 (Photon as the STEM artifact has it); Photon (Liu, Sun, Carlson,
+MICRO 2023). Memory: that of :mod:`assay_sampling.bbv_matching`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from assay_sampling.bbv import read_basic_block_vectors
+from assay_sampling.bbv_matching import DEFAULT_DISTANCE, match_launches
+from assay_sampling.errors import ParameterError
+from assay_sampling.profile import Profile
+from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
+from assay_sampling.selection import Selection
+
+_NO_INTERVAL = (
+    "the first launch of each kind stands for it, by a fixed rule, not at random: nothing is known of how "
+    "its launches spread"
+)
+
+
+class PhotonParameters(Parameters):
+    """``bbv``: the file of basic-block vectors (``docs/bbv-format.md``); it must name every launch.
+    ``distance``: launches nearer than this are alike. ``cross_kernel`` matches launches of different kernels
+    too, whose blocks have nothing to do with each other: only to compare with the published artifact.
+    """
+
+    bbv: str | None = None
+    distance: float = Field(default=DEFAULT_DISTANCE, gt=0)
+    cross_kernel: bool = False
+
+
+class PhotonSampler:
+    """Groups launches by their basic-block vectors; weight = launches of the group."""
+
+    name = "photon"
+    parameters: type[BaseModel] = PhotonParameters
+
+    def select(self, profile: Profile, parameters: PhotonParameters, *, seed: int) -> Selection:
+        """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost,
+        ParameterError without a file, InputError for one that is not as documented or of other launches."""
+        if parameters.bbv is None:
+            raise ParameterError(
+                self.name,
+                "it needs a file of basic-block vectors",
+                "give one with --param bbv=FILE (docs/bbv-format.md)",
+            )
+        cost = whole_cost(profile)
+        launches = profile.whole
+        vectors = read_basic_block_vectors(Path(parameters.bbv), launches)
+        kernels = launches.column("kernel_id")
+        pools = np.zeros(len(launches), np.uint64) if parameters.cross_kernel else kernels
+        representative = match_launches(vectors, pools, distance=parameters.distance)
+        rows, labels = np.unique(representative, return_inverse=True)
+        across = int((kernels[representative] != kernels).sum())
+        return grouped_selection(
+            profile,
+            self.name,
+            parameters,
+            seed,
+            labels=labels,
+            rows=rows,
+            weights=np.bincount(labels).astype(np.float64),
+            cost=cost,
+            interval_reason=_NO_INTERVAL,
+            extra={"photon": {"launches_matched_to_other_kernels": across}},
+        )
