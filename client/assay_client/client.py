@@ -81,7 +81,11 @@ class Client:
         """The report of an ended campaign as a document."""
         document = json.loads(self.report_bytes(campaign_id, "json"))
         if not isinstance(document, dict):
-            raise CampaignError(campaign_id, "the server's report is not a JSON object")
+            raise CampaignError(
+                campaign_id,
+                "the server's report is not a JSON object",
+                "run the same release of Assay on client and server",
+            )
         return document
 
     def report_bytes(self, campaign_id: str, form: Literal["json", "html"]) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from os import PathLike
 from pathlib import Path
 
-from assay_sampling.errors import CampaignError, StorageError
+from assay_sampling.errors import CampaignError, ParameterError, StorageError
 
 AnyPath = str | PathLike[str]
 
@@ -36,6 +37,19 @@ def write_atomically(path: Path, data: bytes | str) -> None:
             f"it cannot be written ({error.strerror or error})",
             "free space there, mend its permissions, or name another file",
         ) from error
+
+
+def require_folder_of(path: Path) -> None:
+    """Raise ParameterError where the folder of a single file that is to be written is not there.
+
+    A folder of results is made where it is missing; that of one file is more likely misspelt.
+    """
+    if not path.parent.is_dir():
+        raise ParameterError(
+            str(path),
+            f"there is no folder {path.parent}",
+            f"make it: mkdir -p {shlex.quote(str(path.parent))}",
+        )
 
 
 def read_campaign(path: Path) -> str:

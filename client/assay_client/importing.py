@@ -92,7 +92,9 @@ def parse_condition(texts: Sequence[str]) -> dict[str, str | float]:
         try:
             condition[name] = float(value) if name == "sm_percent" else value
         except ValueError:
-            raise ParameterError("--condition", f"{value!r} is not a share in percent") from None
+            raise ParameterError(
+                "--condition", f"{value!r} is not a share in percent", "write --condition sm_percent=50"
+            ) from None
     return condition
 
 

@@ -18,6 +18,7 @@ import typer
 
 from assay_client.cli import main as main_module
 from assay_client.cli.main import VERBS, app, main
+from assay_client.cli.reporters.failure import Failure, render_failure
 from assay_sampling import errors
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,7 +45,7 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
-        "doctor", "init", "plan", "inspect", "select", "evaluate", "project", "scale-model",
+        "doctor", "init", "plan", "inspect", "select", "compare", "classify", "evaluate", "project", "scale-model",
         "import", "run", "submit", "status", "watch", "cancel", "runs", "report", "demo",
     ]  # fmt: skip
 
@@ -128,6 +129,21 @@ def test_every_typed_error_is_one_paragraph_with_its_code(
     ended = assay("status")
     assert (ended.code, ended.stdout) == (code, "")
     assert ended.stderr == f"error: {error}\n"
+
+
+def test_no_error_leaves_anybody_without_a_next_step() -> None:
+    kinds = [errors.AssayError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert len(kinds) > 10
+    for kind in kinds:
+        error = kind.__new__(kind)
+        errors.AssayError.__init__(error, "the thing", "the cause")
+        for text in (render_failure(Failure.of(error), as_json=as_json) for as_json in (True, False)):
+            remedy = json.loads(text)["error"]["remedy"] if text.startswith("{") else text.partition("; ")[2]
+            assert len(remedy) > 10, kind
+    told = errors.ParameterError("the thing", "the cause", "its own remedy")
+    assert Failure.of(told).remedy == "its own remedy"
 
 
 @pytest.mark.parametrize(("error", "code"), EVERY_ERROR, ids=lambda value: type(value).__name__)

@@ -100,6 +100,18 @@ def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_p
     assert sum(shares) == pytest.approx(1.0)
 
 
+def test_a_selection_is_not_written_into_a_folder_that_is_not_there(
+    assay: Assay, raw_page: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "mispelt" / "selection.json"
+    ended = assay("select", "pks", raw_page, "-o", target)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        f"error: {target}: there is no folder {target.parent}; make it: mkdir -p {target.parent}\n"
+    )
+    assert not target.parent.exists()
+
+
 def test_select_for_people_has_scores_groups_and_sweep(assay: Assay, raw_page: Path) -> None:
     ended = assay("select", "pks", raw_page)
     assert (ended.code, ended.stderr) == (0, "")
@@ -174,7 +186,7 @@ def test_the_same_seed_gives_the_same_bytes(assay: Assay, raw_page: Path) -> Non
 def test_output_as_json_is_what_standard_output_would_have(
     assay: Assay, raw_page: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / "new" / "selection.json"
+    path = tmp_path / "selection.json"
     ended = assay("select", "pks", raw_page, "-o", path, "--json")
     assert path.read_text() == ended.stdout
 

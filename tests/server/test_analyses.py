@@ -16,8 +16,9 @@ from test_ingest import Box
 
 from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.launch_table import BASELINE
-from assay_server.analysis.request import FailedRun, RunData
+from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analyses import Analyses, WorkerPool
+from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.store.model import Campaign, CampaignState, FailureRecord
 
 
@@ -26,6 +27,7 @@ class HandExecutor(Executor):
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.futures: list[Future[Any]] = []
         self.broken = False
 
@@ -33,6 +35,7 @@ class HandExecutor(Executor):
         if self.broken:
             raise BrokenExecutor
         self.requests.append(arguments[0])
+        self.calls.append(arguments)
         self.futures.append(Future())
         return self.futures[-1]
 
@@ -103,7 +106,8 @@ def test_an_analysis_starts_with_the_end_of_the_last_run_and_is_told_what_there_
         "V100",
         "light",
     )
-    assert (first.condition, first.repeat, first.launches, first.flags) == (BASELINE, 0, 150, ())
+    assert (first.condition, first.repeat, first.launches) == (BASELINE, 0, 150)
+    assert [name for name, _, invalidates in first.flags if not invalidates] == ["condition_assumed"]
     assert first.files == (str(lab.state / "records/made-1.0000/slice-00000.parquet"),)
     assert len(first.content_hash) == 64 and first.content_hash != second.content_hash
     assert request.failed_runs == ()
@@ -244,3 +248,60 @@ def _runs(process: int) -> bool:
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def _request(workloads: int, *, launches: int = 100, memory_limit_bytes: int = 1 << 30) -> AnalysisRequest:
+    runs = tuple(
+        RunData(f"made-1.{i:04d}", f"w{i}", "V100", "light", launches=launches) for i in range(workloads)
+    )
+    return AnalysisRequest("made-1", "made", False, runs=runs, memory_limit_bytes=memory_limit_bytes)
+
+
+class TestWorkloadsSideBySide:
+    def test_the_report_is_joined_from_the_parts_in_the_campaigns_order(self) -> None:
+        executor = HandExecutor()
+        report = submit_analysis(executor, _request(3))
+        assert len(executor.futures) == 3
+        for number in (2, 0, 1):
+            assert not report.done()
+            executor.futures[number].set_result(f"part {number}")
+        assert [arguments[1:] for arguments in executor.calls] == [
+            ("w0",), ("w1",), ("w2",), (["part 0", "part 1", "part 2"],)
+        ]  # fmt: skip
+        executor.futures[3].set_result((b"{}", b"<p>"))
+        assert report.result(0) == (b"{}", b"<p>")
+
+    def test_the_first_failure_ends_it_and_the_rest_is_not_begun(self) -> None:
+        executor = HandExecutor()
+        report = submit_analysis(executor, _request(3))
+        executor.futures[1].set_exception(RefusedError("w1", "no"))
+        with pytest.raises(RefusedError, match="w1: no"):
+            report.result(0)
+        assert [future.cancelled() for future in executor.futures] == [True, False, True]
+        assert len(executor.futures) == 3
+
+    def test_a_pool_that_is_ended_cancels_it(self) -> None:
+        executor = HandExecutor()
+        report = submit_analysis(executor, _request(2))
+        for future in executor.futures:
+            future.cancel()
+        assert report.cancelled()
+
+    def test_a_pool_that_breaks_before_the_join_breaks_it(self) -> None:
+        executor = HandExecutor()
+        report = submit_analysis(executor, _request(2))
+        executor.futures[0].set_result("part 0")
+        executor.broken = True
+        executor.futures[1].set_result("part 1")
+        with pytest.raises(BrokenExecutor):
+            report.result(0)
+
+    @pytest.mark.parametrize(
+        ("workloads", "limit", "jobs"), [(1, 1 << 30, 1), (2, 80_000, 2), (2, 79_999, 1)]
+    )
+    def test_workloads_that_might_exceed_the_memory_limit_go_one_after_the_other(
+        self, workloads: int, limit: int, jobs: int
+    ) -> None:
+        executor = HandExecutor()
+        submit_analysis(executor, _request(workloads, memory_limit_bytes=limit))
+        assert len(executor.futures) == jobs

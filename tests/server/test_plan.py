@@ -12,7 +12,7 @@ from assay_sampling.launch_table import BASELINE, Condition
 from assay_server.campaigns.live_spec import planned_slices
 from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
 from assay_server.campaigns.spec import load_campaign
-from assay_server.store.model import Command, device_key
+from assay_server.store.model import Command, Flag, device_key
 
 TEXT = """\
 campaign: lab
@@ -42,6 +42,13 @@ def test_runs_stand_in_the_order_of_the_file_detailed_first() -> None:
         ("lab-1.0003", 3, "a", "A100", "detailed", "/base/a.csv"),
     ]
     assert [r.condition for r in plan.runs] == [Condition("none", "base", 100.0)] * 2 + [BASELINE] * 2
+    # No recording says its condition: what the file leaves out is assumed, and is marked so.
+    said = "the campaign file does not say: "
+    partly, wholly = (
+        (Flag("condition_assumed", said + names),)
+        for names in ("cache, sm_percent", "cache, clock, sm_percent")
+    )
+    assert [r.flags for r in plan.runs] == [partly] * 2 + [wholly] * 2
     assert {(r.synthetic, r.recorded_time, r.profiler, r.repeat) for r in plan.runs} == {
         (True, True, "recorded", 0)
     }

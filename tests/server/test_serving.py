@@ -84,9 +84,9 @@ def test_errors_carry_type_subject_cause_and_remedy(server: Server) -> None:
             "type": "CampaignError",
             "subject": "campaign.yaml:6",
             "cause": "field workloads[0].recordings[0].ligth: unknown key; did you mean 'light'?",
-            "remedy": "",
+            "remedy": "correct the file; docs/campaign-file.md shows every key",
         }
-        assert caught.value.details() == f"{document['subject']}: {document['cause']}"
+        assert caught.value.details() == f"{document['subject']}: {document['cause']}; {document['remedy']}"
         for ask in (
             lambda: agent.status("made-7"),
             lambda: agent.campaigns.Cancel(campaign_pb2.CancelRequest(campaign_id="made-7"), timeout=20),
@@ -309,7 +309,8 @@ def test_what_an_attempt_ran_and_said_can_be_read(server: Server) -> None:
     assert attempt.log.startswith("[the first 37,859 characters are left out]\n") and attempt.log.endswith(
         "aend"
     )
-    assert list(detail.run.flags) == [flag]
+    assert [f.name for f in detail.run.flags] == ["condition_assumed", "throttled"]
+    assert detail.run.flags[1] == flag
     assert 0 < attempt.leased_at_ms <= attempt.ended_at_ms
 
 

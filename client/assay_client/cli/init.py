@@ -21,7 +21,10 @@ app = verb_app()
 @app.command()
 def init(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="The campaign file to write, or a folder for it.")
+        Path,
+        typer.Argument(
+            metavar="PATH", help="The campaign file to write, or a folder for it; made where it is missing."
+        ),
     ] = Path("campaign.yaml"),
     *,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,

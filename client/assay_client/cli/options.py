@@ -75,6 +75,6 @@ def parse_parameters(
                 option, f"{text!r} is not of the form NAME=VALUE", f"write {option} {example}"
             )
         if key in found:
-            raise ParameterError(option, f"{key!r} is given twice")
+            raise ParameterError(option, f"{key!r} is given twice", "give it once")
         found[key] = value.strip()
     return found

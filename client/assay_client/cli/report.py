@@ -49,7 +49,12 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Write the report's files into this folder."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Write the report's files into this folder; made where it is missing.",
+        ),
     ] = None,
     form_name: Annotated[
         str | None,

@@ -204,6 +204,7 @@ class _Work:
         return RefusedError(
             f"{method.name} on {cell.device_kind}",
             f"there is no selection to score: {blocked['status']} on {blocked['device']}",
+            "see the reason there",
         )
 
     def refuse_invalid(self, runs: Sequence[RunData]) -> None:

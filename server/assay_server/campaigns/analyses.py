@@ -20,7 +20,8 @@ from assay_sampling.errors import (
 )
 from assay_sampling.failures import FailureClass, failure
 from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
-from assay_server.campaigns.analysis_job import analyse_campaign, end_with_server
+from assay_server.campaigns.analysis_job import end_with_server
+from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.transitions import Effects
@@ -116,10 +117,10 @@ class Analyses:
             if self._executor is None:
                 self._executor = self._make_executor()
             try:
-                return self._executor.submit(analyse_campaign, request)
+                return submit_analysis(self._executor, request)
             except BrokenExecutor:
                 self._executor = self._make_executor()
-                return self._executor.submit(analyse_campaign, request)
+                return submit_analysis(self._executor, request)
 
     def _done(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
         with self._ending:

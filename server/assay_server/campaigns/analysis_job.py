@@ -1,4 +1,4 @@
-"""What runs in the worker process: the analysis of one campaign and its page."""
+"""What runs in worker processes: the analysis of a campaign, or of each of its workloads, and its page."""
 
 from __future__ import annotations
 
@@ -6,19 +6,41 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay_server.analysis.request import AnalysisRequest
+    from assay_server.analysis.workload import WorkloadAnalysis
+
+Pages = tuple[bytes, bytes]
 
 
-def analyse_campaign(request: AnalysisRequest) -> tuple[bytes, bytes]:
+def analyse_campaign(request: AnalysisRequest) -> Pages:
     """The report of a campaign as JSON and as an HTML page, UTF-8; raises AssayError."""
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
+
+    return _pages(analyse(request))
+
+
+def analyse_one_workload(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
+    """A part of that report; raises AssayError."""
+    from assay_server.analysis.pipeline import analyse_part  # noqa: PLC0415
+
+    return analyse_part(request, workload)
+
+
+def join_workloads(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Pages:
+    """The same report from the parts of all workloads, in order."""
+    from assay_server.analysis.pipeline import report_document  # noqa: PLC0415
+
+    return _pages(report_document(request, parts))
+
+
+def _pages(report: dict[str, Any]) -> Pages:
     from assay_server.report.html import render_html  # noqa: PLC0415
 
-    report = analyse(request)
     document = json.dumps(report, ensure_ascii=False, allow_nan=False, indent=1)
     return document.encode() + b"\n", render_html(report).encode()
 

@@ -10,8 +10,8 @@ from typing import Any
 from assay_sampling.errors import CampaignError
 from assay_sampling.launch_table import BASELINE, Level
 from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec
-from assay_server.campaigns.spec import Campaign, WorkloadSpec, resolved_path
-from assay_server.store.model import AnalysisSettings, Command, Run, Slice, device_key
+from assay_server.campaigns.spec import Campaign, ConditionSpec, WorkloadSpec, resolved_path
+from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice, device_key
 
 RECORDED_PROFILER = "recorded"
 DETAILED_PROFILER = "nsight_compute"
@@ -73,8 +73,17 @@ def _recorded_runs(
                 condition=recording.condition.condition(),
                 recorded_path=resolved_path(path, base.directory, base.file_name),
                 recorded_time=campaign.playback == "recorded_time",
+                flags=_assumed(recording.condition),
             )
             yield run, _WHOLE
+
+
+def _assumed(condition: ConditionSpec) -> tuple[Flag, ...]:
+    """No recording tells its condition, so what the file does not say of it is assumed, not known."""
+    names = condition.assumed()
+    if not names:
+        return ()
+    return (Flag("condition_assumed", f"the campaign file does not say: {', '.join(names)}"),)
 
 
 def _live_runs(

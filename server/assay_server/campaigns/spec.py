@@ -30,10 +30,9 @@ from assay_server.campaigns.live_spec import (
     planned_slices,
     uncollected,
 )
-from assay_server.campaigns.yaml_source import Document, Place, parse_yaml
+from assay_server.campaigns.yaml_source import REMEDY, Document, Place, parse_yaml
 
 MOST_ERRORS = 10
-_REMEDY = "correct the file; docs/campaign-file.md shows every key"
 _NAME = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
 _LONGEST_TIMEOUT_S = 30 * 24 * 3600
@@ -49,6 +48,10 @@ class ConditionSpec(SpecModel):
 
     def condition(self) -> Condition:
         return Condition(self.cache, self.clock, float(self.sm_percent))
+
+    def assumed(self) -> tuple[str, ...]:
+        """What the file leaves out, and the baseline stands for."""
+        return tuple(name for name in type(self).model_fields if name not in self.model_fields_set)
 
 
 class RecordingSpec(SpecModel):
@@ -136,10 +139,10 @@ def load_campaign(text: str | bytes, file_name: str) -> Campaign:
     """
     document = parse_yaml(_decoded(text, file_name), file_name)
     if document.values is None:
-        raise CampaignError(file_name, "it is empty", _REMEDY)
+        raise CampaignError(file_name, "it is empty", REMEDY)
     if not isinstance(document.values, dict):
         raise CampaignError(
-            f"{file_name}:{document.line(())}", "it is not a mapping of keys to values", _REMEDY
+            f"{file_name}:{document.line(())}", "it is not a mapping of keys to values", REMEDY
         )
     try:
         campaign = Campaign.model_validate(document.values)
@@ -171,7 +174,7 @@ def _campaign_error(file_name: str, faults: list[Fault]) -> CampaignError:
     text = [f"{place}{cause}", *(f"{file_name}:{n}: {at}{what}" for n, at, what in others)]
     if len(faults) > MOST_ERRORS:
         text.append(f"and {len(faults) - MOST_ERRORS} more")
-    return CampaignError(f"{file_name}:{line}", "\n".join(text))
+    return CampaignError(f"{file_name}:{line}", "\n".join(text), REMEDY)
 
 
 def _told(details: ErrorDetails, document: Document) -> Fault:

@@ -15,6 +15,7 @@ from typing import Any
 from assay_sampling.errors import CampaignError, MissingExtraError
 
 LARGEST_FILE_BYTES = 1 << 20
+REMEDY = "correct the file; docs/campaign-file.md shows every key"
 MOST_VALUES = 50_000
 DEEPEST = 16
 
@@ -159,7 +160,7 @@ class _Folder:
             raise self._error(event, f"{shown!r} cannot be read as {kind}")
         return value
 
-    def _error(self, event: Any, cause: str, remedy: str = "") -> CampaignError:
+    def _error(self, event: Any, cause: str, remedy: str = REMEDY) -> CampaignError:
         return CampaignError(f"{self._file_name}:{event.start_mark.line + 1}", cause, remedy)
 
 
@@ -178,7 +179,8 @@ def _syntax_errors(file_name: str, text: str) -> Iterator[None]:
         cause = f"the character #x{ord(chr(error.character)):04x} does not belong in a text file"
         raise CampaignError(f"{file_name}:{line + 1}", cause, "save the file as UTF-8 text") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise CampaignError(file_name, f"it cannot be read as YAML ({error})") from None
+        cause = f"it cannot be read as YAML ({error})"
+        raise CampaignError(file_name, cause, REMEDY) from None
 
 
 def _syntax_error(file_name: str, text: str, line: int, problem: str) -> CampaignError:
@@ -189,4 +191,4 @@ def _syntax_error(file_name: str, text: str, line: int, problem: str) -> Campaig
         return CampaignError(
             f"{file_name}:{line + 1}", "it is indented with a tab", "indent with spaces: YAML allows no tabs"
         )
-    return CampaignError(f"{file_name}:{line + 1}", f"it is not YAML here: {problem}", "")
+    return CampaignError(f"{file_name}:{line + 1}", f"it is not YAML here: {problem}", REMEDY)

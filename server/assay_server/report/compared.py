@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay_server.report.naming import ABSENT, condition_text, count, percent, quantity
+from assay_server.report.naming import ABSENT, count, percent, quantity, shown_condition
 from assay_server.report.tables import (
     CONDITION,
     Table,
@@ -33,7 +33,7 @@ def sm_share_table(report: Report) -> Table | None:
     body = []
     for entry in report.get("sm_share", ()):
         shown = (
-            entry["workload"], entry["device"], condition_text(entry["condition"]), _sms(entry),
+            entry["workload"], entry["device"], shown_condition(entry), _sms(entry),
             quantity(entry["speedup_true"]),
         )  # fmt: skip
         facts = (_match(entry), flags_text(entry["flags"]))
@@ -78,7 +78,7 @@ def cold_start_table(report: Report) -> Table | None:
     body = []
     for entry in report.get("cold_start", ()):
         shown = (
-            entry["workload"], entry["device"], condition_text(entry["condition"]), count(entry["launches"]),
+            entry["workload"], entry["device"], shown_condition(entry), count(entry["launches"]),
             percent(entry["weighted_difference_percent"]), percent(entry["median_difference_percent"]),
             *_worst(entry), _instruction_shares(entry),
         )  # fmt: skip
@@ -127,7 +127,7 @@ def noise_table(report: Report) -> Table | None:
     body = tuple(
         (
             entry["workload"], entry["device"], entry["level"],
-            f"{condition_text(entry['condition'])}{', MPS' if entry['under_mps'] else ''}",
+            f"{shown_condition(entry)}{', MPS' if entry['under_mps'] else ''}",
             count(entry["repeats"]), percent(entry["relative_standard_deviation_percent"]),
             quantity(entry["mean_total"]), f"{entry['quantity'] or ABSENT}", state_text(entry),
             "; ".join(entry["notes"]) or ABSENT, flags_text(entry["flags"]),

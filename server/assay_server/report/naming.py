@@ -9,6 +9,8 @@ from typing import Any
 Row = Mapping[str, Any]
 
 ABSENT = "-"
+# The flag of a recorded run whose condition its campaign file does not say.
+ASSUMED = "condition_assumed"
 
 
 def condition_text(condition: Mapping[str, Any] | None) -> str:
@@ -18,6 +20,16 @@ def condition_text(condition: Mapping[str, Any] | None) -> str:
     share = condition.get("sm_percent")
     shown = "?" if share is None else f"{share:g}"
     return f"{condition.get('cache') or '?'}, {condition.get('clock') or '?'}, {shown} %"
+
+
+def shown_condition(entry: Mapping[str, Any]) -> str:
+    """The condition of a run, row or entry; says where the campaign file left it out and it is assumed."""
+    assumed = any(_flag_name(flag) == ASSUMED for flag in entry.get("flags") or ())
+    return f"{condition_text(entry.get('condition'))}{' (assumed)' if assumed else ''}"
+
+
+def _flag_name(flag: Any) -> str:
+    return str(flag["name"]) if isinstance(flag, Mapping) else str(flag)
 
 
 def percent(value: float | None) -> str:

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from assay_server.report.naming import (
     ABSENT,
-    condition_text,
+    ASSUMED,
     count,
     match_percent,
     method_names,
     percent,
     quantity,
+    shown_condition,
     text,
 )
 
@@ -73,7 +74,7 @@ def summary_table(report: Report) -> Table:
     """Workload x GPU: the facts that a reader asks for first."""
     rows = tuple(
         (
-            entry["workload"], entry["device"], condition_text(entry["condition"]), entry["method"],
+            entry["workload"], entry["device"], shown_condition(entry), entry["method"],
             state_text(entry), count(entry["launches"]), percent(entry["error_percent"]),
             percent(entry["group_error_percent"]), quantity(entry["speedup"]),
             match_percent(entry["match_percent"]), _shares(entry, "speedup_true"),
@@ -111,7 +112,7 @@ def rows_table(rows: Sequence[Row]) -> Table:
     """Every method on every GPU of one workload."""
     body = tuple(
         (
-            row["device"], condition_text(row["condition"]), method, state_text(row),
+            row["device"], shown_condition(row), method, state_text(row),
             percent(row["error_percent"]), percent(row["signed_error_percent"]),
             percent(row["group_error_percent"]), quantity(row["speedup"]), _match(row), *_cost(row),
             text((row["selected_on"] or {}).get("device")), count(row["launches"]), count(row["kernels"]),
@@ -157,11 +158,12 @@ def state_text(row: Row) -> str:
 
 
 def flags_text(flags: Sequence[Mapping[str, Any]]) -> str:
-    """All flags with their details."""
+    """All flags with their details; an assumed condition is said where the condition stands."""
     return "; ".join(
         f"{flag['name']}{' (invalid)' if flag['invalidates'] else ''}"
         f"{': ' + flag['detail'] if flag['detail'] else ''}"
         for flag in flags
+        if flag["name"] != ASSUMED
     ) or ABSENT  # fmt: skip
 
 
@@ -174,7 +176,7 @@ def models_table(rows: Sequence[Row]) -> Table | None:
             continue
         body += [
             (
-                row["device"], condition_text(row["condition"]), entry["name"],
+                row["device"], shown_condition(row), entry["name"],
                 "yes" if entry["name"] == model["chosen"] else "",
                 *_accuracies(entry), percent(entry["error_percent"]), percent(entry["group_error_percent"]),
                 quantity(entry["speedup"]),
@@ -205,7 +207,7 @@ def window_table(rows: Sequence[Row]) -> Table | None:
             continue
         body.append(
             (
-                row["device"], condition_text(row["condition"]), count(window["launches"]),
+                row["device"], shown_condition(row), count(window["launches"]),
                 count(window["k"]), text(window["cost"]["quantity"]), percent(window["error_percent"]),
                 percent(window["group_error_percent"]), quantity(window["speedup"]),
                 percent((model or {}).get("agreement_percent")),
@@ -277,7 +279,7 @@ def runs_table(report: Report) -> Table:
 
 
 def _condition(run: Mapping[str, Any]) -> str:
-    return f"{condition_text(run['condition'])}{', MPS' if run.get('under_mps') else ''}"
+    return f"{shown_condition(run)}{', MPS' if run.get('under_mps') else ''}"
 
 
 def failed_runs_table(report: Report) -> Table | None:
@@ -286,7 +288,7 @@ def failed_runs_table(report: Report) -> Table | None:
         (
             # A report of before has the first and the last alone.
             run["run_id"], *(text(run.get(name)) for name in ("workload", "device", "level")),
-            condition_text(run.get("condition")), run["reason"],
+            shown_condition(run), run["reason"],
         )
         for run in report["failed_runs"]
     )  # fmt: skip
@@ -308,5 +310,6 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "launches of the window whose signature (kernel, shapes, NVTX path, operator) has several groups",
     ),
     ("unknown", "launches of kernels that the window never saw: each signature is a group of its own"),
+    ("assumed", "the campaign file does not say this condition of a recording, so the baseline's is taken"),
     ("cost", "cycles under a profiler and free-running nanoseconds are two costs, never mixed or converted"),
 )

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from assay_server.report.html import render_html
+from assay_server.report.markdown import render_markdown
 
 
 class Page(HTMLParser):
@@ -118,3 +119,22 @@ def test_a_campaign_without_rows_renders(report: dict[str, Any]) -> None:
 
 def test_same_report_same_page(report: dict[str, Any]) -> None:
     assert render_html(report) == render_html(report)
+
+
+def test_an_assumed_condition_is_not_shown_as_if_it_were_recorded(report: dict[str, Any]) -> None:
+    assumed = {"run_id": "demo-1.0001", "name": "condition_assumed", "detail": "not said: clock",
+               "invalidates": False}  # fmt: skip
+    for render in (render_html, render_markdown):
+        assert "(assumed)" not in render(report)
+    report["rows"][0]["flags"].append(assumed)
+    report["runs"][0]["flags"].append(assumed)
+    report["summary"][0]["flags"].append("condition_assumed")
+    page = Page(render_html(report))
+    assert (
+        page.cells.count("none, none, 100 % (assumed)") == 3 + 2
+    )  # the summary, the row, the run; two tables of models
+    assert "none, none, 100 %" in page.cells, "the others are as recorded"
+    assert not any("condition_assumed" in cell for cell in page.cells), (
+        "said once, where the condition stands"
+    )
+    assert render_markdown(report).count("none, none, 100 % (assumed)") == 5

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import clipped, condition, count, counted, printable
+from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable
 
 
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -66,12 +66,12 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             clipped(run["workload"], 30),
             clipped(run["device_kind"], 30),
             run["level"],
-            condition(run["condition"]),
+            condition_of(run),
             run["state"],
             f"{run['slices_done']:,}/{run['slices']:,}" if run["slices"] else "-",
             count(run["retries"]),
             count(run["launches"]),
-            ", ".join(flag["name"] for flag in run["flags"]),
+            ", ".join(flag["name"] for flag in run["flags"] if flag["name"] != ASSUMED),
         )
     drawn.print(console)
     for line in _waiting(campaign["runs"]):

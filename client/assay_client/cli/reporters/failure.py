@@ -6,7 +6,18 @@ import json
 from dataclasses import dataclass
 
 from assay_client.cli.reporters.text import printable
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import (
+    AssayError,
+    CampaignError,
+    CounterUnavailableError,
+    InputError,
+    LaunchTableError,
+    ParameterError,
+    RefusedError,
+    RunFailedError,
+    ServerUnreachableError,
+    StorageError,
+)
 
 
 @dataclass(frozen=True)
@@ -21,7 +32,27 @@ class Failure:
 
     @classmethod
     def of(cls, error: AssayError) -> Failure:
-        return cls(type(error).__name__, error.subject, error.cause, error.remedy, error.exit_code)
+        remedy = error.remedy or _remedy_of(type(error))
+        return cls(type(error).__name__, error.subject, error.cause, remedy, error.exit_code)
+
+
+# For errors that know none of their own: nobody is left without a next step.
+_REMEDIES: dict[type[AssayError], str] = {
+    CampaignError: "correct the campaign file; docs/campaign-file.md shows every key",
+    CounterUnavailableError: "choose other counters or features, or a GPU and tool that have these",
+    InputError: "make or export the file again; 'assay inspect FILE' says what is in it",
+    LaunchTableError: "make or import the recording again; if that does not help, report it",
+    ParameterError: "give another value; '--help' after the verb lists what it takes",
+    RefusedError: "give other recordings or parameters; 'assay inspect FILE' says what is in one",
+    RunFailedError: "see the run's log: assay runs show RUN",
+    ServerUnreachableError: "check that the server runs and is reachable, then try again",
+    StorageError: "check the disk and its permissions; the log of the server or agent says more",
+    AssayError: "try again; if it comes back, report it with this message",
+}
+
+
+def _remedy_of(kind: type[AssayError]) -> str:
+    return next(_REMEDIES[base] for base in kind.__mro__ if base in _REMEDIES)
 
 
 def render_failure(failure: Failure, *, as_json: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -53,6 +54,15 @@ def quantity(value: float | None, unit: str) -> str:
 def shape(values: Sequence[int]) -> str:
     """A grid or block: ``128x1x1``."""
     return "x".join(str(v) for v in values)
+
+
+ASSUMED = "condition_assumed"
+
+
+def condition_of(run: Mapping[str, Any]) -> str:
+    """The condition of a run or row; says where the campaign file left it out and it is assumed."""
+    names = {flag["name"] if isinstance(flag, Mapping) else flag for flag in run.get("flags") or ()}
+    return f"{condition(run['condition'])}{' (assumed)' if ASSUMED in names else ''}"
 
 
 def condition(document: Mapping[str, object] | None) -> str:
