@@ -22,7 +22,7 @@ class ServerConfig:
     listen: "HOST:PORT" on loopback (port 0: any free one) or "unix:PATH".
     lease_ms: an attempt that gives no sign of life for so long goes to another slot.
     heartbeat_ms: how often agents are asked to give one.
-    analysis_workers: campaigns that are analysed at a time.
+    analysis_workers: processes that analyse, each a workload at a time.
     retry_delay_ms: rest before a failed slice is tried again, doubled each time.
     """
 

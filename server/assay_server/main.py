@@ -30,7 +30,7 @@ def serve(
     ] = None,
     lease_ms: Annotated[int, typer.Option(help="A silent attempt goes to another slot after this.")] = 60_000,
     heartbeat_ms: Annotated[int, typer.Option(help="How often agents give a sign of life.")] = 5_000,
-    analysis_workers: Annotated[int, typer.Option(help="Campaigns analysed at a time.")] = 1,
+    analysis_workers: Annotated[int, typer.Option(help="Processes that analyse campaigns.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
     verbose: Annotated[bool, typer.Option(help="Log more, to standard error.")] = False,
 ) -> None:

@@ -6,6 +6,7 @@ numbers, paths or host names, so that a campaign that was interrupted and resume
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from assay_server.analysis import rows
@@ -17,7 +18,7 @@ from assay_server.analysis.rows import Method
 from assay_server.analysis.summary import summarise
 from assay_server.analysis.threads import single_threaded
 from assay_server.analysis.versions import versions
-from assay_server.analysis.workload import analyse_workload
+from assay_server.analysis.workload import WorkloadAnalysis, analyse_workload
 
 FORMAT_VERSION = 1
 
@@ -30,21 +31,36 @@ def analyse(request: AnalysisRequest) -> dict[str, Any]:
     extra; whatever is not an AssayError is a fault of the program and is not caught.
     """
     refuse_mixed_marks(request)
+    return report_document(request, [analyse_part(request, name) for name in workloads_of(request)])
+
+
+def workloads_of(request: AnalysisRequest) -> tuple[str, ...]:
+    """The workloads of a campaign that have runs, in order: parts that can be analysed side by side."""
+    return tuple(dict.fromkeys(run.workload for run in request.runs))
+
+
+def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
+    """The analysis of one workload of a campaign; raises as :func:`analyse`."""
+    refuse_mixed_marks(request)
     methods = [
         Method(position, name, parameters, request.seed)
         for position, (name, parameters) in enumerate(request.methods)
     ]
+    runs = [run for run in request.runs if run.workload == workload]
+    cells = cells_by_workload(runs).get(workload, [])
+    with single_threaded():
+        return analyse_workload(request, runs, cells, methods, load_run)
+
+
+def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> dict[str, Any]:
+    """The report document from the analyses of all workloads, in the order of :func:`workloads_of`."""
     all_rows: list[rows.Row] = []
     selections: dict[str, dict[str, Any]] = {}
     compared = Compared()
-    cells = cells_by_workload(request.runs)
-    with single_threaded():
-        for workload in dict.fromkeys(run.workload for run in request.runs):
-            runs = [run for run in request.runs if run.workload == workload]
-            analysis = analyse_workload(request, runs, cells.get(workload, []), methods, load_run)
-            all_rows += analysis.rows
-            selections.update(analysis.selections)
-            compared.add(analysis.compared)
+    for part in parts:
+        all_rows += part.rows
+        selections.update(part.selections)
+        compared.add(part.compared)
     return {
         "format_version": FORMAT_VERSION,
         "campaign": {
