@@ -23,12 +23,16 @@ help:  ## this list
 setup: $(STAMP)  ## the virtual environment with every extra and the developers' tools
 
 .PHONY: demo
-demo: $(STAMP)  ## one campaign through server and agent, on synthetic recordings; under a minute
+demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic; under two minutes on two cores
 	$(BIN)/assay demo --out demo
 
 .PHONY: test
 test: $(STAMP)  ## every test that needs no special tool; ten minutes on two cores
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+.PHONY: chaos
+chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSAY_CHAOS_KILLS=40 ASSAY_CHAOS_SEED=random
+	ASSAY_CHAOS=1 $(BIN)/pytest -s tests/client/test_demo_chaos.py $(PYTEST_ARGS)
 
 NCU_REPORT := $(VENV)/.ncu-report-installed
 $(NCU_REPORT): $(STAMP)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from pathlib import Path
 
 PROGRAM = Path(sys.executable).with_name("assay")
 _DONE = re.compile(r"^\S+ (running|analysing|done): (\d+) of (\d+) runs done")
+_ATTEMPT = re.compile(rb"/jobs/[^/\0]*-(\d+)/")
+_LAST_ATTEMPT = 3
 _LIMIT_SECONDS = 600.0
 
 SMALL_WORKLOAD = """\
@@ -68,6 +71,10 @@ def small_campaign(folder: Path) -> Path:
     return path
 
 
+def _hear_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @dataclass
 class Demo:
     """A demo as a process, whose standard error is read line by line."""
@@ -85,28 +92,55 @@ class Demo:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # A shell's background jobs ignore SIGINT, and so would the demo.
+            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - threads of a test hold no locks then
         )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def read(self, until: Callable[[str], bool] = lambda line: False) -> bool:
-        """Read lines until one is as wanted; False where the demo ended before."""
+    def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-            if until(line):
+        self.lines.extend(self.process.stderr)
+
+    def wait(self, until: Callable[[str], bool]) -> bool:
+        """Wait for a line that is as wanted; False where the demo ended before."""
+        seen = 0
+        while True:
+            alive = self._reader.is_alive()
+            known = len(self.lines)
+            if any(map(until, self.lines[seen:known])):
                 return True
-        return False
+            if not alive:
+                return False
+            seen = known
+            time.sleep(0.005)
 
     def end(self) -> str:
         """Wait for the end; returns what it printed. Fails where it did not end well."""
-        self.read()
-        printed, _ = self.process.communicate(timeout=_LIMIT_SECONDS)
-        assert self.process.returncode == 0, "".join(self.lines[-20:])
+        self._closed()
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
+            printed = stream.read()
+        assert self.process.wait(_LIMIT_SECONDS) == 0, "".join(self.lines[-20:])
         return printed
+
+    def _closed(self) -> None:
+        self._reader.join(_LIMIT_SECONDS)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
 
     def kill(self) -> None:
         """Kill the demo alone, as the system would for want of memory."""
         self.process.kill()
+        self._closed()
         self.process.communicate()
+
+    def interrupt(self) -> int:
+        """Ctrl-C; returns the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        self._closed()
+        self.process.communicate(timeout=_LIMIT_SECONDS)
+        return self.process.returncode
 
 
 def progress(line: str) -> int:
@@ -117,7 +151,7 @@ def progress(line: str) -> int:
     return 1_000_000 if found[1] == "analysing" else int(found[2])
 
 
-def belonging(out: Path, *marks: str) -> list[int]:
+def belonging(out: Path, *marks: str, spare_last_attempts: bool = False) -> list[int]:
     """Processes whose command names something in ``out``, and each of the marks."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
@@ -126,7 +160,9 @@ def belonging(out: Path, *marks: str) -> list[int]:
         except OSError:
             continue
         wanted = [os.fsencode(f"{out}/"), *map(os.fsencode, marks)]
-        if all(mark in command for mark in wanted):
+        # A run whose tool is killed three times has failed for good, as it should.
+        last = any(int(attempt) >= _LAST_ATTEMPT for attempt in _ATTEMPT.findall(command))
+        if all(mark in command for mark in wanted) and not (last and spare_last_attempts):
             found.append(int(entry.parent.name))
     return sorted(found)
 
@@ -145,7 +181,7 @@ def kill_one(out: Path, what: str, seconds: float = 20.0) -> bool:
     """Kill a process of a kind, waiting for one to come; False where none came."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        for process in belonging(out, *MARKS[what]):
+        for process in belonging(out, *MARKS[what], spare_last_attempts=True):
             try:
                 os.kill(process, signal.SIGKILL)
             except ProcessLookupError:

@@ -73,7 +73,7 @@ def test_kills_of_every_child_are_mended_and_change_nothing(
     moments.shuffle(victims)
     demo = Demo(tmp_path / "out", campaign)
     for victim, done in zip(victims, sorted(moments.sample(range(20), len(victims))), strict=True):
-        assert demo.read(lambda line, done=done: progress(line) >= done), victim  # type: ignore[misc]
+        assert demo.wait(lambda line, done=done: progress(line) >= done), victim  # type: ignore[misc]
         assert kill_one(tmp_path / "out", victim), victim
     demo.end()
     told = [line for line in demo.lines if "it is started again" in line]
@@ -91,7 +91,7 @@ def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
     out = tmp_path / "out"
     for done in (7, 1_000_000):  # while it measures, and in the analysis
         demo = Demo(out, campaign)
-        assert demo.read(lambda line, done=done: progress(line) >= done)  # type: ignore[misc]
+        assert demo.wait(lambda line, done=done: progress(line) >= done)  # type: ignore[misc]
         demo.kill()
         assert wait_until_gone(out) == []
     last = Demo(out, campaign)
@@ -102,11 +102,9 @@ def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
 
 def test_an_interrupted_demo_stops_its_processes_in_order(campaign: Path, tmp_path: Path) -> None:
     demo = Demo(tmp_path / "out", campaign)
-    assert demo.read(lambda line: progress(line) >= 0)
-    demo.process.send_signal(signal.SIGINT)
-    _, stderr = demo.process.communicate(timeout=60)
-    assert demo.process.returncode == 130
-    assert "Traceback" not in stderr
+    assert demo.wait(lambda line: progress(line) >= 0)
+    assert demo.interrupt() == 130
+    assert "Traceback" not in "".join(demo.lines)
     assert wait_until_gone(tmp_path / "out", 0.0) == []
 
 
