@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from nvidia_tools import RealTools
-from stand_ins import Bench
+from stand_ins import Answer, Bench
 
 from assay_agent.virtual.tools.ncu_options import ncu_options
 from assay_agent.virtual.tools.nsys_options import export_options, profile_options
@@ -120,3 +120,57 @@ def test_nsys_complains_in_the_same_words(nvidia: RealTools, bench: Bench, argum
     real = nvidia.nsys(*arguments)
     ours = bench.nsys(*arguments, ASSAY_VIRTUAL_NSYS_VERSION=version)
     assert (ours.status, ours.errors) == (real.status, real.errors)
+
+
+PROGRAMS = [
+    ["/bin/true"], ["/bin/sh", "-c", "echo said; exit 7"], ["/bin/sh", "-c", "kill -9 $$"],
+    ["/bin/sh", "-c", "kill -11 $$"], ["/bin/sh", "-c", "/bin/sh -c 'exit 3'"],
+]  # fmt: skip
+NCU_SETTINGS = [
+    [], ["--check-exit-code", "no"], ["--log-file", "x.log"], ["--csv"],
+    ["--target-processes", "all", "--metrics", "smsp__inst_executed.sum", "-f", "-o", "x.ncu-rep"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["true", "exit", "kill", "fault", "child"])
+@pytest.mark.parametrize("settings", NCU_SETTINGS, ids=["plain", "unchecked", "log", "csv", "report"])
+def test_ncu_ends_alike_around_programs_without_cuda(
+    nvidia: RealTools,
+    bench: Bench,
+    program: list[str],
+    settings: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    log, report = bench.folder / "x.log", bench.folder / "x.ncu-rep"
+
+    def outcome(answer: Answer) -> tuple[object, ...]:
+        written = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        # Whether 2022.3 says this of a program that ends at once is a matter of its timing.
+        said = [line for line in [*answer.lines("=="), "log:", *written] if "terminated before" not in line]
+        return answer.status, said, report.exists()
+
+    version = nvidia.ncu_version
+    real = outcome(nvidia.ncu(*settings, *program, driver=True))
+    assert outcome(bench.ncu(*settings, *program, ASSAY_VIRTUAL_NCU_VERSION=version)) == real
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["true", "exit", "kill", "fault", "child"])
+def test_nsys_ends_alike_around_programs_without_cuda(
+    nvidia: RealTools, bench: Bench, program: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    report = bench.folder / "x.nsys-rep"
+
+    def outcome(answer: Answer) -> tuple[object, ...]:
+        made = report.exists()
+        report.unlink(missing_ok=True)
+        own = [re.sub(r"nsys-report-\w+", "nsys-report-0", line) for line in answer.output.splitlines()]
+        kept = [line for line in own if line.strip() and not line.startswith(("[1/1]", "said"))]
+        return answer.status, kept, answer.errors, made
+
+    version = nvidia.nsys_version
+    arguments = ("profile", "-t", "cuda,nvtx", "--sample=none", "--cpuctxsw=none", "-f", "true", "-o", "x")
+    real = outcome(nvidia.nsys(*arguments, *program))
+    assert outcome(bench.nsys(*arguments, *program, ASSAY_VIRTUAL_NSYS_VERSION=version)) == real

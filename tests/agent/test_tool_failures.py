@@ -112,7 +112,7 @@ LIGHT = [
     ("no_driver", F.GPU_UNHEALTHY, "no CUDA-capable device"),
     ("gpu_lost", F.GPU_UNHEALTHY, "CUDA error 719"),
     ("application_failed:7", F.APPLICATION_FAILED, "exit status 7"),
-    ("application_killed:9", F.APPLICATION_FAILED, "9"),
+    ("application_killed:9", F.APPLICATION_FAILED, "exit status 137"),
     ("importer_failed", F.IMPORTER_FAILED, "Importer error status"),
     ("dropped_events", F.DROPPED_EVENTS, "the profiler says"),
 ]

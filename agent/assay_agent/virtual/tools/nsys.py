@@ -124,7 +124,8 @@ class _Tool:
         program.write_output(self.output, self.errors)
         capture = self._capture(command, program, environment, version)
         self._write_report(capture, command, environment)
-        return program.ending.exit_code or program.ending.signal
+        # As a shell says it, which Nsight Compute does not.
+        return 128 + program.ending.signal if program.ending.signal else program.ending.exit_code
 
     def _capture(
         self, command: CommandLine, program: Program, environment: VirtualEnvironment, version: str
