@@ -157,3 +157,18 @@ def test_cupti_and_driver_are_notes(box: Path) -> None:
     assert checks["driver for Volta"].state == "note"
     assert "install NVIDIA driver 580" in checks["driver for Volta"].remedy
     assert "PATH" not in checks["driver for Volta"].remedy
+
+
+def _cell(pin: Pin) -> str:
+    if pin.last == "none":
+        return "never"
+    limits = [f"from {pin.first}"] * bool(pin.first) + [f"to {pin.last}"] * bool(pin.last)
+    return (" ".join(limits) + "*" * (pin.basis == "inferred")) or "-"
+
+
+def test_the_documented_table_is_the_one_in_force() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "doctor.md").read_text()
+    for architecture in architectures():
+        cells = [architecture.name, ", ".join(architecture.compute_capabilities)]
+        cells += [_cell(architecture.pin(tool)) for tool in TOOLS]
+        assert f"| {' | '.join(cells)} |" in page
