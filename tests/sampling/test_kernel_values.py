@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling import kernel_values as kv
-from assay_sampling.drawing import draw_ranks, draw_rows, order_by_group
 from assay_sampling.kernel_values import kernel_values
+from assay_sampling.rank_draws import draw_ranks, draw_rows, order_by_group
 
 
 def test_atoms_are_in_the_order_of_kernel_and_value() -> None:

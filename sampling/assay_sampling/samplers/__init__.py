@@ -24,6 +24,10 @@ _BUILT_IN = {
     "stratified": ("assay_sampling.samplers.stratified", "StratifiedSampler"),
     "first_instructions": ("assay_sampling.samplers.first_instructions", "FirstInstructionsSampler"),
     "single_iteration": ("assay_sampling.samplers.single_iteration", "SingleIterationSampler"),
+    "tbpoint": ("assay_sampling.samplers.tbpoint", "TBPointSampler"),
+    "photon": ("assay_sampling.samplers.photon", "PhotonSampler"),
+    "sieve": ("assay_sampling.samplers.sieve", "SieveSampler"),
+    "stem": ("assay_sampling.samplers.stem", "StemSampler"),
 }
 
 __all__ = ["ENTRY_POINT_GROUP", "Parameters", "Sampler", "samplers", "select"]

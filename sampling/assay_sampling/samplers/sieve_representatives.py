@@ -11,9 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from assay_sampling.drawing import draw_rows
 from assay_sampling.kernel_values import KernelValues, first_rows, value_codes
 from assay_sampling.launches import Launches
+from assay_sampling.rank_draws import draw_rows
 from assay_sampling.samplers.sieve_tiers import Strata
 
 Rule = Literal["first_dominant", "median", "nearest_mean"]
