@@ -125,15 +125,16 @@ class _Replay:
     """Turns the events of the recording into those of a simulation that skips blocks.
 
     ``stands_for`` names, for a skipped block, the simulated one whose place in flight it holds; ``stopped``
-    are those that have retired in the recording while the simulator's clock stands.
+    are those that have retired in the recording while the simulator's clock stands; ``absent`` are skipped
+    blocks in places that were free when it stopped.
     """
 
     sampler: RegionSampler
-    stands_for: dict[int, int | None] = field(default_factory=dict)
+    stands_for: dict[int, int] = field(default_factory=dict)
     stopped: list[int] = field(default_factory=list)
     paused_at: float | None = None
     cut_cycles: float = 0.0
-    skipping_from: int = 0
+    absent: set[int] = field(default_factory=set)
 
     def follow(self, block: int, starting: bool, cycle: float, executed: float) -> None:
         if starting:
@@ -142,23 +143,25 @@ class _Replay:
             self._end(block, cycle, executed)
 
     def _start(self, block: int, cycle: float, executed: float) -> None:
-        # Asked for before the new block: those whose place nobody took have retired by now.
         if self.sampler.dispatch(block, cycle, executed):
             if self.paused_at is not None:
                 self.cut_cycles += cycle - self.paused_at
                 self.paused_at = None
+                # Whose place no skipped block took has retired as the clock goes on.
                 for left in self.stopped:
                     self.sampler.retire(left, cycle, executed)
                 self.stopped.clear()
             return
         if self.paused_at is None:
             self.paused_at = cycle
-            self.skipping_from = len(self.sampler.skipped) - 1
-        self.stands_for[block] = self.stopped.pop(0) if self.stopped else None
+        if self.stopped:
+            self.stands_for[block] = self.stopped.pop(0)
+        else:
+            self.absent.add(block)
 
     def _end(self, block: int, cycle: float, executed: float) -> None:
         simulated = self.stands_for.pop(block, block)
-        if simulated is None:
+        if simulated in self.absent:
             return
         if self.paused_at is not None:
             self.stopped.append(simulated)
@@ -167,10 +170,10 @@ class _Replay:
 
     def result(self, starts: np.ndarray, ends: np.ndarray, work: np.ndarray) -> LaunchSample:
         skipped = np.array(self.sampler.skipped, np.intp)
-        in_flight = np.ones(len(ends), bool)
-        if self.paused_at is not None:
-            in_flight[skipped[self.skipping_from :]] = False
-        simulated = float(ends[in_flight].max() - starts.min()) - self.cut_cycles
+        ran = np.ones(len(ends), bool)
+        # Skipped to the end of the launch, no block stands for those in flight: they drain as recorded.
+        ran[skipped if self.paused_at is not None else list(self.absent)] = False
+        simulated = float(ends[ran].max() - starts.min()) - self.cut_cycles
         of_skipped = float((work[skipped] / np.array(self.sampler.skipped_ipc, np.float64)).sum())
         return LaunchSample(
             launch_cycles=float(ends.max() - starts.min()),

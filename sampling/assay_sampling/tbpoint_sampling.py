@@ -60,8 +60,7 @@ class RegionSampler:
                 self.skipped.append(block)
                 self.skipped_ipc.append(self._fast_forward_ipc)
                 return False
-            # The unit that was under way ended long ago; the next begins with this block.
-            self._fast_forward_ipc, self._specified = None, None
+            self._fast_forward_ipc = None
         self._resident[region] = self._resident.get(region, 0) + 1
         self._follow_region(region)
         if self._specified is None:

@@ -93,6 +93,14 @@ def test_a_later_representative_can_win_by_its_warps() -> None:
     assert match_launches(vectors_of(dense, warps), np.zeros(5)).tolist() == [0, 0, 2, 2, 0]
 
 
+def test_at_the_distance_itself_launches_are_not_alike() -> None:
+    vectors = vectors_of([[105], [100]], [1, 1])
+    exactly = 5 / (100 + 1e-6)
+    assert match_launches(vectors, np.zeros(2), distance=exactly).tolist() == [0, 1]
+    above = float(np.nextafter(exactly, 1))
+    assert match_launches(vectors, np.zeros(2), distance=above).tolist() == [0, 0]
+
+
 def test_of_two_at_one_distance_the_earlier_wins() -> None:
     assert match_launches(vectors_of([[100], [106], [103]], [4, 6, 5]), np.zeros(3)).tolist() == [0, 1, 0]
 

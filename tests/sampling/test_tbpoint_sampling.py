@@ -74,6 +74,22 @@ def test_a_unit_that_began_before_the_region_does_not_count() -> None:
     assert sampler.fast_forwarding
 
 
+def test_a_region_is_not_entered_while_another_block_is_resident() -> None:
+    sampler = RegionSampler(np.array([0, NO_REGION, *[0] * 9]))
+    for block in (0, 1):
+        sampler.dispatch(block, 0, 0)
+    sampler.retire(0, 10, 100)
+    for unit in range(2, 6):  # units of equal IPC, beside the block of no region
+        assert sampler.dispatch(unit, 10 * (unit - 1), 100 * (unit - 1))
+        sampler.retire(unit, 10 * unit, 100 * unit)
+        assert not sampler.fast_forwarding
+    sampler.retire(1, 50, 500)
+    for unit, forward in ((6, False), (7, True)):
+        assert sampler.dispatch(unit, 10 * (unit - 1), 100 * (unit - 1))
+        sampler.retire(unit, 10 * unit, 100 * unit)
+        assert sampler.fast_forwarding is forward
+
+
 def test_equal_blocks_are_projected_exactly() -> None:
     starts, ends = scheduled([10] * 40, 4)
     sample = sample_launch(starts, ends, np.full(40, 7.0), np.zeros(40, int))
@@ -123,6 +139,52 @@ def test_those_in_flight_stand_for_those_that_were_when_the_clock_stopped() -> N
     assert starts[skipped[region[skipped] == 1]].min() >= alone + 10
     assert sample.simulated_cycles < sample.launch_cycles
     assert abs(sample.signed_error_percent) < 15
+
+
+def out_of_step(last_end: int, *more: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two slots, half a block apart: eight blocks of region 0, the last of which ends late, then region 1."""
+    times = [(0, 10), (5, 15), (10, 20), (15, 25), (20, 30), (25, 35), (30, 40), (35, last_end), *more]
+    starts, ends = np.array(times).T
+    return starts, ends, np.repeat([0, 1], [8, len(more)])
+
+
+def test_those_in_flight_when_the_clock_stopped_run_on_when_it_does() -> None:
+    # At 20 the clock stops with block 3 in flight; at 40 it goes on, and block 7 is in flight for it.
+    starts, ends, region = out_of_step(235, (40, 50), (50, 60), (60, 70), (70, 80))
+    sample = sample_launch(starts, ends, np.full(12, 10.0), region, warm_up_difference=0.5)
+    # Region 1 is never entered, for a block of region 0 is in flight.
+    assert sample.skipped_blocks.tolist() == [4, 5, 6, 7]
+    assert sample.simulated_cycles == 235 - 20
+    assert sample.projected_cycles == pytest.approx(235)
+
+
+def test_a_region_is_entered_when_the_last_of_another_has_gone() -> None:
+    more = [(40, 50), (50, 60), (55, 65), (60, 70), (65, 75), (70, 80), (75, 85), (80, 90)]
+    starts, ends, region = out_of_step(55, *more)
+    sample = sample_launch(starts, ends, np.full(16, 10.0), region, warm_up_difference=0.5)
+    # Entered at 55; units from 60 to 70 and to 80; block 14 drains to 85.
+    assert sample.skipped_blocks.tolist() == [4, 5, 6, 7, 15]
+    assert sample.simulated_cycles == 85 - 20
+
+
+def test_a_place_that_was_free_when_the_clock_stopped_is_free_when_it_goes_on() -> None:
+    # All of a wave retire at once, so nothing is in flight from 20 to 40, whatever the recording shows.
+    starts = np.array([0, 0, 10, 10, 20, 20, 30, 30, 40, 50, 60, 70])
+    ends = np.array([10, 10, 20, 20, 30, 30, 40, 230, 50, 60, 70, 80])
+    region = np.repeat([0, NO_REGION], [8, 4])
+    sample = sample_launch(starts, ends, np.full(12, 10.0), region)
+    assert sample.skipped_blocks.tolist() == [4, 5, 6, 7]
+    assert sample.simulated_cycles == 80 - 20
+
+
+def test_two_regions_are_skipped_one_after_the_other() -> None:
+    # One slot: region 1 is entered as soon as block 3 has gone, and skipped from 60 on.
+    starts = np.array([0, 10, 20, 30, 40, 50, 60, 70])
+    ends = np.array([10, 20, 30, 40, 50, 60, 70, 80])
+    sample = sample_launch(starts, ends, np.full(8, 10.0), np.repeat([0, 1], 4))
+    assert sample.skipped_blocks.tolist() == [2, 3, 6, 7]
+    assert sample.simulated_cycles == 40
+    assert sample.projected_cycles == 80
 
 
 def test_blocks_in_no_region_are_simulated() -> None:
