@@ -37,6 +37,8 @@ VERBS: dict[str, str] = {
     "evaluate": "assay_client.cli.evaluate",
     "project": "assay_client.cli.project",
     "scale-model": "assay_client.cli.scale_model",
+    "cold-start": "assay_client.cli.cold_start",
+    "reuse": "assay_client.cli.reuse",
     "import": "assay_client.cli.import_",
     "run": "assay_client.cli.run",
     "submit": "assay_client.cli.submit",

@@ -1,0 +1,246 @@
+"""Two runs of a workload, caches left alone and caches cold, compared launch by launch.
+
+    IPC difference of a launch = (IPC flushed - IPC warm) / IPC warm
+    share at t %               = instructions of launches with |difference| >= t % / all instructions
+    weighted total             = the same difference of the two total IPCs
+
+The total IPC is the instruction-weighted harmonic mean of the launches', as in Sieve: total instructions /
+total cycles. Formulas of differences and shares are those of :mod:`assay_sampling.conditions`.
+
+Runs are recordings of hardware counters (``--cache-control none`` and ``all``), aligned in order, or standard
+outputs of Accel-Sim, joined by the traced launch. **The simulator's own flush is not a cold cache**: it drops
+only dirty lines and reaches half of the slices; a launch simulated alone is cold.
+
+Source: Quantifying and mitigating the cold-start problem, section 2; specs, "Cold start on silicon".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.alignment import align, require_match
+from assay_sampling.conditions import (
+    DIFFERENCE_THRESHOLDS_PERCENT,
+    ipc_differences_percent,
+    shares_over_percent,
+)
+from assay_sampling.counters import default_cost_counter, require_counters
+from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
+from assay_sampling.evaluation import COST_UNITS, cost_of
+from assay_sampling.launch_table import Condition
+from assay_sampling.launches import Launches
+from assay_sampling.simulators.accel_sim_cold import read_details
+from assay_sampling.simulators.accel_sim_output import read_output
+
+
+@dataclass(frozen=True)
+class ColdStart:
+    """The launches that both runs hold, m of them.
+
+    Args:
+        launch: ordinal, or the simulator's 1-based traced id, int64 of shape (m,).
+        kernel: names, m of them.
+        warm_cost: cycles (or ns) with caches left alone, float64 of shape (m,).
+        flushed_cost: with cold caches, the same launches.
+        warm_instructions: what ran then, float64 of shape (m,); weights of the launches.
+        flushed_instructions: of the other run; loops that wait may differ.
+        quantity: what the costs are.
+        unmatched: launches of the warm and of the flushed run that the other one does not hold.
+        synthetic: no silicon produced the recordings.
+        conditions: of the warm and of the flushed recording; None for simulations.
+        notes: what a reader must know.
+    """
+
+    launch: np.ndarray
+    kernel: tuple[str, ...]
+    warm_cost: np.ndarray
+    flushed_cost: np.ndarray
+    warm_instructions: np.ndarray
+    flushed_instructions: np.ndarray
+    quantity: str
+    unmatched: tuple[int, int] = (0, 0)
+    synthetic: bool = False
+    conditions: tuple[Condition, Condition] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def differences_percent(self) -> np.ndarray:
+        """IPC difference of each launch, shape (m,); NaN where it did nothing."""
+        # Products of whole numbers are exact, quotients are not: 20 % must not come out below 20.
+        return ipc_differences_percent(
+            self.warm_cost * self.flushed_instructions, self.flushed_cost * self.warm_instructions
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of ``assay cold-start --json``; launches by column."""
+        differences = self.differences_percent
+        shares = shares_over_percent(self.warm_instructions, differences)
+        weights = self.warm_instructions / self.warm_instructions.sum()
+        known = np.isfinite(differences)
+        return {
+            "quantity": self.quantity,
+            "launches": len(self.launch),
+            "synthetic": self.synthetic,
+            "conditions": None if self.conditions is None else [c.to_dict() for c in self.conditions],
+            "only_in_warm": self.unmatched[0],
+            "only_in_flushed": self.unmatched[1],
+            "weighted_shares_percent": {
+                f"{threshold:g}": share
+                for threshold, share in zip(DIFFERENCE_THRESHOLDS_PERCENT, shares, strict=True)
+            },
+            "weighted_total_ipc_difference_percent": self._total_percent(),
+            "weighted_mean_ipc_difference_percent": float((weights * differences)[known].sum()),
+            "per_launch": {
+                "launch": self.launch.tolist(),
+                "kernel": list(self.kernel),
+                "warm": self.warm_cost.tolist(),
+                "flushed": self.flushed_cost.tolist(),
+                "instructions": self.warm_instructions.tolist(),
+                "ipc_difference_percent": differences.tolist(),
+            },
+            "notes": self.notes,
+        }
+
+    def _total_percent(self) -> float:
+        warm = float(self.warm_instructions.sum() / self.warm_cost.sum())
+        flushed = float(self.flushed_instructions.sum() / self.flushed_cost.sum())
+        return 100.0 * (flushed - warm) / warm
+
+
+def compare_recordings(warm: Launches, flushed: Launches, quantity: str | None = None) -> ColdStart:
+    """Compare two recordings of the same launches, with caches left alone and flushed between launches.
+
+    ``quantity`` is a cost that both measured (default: the cycles of the warm one). Raises MisalignedError
+    where less than 99 % of the launches match, CounterUnavailableError where instructions or the cost were
+    not measured, RefusedError where the conditions say that it is the other way round.
+    """
+    _require_conditions(warm, flushed)
+    chosen = quantity or default_cost_counter(warm.table) or "cycles_gpc_avg"
+    if chosen not in COST_UNITS:
+        raise ParameterError("--cost", f"there is no cost {chosen!r}", f"choose from {', '.join(COST_UNITS)}")
+    found = align(warm, flushed, left_name="warm run", right_name="flushed run")
+    require_match(found, subject="warm and flushed run")
+    left, right = found.left_rows, found.right_rows
+    for side in (warm, flushed):
+        require_counters(side.table, ["instructions"], ", ".join(side.sources) or "launches")
+    # Names repeat, so each is looked up once.
+    kernels = warm.column("kernel_id")[left]
+    names = {key: warm.names[key] for key in set(kernels.tolist())}
+    return _checked(
+        ColdStart(
+            launch=warm.column("launch")[left].astype(np.int64),
+            kernel=tuple(names[key] for key in kernels.tolist()),
+            warm_cost=cost_of(warm, chosen).values[left],
+            flushed_cost=cost_of(flushed, chosen).values[right],
+            warm_instructions=warm.column("instructions")[left],
+            flushed_instructions=flushed.column("instructions")[right],
+            quantity=chosen,
+            unmatched=(found.left_launches - len(left), found.right_launches - len(right)),
+            synthetic=warm.metadata.synthetic,
+            conditions=(warm.metadata.condition, flushed.metadata.condition),
+        )
+    )
+
+
+def _require_conditions(warm: Launches, flushed: Launches) -> None:
+    for launches, side, wrong in ((warm, "warm", "all"), (flushed, "flushed", "none")):
+        if launches.metadata.condition.cache == wrong:
+            raise RefusedError(
+                ", ".join(launches.sources) or side,
+                f"it is given as the {side} run, but was recorded with cache control {wrong!r}",
+                "name the warm run first and the flushed one second",
+            )
+    if warm.metadata.synthetic != flushed.metadata.synthetic:
+        raise RefusedError(
+            "warm and flushed run",
+            "one is synthetic and the other was measured",
+            "compare recordings of one kind; --synthetic marks both",
+        )
+
+
+def compare_outputs(warm: Path, flushed: Path, *, active_cycles: bool = False) -> ColdStart:
+    """Compare standard outputs of two simulations, joined by traced launch.
+
+    The flushed one may hold only some launches, such as one that was simulated alone. With ``active_cycles``
+    the configured launch latency, in which nothing runs, is taken off. Raises InputError for a file that is
+    no such output, MisalignedError where no launch is in both or one has other kernels.
+    """
+    sides = [_simulated(path, active_cycles) for path in (warm, flushed)]
+    common = sorted(sides[0].keys() & sides[1].keys())
+    if not common:
+        raise MisalignedError(
+            f"{warm}, {flushed}", "no traced launch is in both", "give runs of the same trace"
+        )
+    for launch in common:
+        names = sides[0][launch].kernel, sides[1][launch].kernel
+        if names[0] != names[1]:
+            raise MisalignedError(
+                f"{warm}, {flushed}",
+                f"launch {launch} is of {names[0]} in one and of {names[1]} in the other",
+                "give runs of the same trace",
+            )
+    columns = [
+        (
+            np.array([side[launch].cycles for launch in common], np.float64),
+            np.array([side[launch].instructions for launch in common], np.float64),
+        )
+        for side in sides
+    ]
+    notes = []
+    if read_details(flushed).flushes_l2:
+        notes.append(
+            f"{flushed} was flushed by the simulator's own switch, which drops only dirty lines of half the "
+            "slices: it is not a cold cache; simulate the launches alone instead"
+        )
+    return _checked(
+        ColdStart(
+            launch=np.array(common, np.int64),
+            kernel=tuple(sides[0][launch].kernel for launch in common),
+            warm_cost=columns[0][0],
+            flushed_cost=columns[1][0],
+            warm_instructions=columns[0][1],
+            flushed_instructions=columns[1][1],
+            quantity="active cycles" if active_cycles else "gpu_sim_cycle",
+            unmatched=(len(sides[0]) - len(common), len(sides[1]) - len(common)),
+            notes=notes,
+        )
+    )
+
+
+def _checked(found: ColdStart) -> ColdStart:
+    if not (found.warm_cost.sum() > 0 and found.flushed_cost.sum() > 0 and found.warm_instructions.sum() > 0):
+        raise RefusedError("cold start", "the launches that match have no cost or no instructions", "")
+    return found
+
+
+@dataclass(frozen=True)
+class _Simulated:
+    kernel: str
+    cycles: float
+    instructions: int
+
+
+def _simulated(path: Path, active_cycles: bool) -> Mapping[int, _Simulated]:
+    """Launches of a simulator's output by traced id; memory-only replays are no launches of the workload."""
+    output, launches = read_output(path)
+    latency = output.config.launch_latency_cycles
+    if active_cycles and latency is None:
+        raise RefusedError(
+            str(path), "it does not echo -gpgpu_kernel_launch_latency", "compare whole cycles instead"
+        )
+    found: dict[int, _Simulated] = {}
+    replayed = read_details(path).replays
+    for launch in launches:
+        key = launch.traced_id or launch.uid
+        if not launch.complete or launch.uid in replayed:
+            continue
+        if key in found:
+            raise MisalignedError(str(path), f"it holds traced launch {key} twice", "give one simulation")
+        cycles = launch.cycles - (latency or 0 if active_cycles else 0)
+        found[key] = _Simulated(launch.kernel.strip(), float(cycles), launch.instructions)
+    return found
