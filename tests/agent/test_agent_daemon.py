@@ -397,6 +397,15 @@ def test_what_an_earlier_process_left_is_resumed_dropped_or_made_again(
     assert (failed.key.run_id, failed.failure.failure_class) == ("c-1.0002", "agent_restarted")
 
 
+def test_an_identity_that_is_given_is_taken_once_and_then_kept(tmp_path: Path) -> None:
+    given = "0123456789abcdef" * 2
+    for asked, kept in ((given, given), ("", given), ("f" * 32, given)):
+        with StateDirectory(tmp_path / "given", asked) as state:
+            assert state.agent_id == kept
+    with pytest.raises(ParameterError, match="32 hexadecimal digits"):
+        AgentConfig("127.0.0.1:1", tmp_path, agent_id="GPU")
+
+
 def test_a_second_agent_on_one_state_directory_is_refused(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:

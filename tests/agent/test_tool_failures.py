@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -175,6 +178,41 @@ def test_a_hang_ends_with_the_time_limit(
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    ("profiler", "victim"),
+    [
+        (COMPUTE, "assay_agent.virtual.tools"),
+        (SYSTEMS, "assay_agent.virtual.tools"),
+        (COMPUTE, "supervisor.py"),
+    ],
+)
+def test_a_tool_that_somebody_kills_says_nothing_of_the_workload_and_is_tried_again(
+    profiler: str, victim: str, bench: Bench
+) -> None:
+    errors: list[ProfilerError] = []
+    work = bench.work(profiler, "hang")
+    thread = threading.Thread(target=lambda: errors.append(failed(bench, work)))
+    thread.start()
+    jobs = str(live_jobs(bench))
+    wait_for(lambda: processes_naming(jobs, victim))
+    os.kill(processes_naming(jobs, victim)[0], signal.SIGKILL)
+    thread.join(20)
+    assert not thread.is_alive()
+    check(errors[0], F.REPORT_SHORT, "was killed")
+    assert errors[0].failure.retryable
+
+
+def processes_naming(*texts: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            command = entry.read_bytes()
+            if all(text.encode() in command for text in texts):
+                found.append(int(entry.parent.name))
+    return found
+
+
+@pytest.mark.processes
 def test_a_cancelled_run_ends_at_once_and_says_nothing(bench: Bench) -> None:
     cancelled = threading.Event()
     results: list[tuple[pa.Table, Measurement]] = []
@@ -189,9 +227,13 @@ def test_a_cancelled_run_ends_at_once_and_says_nothing(bench: Bench) -> None:
     assert results[0][0].num_rows == 0
 
 
-def live_log(bench: Bench) -> Callable[[], str]:
+def live_jobs(bench: Bench) -> Path:
     (gpu_tools,) = {str(p._state) for p in bench.place.profilers.values()}  # type: ignore[attr-defined]
-    path = Path(gpu_tools) / "jobs" / "c-1.0000-0-1" / "ncu.log"
+    return Path(gpu_tools) / "jobs"
+
+
+def live_log(bench: Bench) -> Callable[[], str]:
+    path = live_jobs(bench) / "c-1.0000-0-1" / "ncu.log"
     return lambda: path.read_text() if path.exists() else ""
 
 
