@@ -45,6 +45,8 @@ from assay_sampling.model_vote import (
 )
 
 COMBINED: Literal["combined"] = "combined"
+# How a launch got its group: in the window, from a model, by a group of its own.
+ORIGINS = ("window", "model", "unknown", "abstained")
 LabellerName = Literal["sgd", "gaussian_nb", "mlp", "combined"]
 LabellerChoice = Literal["best", "sgd", "gaussian_nb", "mlp", "combined"]
 
@@ -122,6 +124,14 @@ class Labelling:
         first, *others = (self.predicted[name] for name in MODEL_NAMES)
         agreed = np.logical_and.reduce([other == first for other in others])
         return 100.0 * float(agreed.mean())
+
+    def origins(self) -> np.ndarray:
+        """How each launch got its group: numbers of ORIGINS, shape (n,), uint8."""
+        found = np.zeros(len(self.known), np.uint8)
+        found[self.classified_rows] = 1
+        found[self.known >= self.window_groups] = 2
+        found[self.known >= self.window_groups + len(self.unknown_first_rows)] = 3
+        return found
 
     def labels(self, model: LabellerName | None) -> np.ndarray:
         """Groups of all launches with those of ``model`` where needed: shape (n,), int32."""

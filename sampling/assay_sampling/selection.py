@@ -146,8 +146,10 @@ class Selection:
 
     ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
     not measured; ``labels`` the group of every launch, shape (n,), is part of the JSON form on request.
-    ``interval`` is that of the projected total; where it is None, ``interval_reason`` says why.
-    ``extra`` holds what only one method reports (``sweep``, ``pca_components``, ``two_level``).
+    ``label_origins``, shape (n,), say where labels came from (:data:`assay_sampling.labelling.ORIGINS`),
+    for two levels; they are not part of the JSON form. ``interval`` is that of the projected total; where
+    it is None, ``interval_reason`` says why. ``extra`` holds what only one method reports (``sweep``,
+    ``pca_components``, ``two_level``).
     """
 
     method: str
@@ -159,6 +161,7 @@ class Selection:
     evaluation: Evaluation
     instruction_share: np.ndarray | None = None
     labels: np.ndarray | None = None
+    label_origins: np.ndarray | None = None
     interval: Interval | None = None
     interval_reason: str = NO_INTERVAL_FIXED_RULE
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -178,6 +178,7 @@ class _Joined:
                 self.light_cost, chosen.rows, chosen.weights, labels=labels, representative_groups=groups
             ),
             labels=labels,
+            label_origins=self.labelling.origins(),
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
             extra={

@@ -34,6 +34,8 @@ VERBS: dict[str, str] = {
     "plan": "assay_client.cli.plan",
     "inspect": "assay_client.cli.inspect",
     "select": "assay_client.cli.select",
+    "compare": "assay_client.cli.compare",
+    "classify": "assay_client.cli.classify",
     "evaluate": "assay_client.cli.evaluate",
     "project": "assay_client.cli.project",
     "scale-model": "assay_client.cli.scale_model",

@@ -1,0 +1,80 @@
+"""``assay compare FILE...``: every selection method on one profile, in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client import analyses, comparing
+from assay_client.cli.options import (
+    JsonOption,
+    LaunchOffsetOption,
+    MemoryLimitOption,
+    SeedOption,
+    SyntheticOption,
+    parse_bytes,
+    parse_parameters,
+)
+from assay_client.cli.output import show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.comparison import render_comparison
+from assay_client.cli.verb import verb_app
+
+app = verb_app()
+
+
+@app.command()
+def compare(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recordings of one workload on one device.")
+    ],
+    *,
+    light: Annotated[
+        Path | None,
+        typer.Option("--light", metavar="FILE", help="The light recording of a two-level profile."),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "-m", metavar="METHOD", help="Compare only these; repeatable."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="[METHOD.]NAME=VALUE",
+            help="A parameter of one method, or of all that have it; repeatable.",
+        ),
+    ] = None,
+    seed: SeedOption = 0,
+    synthetic: SyntheticOption = False,
+    launch_offset: LaunchOffsetOption = None,
+    memory_limit: MemoryLimitOption = "8GiB",
+    as_json: JsonOption = False,
+) -> None:
+    """Compare selection methods on a workload.
+
+    Methods that do not apply are listed with the reason. A star marks those that no other beats in error
+    and speedup at once."""
+    methods = method or []
+    given = parse_parameters(param or [], example="pks.k_max=20")
+    limit = parse_bytes(memory_limit)
+    parameters = comparing.parameters_by_method(given, methods) if given else {}
+    with activity("reading " + ", ".join(map(str, files))) as shown:
+        profile = analyses.read_profile(
+            files,
+            light=light,
+            synthetic=True if synthetic else None,
+            launch_offset=launch_offset,
+            memory_limit_bytes=limit,
+        )
+        document = comparing.compare(
+            profile,
+            methods=methods,
+            parameters=parameters,
+            seed=seed,
+            progress=lambda name: shown.say(f"selecting with {name}"),
+        )
+    show(document, as_json, lambda console: render_comparison(document, console))

@@ -1,0 +1,40 @@
+"""Labels of a whole workload: how many came from where, and how far the models can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.evaluation import score_facts
+from assay_client.cli.reporters.tables import print_facts, synthetic_mark
+from assay_client.cli.reporters.text import count, counted
+from assay_client.cli.reporters.two_level import render_two_level
+
+_ORIGINS = {
+    "window": "from the window's counters",
+    "model": "by the chosen model",
+    "unknown": "unknown kernels, in groups of their own",
+    "abstained": "not sure enough, in groups of their own",
+}
+
+
+def render_classification(document: Mapping[str, Any], written_to: Path | None, console: Console) -> None:
+    """Draw the document of ``assay classify``."""
+    origins = document["launches_by_origin"]
+    pairs = [
+        (
+            "labelled",
+            f"{counted(document['launches'], 'launch', 'launches')} in "
+            f"{counted(document['groups'], 'group', 'groups')}",
+        ),
+        *[(name, f"{count(origins[name])} {text}") for name, text in _ORIGINS.items()],
+        *score_facts(document),
+        *synthetic_mark(bool(document["profile"]["synthetic"])),
+    ]
+    print_facts(pairs, console)
+    render_two_level(document["two_level"], console)
+    if written_to is not None:
+        console.print(f"written to {written_to}", soft_wrap=True)

@@ -1,0 +1,85 @@
+"""Selection methods side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
+from assay_client.cli.reporters.text import count, quantity
+
+_NONE = "-"
+_NUMBERS = (
+    "groups", "launches to simulate", "error %", "group error %", "expected error %", "speedup",
+    "by instructions", "by launches",
+)  # fmt: skip
+
+
+def render_comparison(document: Mapping[str, Any], console: Console) -> None:
+    """One line a method that applies; below, those that do not, with the reason."""
+    profile, entries = document["profile"], document["methods"]
+    scored = [entry for entry in entries if entry["status"] == "ok"]
+    pairs = [
+        (
+            "profile",
+            f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
+            f"{', '.join(profile['devices']) or 'an unnamed device'}",
+        ),
+        ("seed", str(document["seed"])),
+        *[(f"cost {name}", text) for name, text in _costs(scored).items()],
+        *synthetic_mark(bool(profile["synthetic"])),
+        *[("warning", f"{e['method']}: {text}") for e in scored for text in e["warnings"]],
+        *[("note", str(note)) for note in profile.get("notes", ())],
+    ]
+    print_facts(pairs, console)
+    drawn = Table(
+        "Methods (*: no other has less error and more speedup)",
+        ["method", "", *_NUMBERS, "cost", "interval holds"],
+        right=_NUMBERS,
+    )
+    for entry in scored:
+        drawn.add_row(*_row(entry))
+    drawn.print(console)
+    others = [entry for entry in entries if entry["status"] != "ok"]
+    if others:
+        console.print("\nNot applicable")
+        print_facts([(entry["method"], _reason(entry)) for entry in others], console)
+
+
+def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:
+    """The true total in each cost that a method was scored in."""
+    return {
+        entry["cost"]["quantity"]: quantity(entry["cost"]["total"], entry["cost"]["unit"]) for entry in scored
+    }
+
+
+def _row(entry: Mapping[str, Any]) -> list[str]:
+    interval = entry["interval"]
+    return [
+        entry["method"],
+        "*" if entry["pareto"] else "",
+        count(entry["groups"]),
+        count(entry["launches_to_simulate"]),
+        _number(entry["error_percent"]),
+        _number(entry["group_error_percent"]),
+        _NONE if interval is None else _number(interval["expected_error_percent"]),
+        _number(entry["speedup"]),
+        _number(entry["speedup_instructions"]),
+        _number(entry["speedup_launches"]),
+        entry["cost"]["quantity"],
+        _NONE if interval is None else _holds(interval, entry["cost"]["total"]),
+    ]
+
+
+def _holds(interval: Mapping[str, float], total: float) -> str:
+    return "yes" if interval["low"] <= total <= interval["high"] else "no"
+
+
+def _reason(entry: Mapping[str, Any]) -> str:
+    return str(entry["reason"]) if entry["status"] == "refused" else f"failed: {entry['reason']}"
+
+
+def _number(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.2f}"

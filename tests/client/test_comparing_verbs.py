@@ -1,0 +1,172 @@
+"""``compare`` and ``classify``: every method on one profile, and the group of every launch."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hand_made
+import pyarrow.parquet as pq
+import pytest
+
+from assay_client import comparing
+from assay_sampling import samplers
+from assay_sampling.errors import RefusedError
+
+Assay = Callable[..., Any]
+LAUNCHES = 40
+
+
+@pytest.fixture
+def raw_page(tmp_path: Path) -> Path:
+    return hand_made.write_raw_page(tmp_path / "detailed.csv", LAUNCHES)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return hand_made.write_kineto(tmp_path / "light.json", LAUNCHES)
+
+
+def document_of(ended: Any) -> Any:
+    assert ended.stderr == ""
+    assert ended.code == 0
+    return json.loads(ended.stdout)
+
+
+def by_method(document: Any) -> dict[str, Any]:
+    return {entry["method"]: entry for entry in document["methods"]}
+
+
+def test_every_method_is_compared_and_scored_as_select_does(assay: Assay, raw_page: Path) -> None:
+    document = document_of(assay("compare", raw_page, "--seed", 3, "--json"))
+    found = by_method(document)
+    assert list(found) == list(samplers.samplers())
+    assert document["profile"]["launches"] == LAUNCHES
+    for name in ("pks", "random", "stratified"):
+        alone = document_of(assay("select", name, raw_page, "--seed", 3, "--json"))
+        entry = found[name]
+        assert (entry["status"], entry["reason"]) == ("ok", "")
+        for key in ("cost", "error_percent", "group_error_percent", "speedup", "interval", "parameters"):
+            assert entry[key] == alone[key], (name, key)
+        assert entry["groups"] == len(alone["groups"])
+        assert entry["launches_to_simulate"] == sum(len(g["representatives"]) for g in alone["groups"])
+    assert found["single_iteration"]["error_percent"] == pytest.approx(0, abs=1e-9)
+
+
+def test_methods_that_do_not_apply_are_listed_with_the_reason(assay: Assay, trace: Path) -> None:
+    found = by_method(document_of(assay("compare", trace, "--json")))
+    assert found["pks"]["status"] == "refused"
+    assert found["pks"]["reason"] == "PKS not applicable: no counters"
+    assert found["pks"]["speedup"] is None
+    assert found["random"]["status"] == "ok"
+    shown = assay("compare", trace).stdout
+    assert "Not applicable" in shown
+    assert "PKS not applicable: no counters" in shown
+    ended = assay("compare", trace, "--method", "pks")
+    assert (ended.code, ended.stdout) == (7, "")
+    assert "no method applies (pks: PKS not applicable" in ended.stderr
+
+
+def test_a_star_marks_what_no_other_beats(assay: Assay, raw_page: Path) -> None:
+    entries = document_of(assay("compare", raw_page, "--json"))["methods"]
+    scored = [entry for entry in entries if entry["status"] == "ok"]
+    for entry in scored:
+        beaten = any(
+            other["error_percent"] <= entry["error_percent"]
+            and other["speedup"] >= entry["speedup"]
+            and (other["error_percent"], other["speedup"]) != (entry["error_percent"], entry["speedup"])
+            for other in scored
+        )
+        assert entry["pareto"] is not beaten
+    assert {entry["pareto"] for entry in scored} == {True, False}
+    lines = [line.split() for line in assay("compare", raw_page).stdout.splitlines()]
+    starred = {line[0] for line in lines if line[1:2] == ["*"]}
+    assert starred == {entry["method"] for entry in scored if entry["pareto"]}
+
+
+def test_parameters_go_to_the_method_named_or_to_all_that_have_them(assay: Assay, raw_page: Path) -> None:
+    chosen = ["-m", "random", "-m", "systematic", "-m", "pks"]
+    given = ["-p", "launches=8", "-p", "systematic.launches=4", "-p", "pks.k=2"]
+    found = by_method(document_of(assay("compare", raw_page, *chosen, *given, "--json")))
+    assert list(found) == ["random", "systematic", "pks"]
+    assert found["random"]["launches_to_simulate"] == 8
+    assert found["systematic"]["launches_to_simulate"] == 4
+    assert found["pks"]["groups"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["-m", "nope"], "no method 'nope'"),
+        (["-m", "random", "-p", "k=3"], "no compared method has a parameter 'k'"),
+        (["-p", "clusters=3"], "no compared method has a parameter 'clusters'"),
+        (["-p", "random.clusters=3"], "no parameter 'clusters'"),
+        (["-p", "random.launches=none"], "'launches'"),
+    ],
+)
+def test_wrong_methods_and_parameters_are_named(
+    assay: Assay, raw_page: Path, arguments: list[str], text: str
+) -> None:
+    ended = assay("compare", raw_page, *arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert text in ended.stderr
+
+
+def test_a_method_that_fails_spoils_no_other(monkeypatch: pytest.MonkeyPatch, raw_page: Path) -> None:
+    from assay_client import analyses  # noqa: PLC0415
+
+    def broken(self: Any, profile: Any, parameters: Any, *, seed: int) -> None:
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("assay_sampling.samplers.systematic.SystematicSampler.select", broken)
+    profile = analyses.read_profile(raw_page)
+    told: list[str] = []
+    document = comparing.compare(profile, methods=["random", "systematic"], progress=told.append)
+    assert by_method(document)["systematic"]["status"] == "failed"
+    assert by_method(document)["systematic"]["reason"] == "ZeroDivisionError: by nothing"
+    assert by_method(document)["random"]["status"] == "ok"
+    assert told == ["random", "systematic"]
+    with pytest.raises(RefusedError, match="by nothing"):
+        comparing.compare(profile, methods=["systematic"])
+
+
+@pytest.fixture
+def window(tmp_path: Path) -> Path:
+    return hand_made.write_raw_page(tmp_path / "window.csv", 25)
+
+
+def test_classify_gives_every_launch_a_group(assay: Assay, window: Path, trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "labels.csv"
+    document = document_of(assay("classify", window, "--light", trace, "-p", "k=3", "-o", path, "--json"))
+    assert document["launches"] == LAUNCHES
+    assert document["launches_by_origin"] == {"window": 25, "model": 15, "unknown": 0, "abstained": 0}
+    assert set(document["two_level"]["models"]) == {"sgd", "gaussian_nb", "mlp", "combined"}
+    with path.open(newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert list(rows[0]) == ["process", "launch", "group", "origin"]
+    assert [int(row["launch"]) for row in rows] == list(range(LAUNCHES))
+    assert [row["origin"] for row in rows] == ["window"] * 25 + ["model"] * 15
+    # Every kind of launch has its own counters: groups are the kinds, numbered by first appearance.
+    assert [int(row["group"]) for row in rows] == hand_made.kinds(LAUNCHES)
+    binary = tmp_path / "labels.parquet"
+    shown = assay("classify", window, "--light", trace, "-p", "k=3", "-o", binary).stdout
+    for text in ("40 launches in 3 groups", "by the chosen model", "combined", "Held-out accuracy"):
+        assert text in shown
+    table = pq.read_table(binary)
+    assert table["group"].to_pylist() == hand_made.kinds(LAUNCHES)
+    assert table["origin"].to_pylist()[24:26] == ["window", "model"]
+
+
+def test_classify_needs_both_levels_and_a_file_of_a_known_kind(
+    assay: Assay, window: Path, trace: Path, tmp_path: Path
+) -> None:
+    ended = assay("classify", trace, "--light", trace)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "no recording with counters" in ended.stderr
+    assert assay("classify", window).code == 2
+    ended = assay("classify", window, "--light", trace, "-o", tmp_path / "labels.txt")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "neither .csv nor .parquet" in ended.stderr
