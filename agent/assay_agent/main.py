@@ -122,7 +122,10 @@ def doctor(
     """Say what is missing on this box, each with a remedy; exit code 10 where something needed is."""
     checks = examine(need, state, server)
     if as_json:
-        typer.echo(json.dumps({"for": need, "checks": [check.to_dict() for check in checks]}, indent=2))
+        missing = [check.name for check in checks if check.state == "missing"]
+        listed = [check.to_dict() for check in checks]
+        document = {"for": need, "ready": not missing, "missing": missing, "checks": listed}
+        typer.echo(json.dumps(document, indent=2))
     else:
         for check in checks:
             typer.echo(f"{check.state:<8}{check.name}: {check.found}")

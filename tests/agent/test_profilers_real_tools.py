@@ -18,6 +18,8 @@ import pytest
 from nvidia_tools import RealTools
 from test_ncu_command import WORK
 
+from assay_agent.doctor_tools import tool_checks
+from assay_agent.inventory import InstalledDevice, Inventory
 from assay_agent.profilers import environment, ncu_command, nsys_command, tool_run
 from assay_agent.profilers.base import Profiler, ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU
@@ -141,6 +143,33 @@ def test_every_metric_of_the_registry_is_listed_for_the_chip(
                 lacking.append(f"{counter.name}: {metric}")
     assert counted > 30
     assert lacking == []
+
+
+def test_the_doctor_asks_the_tool_which_gpus_it_profiles(
+    nvidia: RealTools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(nvidia.generation.folder / "bin"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    there = {
+        "P100": "6.0",
+        "V100": "7.0",
+        "T4": "7.5",
+        "A100": "8.0",
+        "L40": "8.9",
+        "H100": "9.0",
+        "B200": "10.0",
+    }
+    devices = tuple(InstalledDevice(0, name, "", capability, 1, 1) for name, capability in there.items())
+    inventory = Inventory("box", "0", 1, 1, devices, "", "")
+    found = {check.name: check for check in tool_checks(inventory, needed=True)}
+    assert {name for name, check in found.items() if check.state == "missing"} == {
+        "ncu for Pascal", "ncu for Blackwell"
+    }  # fmt: skip
+    assert "install Nsight Compute 2019.5" in found["ncu for Pascal"].remedy
+    assert "install Nsight Compute 2025.1 or newer" in found["ncu for Blackwell"].remedy
+    assert (found["ncu"].state, found["nsys"].state) == ("ok", "ok")
+    assert list((tmp_path / "home").iterdir()) == []
 
 
 # What ncu and nsys call the end, and the workload's last words or the remedy.
