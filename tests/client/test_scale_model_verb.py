@@ -99,6 +99,37 @@ def test_what_cannot_be_meant_is_a_usage_error(
     assert said in ended.stderr
 
 
+def test_miss_rates_of_traces(assay: Assay, tmp_path: Path) -> None:
+    """Three lines in turn, twice: a cache of two lines never hits, one of three the second time."""
+    loads = [f"0010 00000001 1 R6 LDG.E 1 R2 4 2 0x{128 * line:x} 0" for line in (0, 1, 2, 0, 1, 2)]
+    trace = tmp_path / "kernel-1.traceg"
+    trace.write_text(
+        "-kernel name = k\n-kernel id = 1\n-grid dim = (1,1,1)\n-block dim = (32,1,1)\n-shmem = 0\n"
+        "-nregs = 8\n-binary version = 80\n-accelsim tracer version = 5\n#traces format\n"
+        "#BEGIN_TB\nthread block = 0,0,0\n"
+        f"warp = 0\ninsts = {len(loads)}\n" + "\n".join(loads) + "\n#END_TB\n"
+    )
+    arguments = ["scale-model", "miss-rates", trace, "--capacity", 256, "--capacity", 384]
+    document = json.loads(assay(*arguments, "--json").stdout)
+    assert [(row["capacity_bytes"], row["misses"], row["mpki"]) for row in document["curve"]] == [
+        (256, 6.0, 1000.0),
+        (384, 3.0, 500.0),
+    ]
+    assert (document["accesses"], document["first_touches"]) == (6, 3.0)
+    shown = assay(*arguments)
+    assert shown.code == 0
+    assert "500.0000" in shown.stdout
+    for wrong, said in (
+        (["--capacity", "much"], "--capacity: 'much' is not a number of bytes"),
+        (["--capacity", "64"], "below a line"),
+        (["--capacity", "256", "--sectors", "3"], "do not divide"),
+        (["--capacity", "256", "--sampling-rate", "0"], "sampling rate"),
+    ):
+        ended = assay("scale-model", "miss-rates", trace, *wrong)
+        assert ended.code == 2
+        assert said in ended.stderr
+
+
 @pytest.mark.shared_data
 def test_the_published_table_is_printed(assay: Assay, shared_data: Path) -> None:
     path = shared_data / "scale_model" / "strong_scaling.csv"

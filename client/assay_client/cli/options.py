@@ -49,16 +49,14 @@ _BYTES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _BINARY_BYTES = {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 
 
-def parse_bytes(text: str) -> int:
+def parse_bytes(text: str, option: str = "--memory-limit") -> int:
     """``8589934592``, ``500M`` or ``8GiB`` as bytes; raises ParameterError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?", text.strip().upper())
     amount = 0
     if match:
         amount = int(float(match[1]) * {**_BYTES, **_BINARY_BYTES}[match[2] or ""])
     if amount <= 0:
-        raise ParameterError(
-            "--memory-limit", f"{text!r} is not a number of bytes", "write 8GiB or 8589934592"
-        )
+        raise ParameterError(option, f"{text!r} is not a number of bytes", "write 8GiB or 8589934592")
     return amount
 
 

@@ -12,12 +12,13 @@ from assay_client.cli.options import JsonOption, MemoryLimitOption, parse_bytes
 from assay_client.cli.output import show
 from assay_client.cli.progress import Activity, activity
 from assay_client.cli.reporters.reuse import render_reuse
+from assay_client.cli.traces import traces_of
 from assay_client.cli.verb import verb_app
 from assay_client.files import write_atomically
 from assay_sampling.cold_start_correction import corrections
 from assay_sampling.errors import ParameterError
 from assay_sampling.reuse import Footprint, LaunchReuse, footprint, forward_reuse
-from assay_sampling.simulators.accel_sim_trace import KernelsList, read_kernels_list
+from assay_sampling.simulators.accel_sim_trace import KernelsList
 from assay_sampling.simulators.accel_sim_warm_up import (
     memory_only_path,
     memory_only_trace,
@@ -57,7 +58,7 @@ def reuse(
 
     With --warm-up it writes the memory-only traces that are missing, and a list of kernels."""
     limit = parse_bytes(memory_limit)
-    paths, kernels = _traces(traces)
+    paths, kernels = traces_of(traces)
     document: dict[str, Any] = {}
     with activity("reading traces") as shown:
         if warm_up:
@@ -71,20 +72,6 @@ def reuse(
             before = {item["launch"]: item["forward_reuse"]["sector"] for item in document["launches"]}
             document["corrections"] = corrections(log, before)
     show(document, as_json, lambda console: render_reuse(document, console))
-
-
-def _traces(given: list[Path]) -> tuple[list[Path], KernelsList | None]:
-    lists = [path for path in given if not _is_trace(path)]
-    if not lists:
-        return given, None
-    if len(given) > 1:
-        raise ParameterError(str(lists[0]), "it is not a trace", "give one list, or traces only")
-    kernels = read_kernels_list(given[0])
-    return list(kernels.traces), kernels
-
-
-def _is_trace(path: Path) -> bool:
-    return ".traceg" in path.suffixes
 
 
 def _reuse(paths: list[Path], limit: int, shown: Activity) -> Iterable[LaunchReuse]:

@@ -1,4 +1,4 @@
-"""``assay scale-model evaluate | predict``: a large GPU's IPC from two small ones."""
+"""``assay scale-model evaluate | predict | miss-rates``: a large GPU's IPC from two small ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_client.cli.options import JsonOption
+from assay_client.cli.options import JsonOption, MemoryLimitOption, SeedOption, parse_bytes
 from assay_client.cli.output import show
-from assay_client.cli.reporters.scale_model import render_evaluation, render_prediction
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.scale_model import (
+    render_evaluation,
+    render_miss_rates,
+    render_prediction,
+)
+from assay_client.cli.traces import traces_of
 from assay_client.cli.verb import verb_app
 from assay_sampling.errors import ParameterError
+from assay_sampling.miss_rate_curve import LINE_BYTES, TraceAccesses, stack_distances
 from assay_sampling.scale_model.evaluation import evaluate
 from assay_sampling.scale_model.prediction import (
     DEFAULT_LEVEL,
@@ -99,6 +106,63 @@ def predict_target(
         calibration=known,
     ).to_dict()
     show(document, as_json, lambda console: render_prediction(document, console))
+
+
+@app.command("miss-rates")
+def miss_rates(
+    traces: Annotated[
+        list[Path],
+        typer.Argument(metavar="TRACES...", help="A kernelslist.g, or kernel-N.traceg in order of launch."),
+    ],
+    *,
+    capacity: Annotated[
+        list[str], typer.Option("--capacity", metavar="BYTES", help="Of the last-level cache; repeatable.")
+    ],
+    resident_blocks: Annotated[
+        int, typer.Option("--resident-blocks", min=1, help="Thread blocks that run together on the GPU.")
+    ] = 1,
+    line_bytes: Annotated[int, typer.Option("--line", help="Bytes of a cache line.")] = LINE_BYTES,
+    sectors: Annotated[int, typer.Option("--sectors", help="Sectors of a line; 1: not sectored.")] = 4,
+    sampling_rate: Annotated[
+        float, typer.Option("--sampling-rate", help="Share of the lines to look at; 1 is exact.")
+    ] = 1.0,
+    seed: SeedOption = 0,
+    memory_limit: MemoryLimitOption = "8GiB",
+    as_json: JsonOption = False,
+) -> None:
+    """Compute the miss-rate curve of launches from their memory traces.
+
+    The cache is fully associative and LRU; it stays warm from launch to launch."""
+    capacities = [parse_bytes(text, "--capacity") for text in capacity]
+    limit = parse_bytes(memory_limit)
+    if sectors < 1 or line_bytes % sectors:
+        raise ParameterError("--sectors", f"{sectors} do not divide a line of {line_bytes} bytes")
+    accesses = TraceAccesses(traces_of(traces)[0], resident_blocks, line_bytes // sectors)
+    with activity("reading traces"):
+        found = stack_distances(
+            accesses,
+            sectors_per_line=sectors,
+            sampling_rate=sampling_rate,
+            seed=seed,
+            memory_limit_bytes=limit,
+        )
+        mpki = found.misses_per_thousand(capacities, accesses.thread_instructions, line_bytes)
+        misses = found.misses([size // line_bytes for size in capacities])
+    document = {
+        "accesses": found.accesses,
+        "first_touches": found.first_touches,
+        "thread_instructions": accesses.thread_instructions,
+        "line_bytes": line_bytes,
+        "sectors_per_line": sectors,
+        "sampling_rate": found.sampling_rate,
+        "resident_blocks": resident_blocks,
+        "seed": seed,
+        "curve": [
+            {"capacity_bytes": size, "misses": missed, "mpki": rate}
+            for size, missed, rate in zip(capacities, misses.tolist(), mpki.tolist(), strict=True)
+        ],
+    }
+    show(document, as_json, lambda console: render_miss_rates(document, console))
 
 
 def _workload(table: Path, workloads: list[Workload], name: str | None) -> Workload:

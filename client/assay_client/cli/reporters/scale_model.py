@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
-from assay_client.cli.reporters.text import percent
+from assay_client.cli.reporters.text import count, percent
 
 _ERRORS = ("mean_error_percent", "max_error_percent")
 _INTERVALS = ("coverage_percent", "half_width_percent")
@@ -79,6 +79,25 @@ def render_prediction(document: Mapping[str, Any], console: Console) -> None:
     for row in document["predictions"]:
         if row["reason"]:
             console.print(f"{row['size']} {unit}: {row['reason']}", soft_wrap=True)
+
+
+def render_miss_rates(document: Mapping[str, Any], console: Console) -> None:
+    """The curve, and what it is of."""
+    sampled = document["sampling_rate"]
+    print_facts(
+        [
+            ("accesses", count(document["accesses"])),
+            ("distinct", f"{document['first_touches']:,.0f}"),
+            ("cache", f"lines of {document['line_bytes']} bytes, {document['sectors_per_line']} sectors"),
+            ("resident blocks", count(document["resident_blocks"])),
+            ("lines looked at", "all" if sampled == 1 else f"{100 * sampled:.3g} %, seed {document['seed']}"),
+        ],
+        console,
+    )
+    table = Table("miss-rate curve", ("bytes", "misses", "mpki"), right=("bytes", "misses", "mpki"))
+    for row in document["curve"]:
+        table.add_row(count(row["capacity_bytes"]), f"{row['misses']:,.0f}", f"{row['mpki']:,.4f}")
+    table.print(console)
 
 
 def _number(value: float | None) -> str:

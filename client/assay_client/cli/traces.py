@@ -1,0 +1,19 @@
+"""Traces as verbs take them: one list of kernels, or traces in order of launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.simulators.accel_sim_trace import KernelsList, read_kernels_list
+
+
+def traces_of(given: list[Path]) -> tuple[list[Path], KernelsList | None]:
+    """The traces, and the list where one was given; raises ParameterError where both kinds are mixed."""
+    lists = [path for path in given if ".traceg" not in path.suffixes]
+    if not lists:
+        return given, None
+    if len(given) > 1:
+        raise ParameterError(str(lists[0]), "it is not a trace", "give one list, or traces only")
+    kernels = read_kernels_list(given[0])
+    return list(kernels.traces), kernels
