@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from demo_kills import MARKS, Demo, kill_one, progress, small_campaign, wait_until_gone
+from demo_kills import MARKS, PROGRAM, Demo, kill_one, progress, small_campaign, wait_until_gone
 
 from assay_client import bound
-from assay_client.demo import CAMPAIGN, NOTICE, campaign_folder, without_numbers
+from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, campaign_folder, without_numbers
 from assay_sampling.errors import AssayError
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
@@ -100,6 +101,39 @@ def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
     assert _pages(out) == _pages(undisturbed[0])
 
 
+def test_a_demo_that_was_killed_before_its_last_page_only_writes_it_and_json_is_one_document(
+    undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed[0], out)
+    (out / "report.md").unlink()
+    ended = subprocess.run(
+        [PROGRAM, "demo", "--out", out, "--campaign", campaign, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document = json.loads(ended.stdout)
+    assert (document["synthetic"], document["campaign"]["campaign_id"]) == (True, "small-1")
+    assert document["report"] == json.loads((undisturbed[0] / "report.json").read_bytes())
+    assert document["files"] == {
+        "json": str(out / "report.json"),
+        "html": str(out / "report.html"),
+        "markdown": str(out / "report.md"),
+    }
+    assert _pages(out) == _pages(undisturbed[0])
+
+
+def test_a_finished_demo_is_cleared_for_the_next(tmp_path: Path) -> None:
+    (tmp_path / "state" / "server").mkdir(parents=True)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "mine.txt").write_text("not the demo's")
+    for form in ("json", "html", "md"):
+        (tmp_path / f"report.{form}").write_text("")
+    _clear(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".cleared", "mine.txt"]
+
+
 def test_an_interrupted_demo_stops_its_processes_in_order(campaign: Path, tmp_path: Path) -> None:
     demo = Demo(tmp_path / "out", campaign)
     assert demo.wait(lambda line: progress(line) >= 0)
@@ -113,8 +147,6 @@ def _pages(out: Path) -> dict[str, bytes]:
 
 
 def test_two_demos_in_one_folder_are_refused(tmp_path: Path) -> None:
-    from assay_client.demo import _held  # noqa: PLC0415
-
     with _held(tmp_path / "out"):
         pass
     with (
