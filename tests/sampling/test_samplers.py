@@ -333,17 +333,6 @@ def test_kernels_whose_names_differ_late_are_two() -> None:
     assert selection.representatives.kernel == tuple(names)
 
 
-def test_a_million_distinct_names() -> None:
-    count = 1_000_000
-    launches = made_launches([f"kernel<{i}>" for i in range(count)], duration_ns=np.ones(count, np.int64))
-    for method in ("random", "systematic"):
-        selection = select(method, Profile(light=launches), {"launches": 100}, seed=0)
-        assert selection.profile.kernels == count
-        assert selection.evaluation.error_percent == pytest.approx(0, abs=1e-9)
-        row = int(selection.representatives.row[50])
-        assert selection.representatives.kernel[50] == f"kernel<{row}>"
-
-
 @pytest.mark.parametrize("method", ["random", "systematic"])
 def test_levels_of_two_workloads_are_refused_by_every_method(method: str) -> None:
     window = detailed([1.0, 2.0, 3.0])

@@ -87,6 +87,9 @@ def allocate(need: np.ndarray, sizes: np.ndarray, launches: int, least: int) -> 
     """
     low, high = np.minimum(least, sizes), sizes
     target = min(max(launches, int(low.sum())), int(high.sum()))
+    if target in (int(low.sum()), int(high.sum())):
+        bound: np.ndarray = low if target == int(low.sum()) else high
+        return bound.astype(np.int64)
     each = need / sizes
     # Groups in no need come last, in proportion to their launches.
     need = sizes * (each + (_LAST * float(each.max()) or 1.0))
