@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import queue
 import shutil
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,8 @@ from assay_client.client import Client
 from assay_client.connection import ENDED_STATES
 from assay_client.files import write_atomically
 from assay_client.local import markdown_report
-from assay_client.outcome import Follow, Outcome, see_through
-from assay_client.processes import Say, running_service, silent
+from assay_client.outcome import Follow, Outcome, Status, see_through
+from assay_client.processes import Say, Service, running_service, silent
 from assay_sampling.errors import AssayError, StorageError
 
 CAMPAIGN = "virtual.yaml"
@@ -28,6 +30,7 @@ WORKLOADS = "virtual"
 GPUS = ("V100", "RTX 2060", "RTX 3070")
 NOTICE = "synthetic: everything is measured on virtual GPUs, and no silicon is involved"
 
+_LOOK_SECONDS = 0.5
 _LAST_PAGE = "report.md"  # written last: where it is, the demo came to its end
 _PAGES = ("report.json", "report.html")
 
@@ -54,9 +57,41 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
             out / "state", out / "logs", GPUS, say=say, analysis_workers=workers
         ) as service, Client(service.address) as client:  # fmt: skip
             campaign_id = _taken_up(client, say) or client.submit(file)
-            outcome = see_through(client, campaign_id, out, follow, cancel_when_interrupted=False)
-            service.raise_problem()
+            outcome = see_through(
+                client,
+                campaign_id,
+                out,
+                lambda statuses: follow(_while_alive(statuses, service)),
+                cancel_when_interrupted=False,
+            )
         return _with_markdown(outcome, out)
+
+
+def _while_alive(statuses: Iterable[Status], service: Service) -> Iterator[Status]:
+    """The statuses as they come; raises at once why a child of the service could not be kept alive."""
+    received: queue.SimpleQueue[Status | Exception | None] = queue.SimpleQueue()
+
+    def receive() -> None:
+        try:
+            for status in statuses:
+                received.put(status)
+            received.put(None)
+        except Exception as error:  # noqa: BLE001 - raised again where the statuses are awaited
+            received.put(error)
+
+    threading.Thread(target=receive, name="assay-watch", daemon=True).start()
+    while True:
+        try:
+            item = received.get(timeout=_LOOK_SECONDS)
+        except queue.Empty:
+            service.raise_problem()
+            continue
+        if isinstance(item, Exception):
+            service.raise_problem()
+            raise item
+        if item is None:
+            return
+        yield item
 
 
 def _taken_up(client: Client, say: Say) -> str | None:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -25,8 +26,8 @@ from assay_sampling.errors import AssayError, StorageError
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
-# A child that ends so soon after its start was not killed: it cannot run.
-_SHORT_LIFE_SECONDS = 2.0
+# A child that ends by itself so soon after its start, so often in a row, cannot run.
+_SHORT_LIFE_SECONDS = 60.0
 _MOST_SHORT_LIVES = 3
 _LISTENING = "listening on"
 
@@ -201,7 +202,7 @@ class _Child:
     def start_again(self) -> None:
         """Start it again; raises AssayError where it ended too soon too often."""
         code = self.process.returncode if self.process else 0
-        short = code >= 0 and time.monotonic() - self._began < _SHORT_LIFE_SECONDS
+        short = code != -signal.SIGKILL and time.monotonic() - self._began < _SHORT_LIFE_SECONDS
         self._short_lives = self._short_lives + 1 if short else 0
         if self._short_lives >= _MOST_SHORT_LIVES:
             raise self._failed(f"it ends soon after every start: {self.ended()}", 0)

@@ -19,7 +19,7 @@ from demo_kills import MARKS, PROGRAM, Demo, kill_one, progress, small_campaign,
 
 from assay_client import bound
 from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, campaign_folder, without_numbers
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, StorageError
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
 
@@ -132,6 +132,20 @@ def test_a_finished_demo_is_cleared_for_the_next(tmp_path: Path) -> None:
         (tmp_path / f"report.{form}").write_text("")
     _clear(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".cleared", "mine.txt"]
+
+
+def test_a_child_that_cannot_run_ends_the_demo_with_its_own_words(campaign: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "state").mkdir(parents=True)
+    (out / "state" / "agent-V100").write_text("in the way")
+    ended = subprocess.run(
+        [PROGRAM, "demo", "--out", out, "--campaign", campaign], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == StorageError.exit_code
+    assert "agent-V100 ended with exit code" in ended.stderr
+    assert "agent-V100: it ends soon after every start" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert wait_until_gone(out, 0.0) == []
 
 
 def test_an_interrupted_demo_stops_its_processes_in_order(campaign: Path, tmp_path: Path) -> None:
