@@ -139,12 +139,15 @@ def _step_sums(
 
 def _ties_in_full(distances: np.ndarray) -> np.ndarray:
     """Which centres (b, k, n) are nearest; a point between two equally near ones counts in both."""
-    return np.equal(distances, distances.min(axis=1)[:, None])
+    nearest: np.ndarray = np.equal(distances, distances.min(axis=1)[:, None])
+    return nearest
 
 
 def _ties_to_the_first(distances: np.ndarray) -> np.ndarray:
     """Which centres (b, k, n) are nearest, one a point; slower."""
-    return np.equal(np.arange(distances.shape[1])[:, None], distances.argmin(axis=1)[:, None])
+    first = distances.argmin(axis=1)[:, None]
+    nearest: np.ndarray = np.equal(np.arange(distances.shape[1])[:, None], first)
+    return nearest
 
 
 def settle(points: WeightedPoints, centres: np.ndarray, stages: Sequence[tuple[int, int]]) -> Batch:
