@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.simulators.accel_sim_kernels_list import MemoryCopy, read_kernels_list
 from assay_sampling.simulators.accel_sim_trace import (
-    MemoryCopy,
     ThreadBlock,
     block_counts,
     read_blocks,
     read_header,
-    read_kernels_list,
 )
 
 HEADER = """-kernel name = _Z4kernPf

@@ -23,7 +23,8 @@ from assay_sampling.cold_start_correction import (
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.reuse import footprint, forward_reuse
 from assay_sampling.simulators.accel_sim_cold import read_details
-from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks, read_kernels_list
+from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
+from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
 from assay_sampling.simulators.accel_sim_warm_up import (
     memory_only_path,
     memory_only_trace,

@@ -18,7 +18,7 @@ from assay_client.files import write_atomically
 from assay_sampling.cold_start_correction import corrections
 from assay_sampling.errors import ParameterError
 from assay_sampling.reuse import Footprint, LaunchReuse, footprint, forward_reuse
-from assay_sampling.simulators.accel_sim_trace import KernelsList
+from assay_sampling.simulators.accel_sim_kernels_list import KernelsList
 from assay_sampling.simulators.accel_sim_warm_up import (
     memory_only_path,
     memory_only_trace,

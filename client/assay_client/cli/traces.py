@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.simulators.accel_sim_trace import KernelsList, read_kernels_list
+from assay_sampling.simulators.accel_sim_kernels_list import KernelsList, read_kernels_list
 
 
 def traces_of(given: list[Path]) -> tuple[list[Path], KernelsList | None]:

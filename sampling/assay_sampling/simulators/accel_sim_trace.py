@@ -29,6 +29,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError, ParameterError
 from assay_sampling.readers.files import open_binary, reading, require_file
+from assay_sampling.simulators.accel_sim_addresses import addresses_of
 
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _CHUNK_BYTES = 1 << 20
@@ -136,51 +137,6 @@ class ThreadBlock:
     thread_instructions: int
     memory_requests: int
     memory: MemoryInstructions | None
-
-
-@dataclass(frozen=True)
-class MemoryCopy:
-    """A line ``MemcpyHtoD`` of a list: device address and bytes."""
-
-    address: int
-    size_bytes: int
-
-
-@dataclass(frozen=True)
-class KernelsList:
-    """What ``kernelslist.g`` holds: traces of launches, in order, and the copies to the device."""
-
-    path: Path
-    traces: tuple[Path, ...]
-    copies: tuple[MemoryCopy, ...]
-
-
-def read_kernels_list(path: Path) -> KernelsList:
-    """Read ``kernelslist.g``: lines ``MemcpyHtoD,ADDRESS,BYTES`` and ``kernel...``; others are ignored.
-
-    Traces are relative to the list's own folder. Raises InputError for a list that cannot be read, a copy
-    that is not of that form, or a list without launches.
-    """
-    require_file(path)
-    traces: list[Path] = []
-    copies: list[MemoryCopy] = []
-    with reading(path):
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.startswith("MemcpyHtoD"):
-            copies.append(_copy(path, number, line))
-        elif line.startswith("kernel"):
-            traces.append(path.parent / line.strip())
-    if not traces:
-        raise InputError(path, "it names no launch", "name the kernelslist.g of a trace")
-    return KernelsList(path, tuple(traces), tuple(copies))
-
-
-def _copy(path: Path, number: int, line: str) -> MemoryCopy:
-    match = re.fullmatch(r"MemcpyHtoD,\s*(0x[0-9a-fA-F]+)\s*,\s*(\d+)\s*", line)
-    if match is None:
-        raise InputError(path, "not of the form MemcpyHtoD,ADDRESS,BYTES", _AGAIN, line=number)
-    return MemoryCopy(int(match[1], 16), int(match[2]))
 
 
 def read_header(path: Path) -> TraceHeader:
@@ -441,8 +397,8 @@ class _BlockParser:
         for row, count in zip(of_memory, lanes.tolist(), strict=True):
             payload = rows[row][3]
             try:
-                found.append(_ADDRESSES[payload.split(None, 1)[0]](payload, count))
-            except (KeyError, ValueError, IndexError, OverflowError):
+                found.append(addresses_of(payload, count))
+            except ValueError:
                 match = next(itertools.islice(self._line.finditer(text), row, None))
                 raise InputError(
                     self.path,
@@ -451,43 +407,6 @@ class _BlockParser:
                     line=first_line + text.count(b"\n", 0, match.start()),
                 ) from None
         return np.concatenate(found) if found else np.zeros(0, np.uint64)
-
-
-def _listed(payload: bytes, lanes: int) -> np.ndarray:
-    """Mode 0: an address for every active lane. The tracer writes sixteen digits, which has a fast way."""
-    tokens = payload.split(None, lanes + 1)[1 : lanes + 1]
-    if len(tokens) != lanes:
-        raise ValueError(payload)
-    digits = b"".join(tokens).replace(b"0x", b"")
-    if len(digits) == 16 * lanes and all(len(token) == 18 for token in tokens):
-        return np.frombuffer(bytes.fromhex(digits.decode("ascii")), ">u8").astype(np.uint64)
-    return np.array([int(token, 16) for token in tokens], np.uint64)
-
-
-_STEPS = np.arange(32, dtype=np.int64)
-
-
-def _strided(payload: bytes, lanes: int) -> np.ndarray:
-    """Mode 1: a base and a stride over one run of active lanes."""
-    _, base, stride = payload.split(None, 3)[:3]
-    # Addresses are unsigned and strides signed: modulo 2^64 both are one arithmetic.
-    return (np.uint64(int(base, 16)) + (_STEPS[:lanes] * int(stride)).astype(np.uint64)).astype(np.uint64)
-
-
-def _differences(payload: bytes, lanes: int) -> np.ndarray:
-    """Mode 2: a base and the difference of each further active lane from the one before."""
-    tokens = payload.split(None, lanes + 1)[1 : lanes + 1]
-    if len(tokens) != lanes:
-        raise ValueError(payload)
-    if not lanes:
-        return np.zeros(0, np.uint64)
-    base = np.uint64(int(tokens[0], 16))
-    steps = np.zeros(lanes, np.int64)
-    np.cumsum(np.array(tokens[1:], np.int64) if lanes > 1 else steps[1:], out=steps[1:])
-    return (base + steps.astype(np.uint64)).astype(np.uint64)
-
-
-_ADDRESSES = {b"0": _listed, b"1": _strided, b"2": _differences}
 
 
 def _hexadecimal(texts: list[bytes]) -> np.ndarray:

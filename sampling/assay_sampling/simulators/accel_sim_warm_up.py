@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.simulators.accel_sim_kernels_list import KernelsList
 from assay_sampling.simulators.accel_sim_trace import (
     HEADER_BYTES,
     WARP,
-    KernelsList,
     block_texts,
     instruction_pattern,
     open_trace,
