@@ -265,3 +265,23 @@ def test_inertias_are_not_above_the_median_of_scikit_learn(shared_data: Path) ->
     for k in range(1, 21):
         theirs = [clustering.KMeans(k, n_init=10, random_state=seed).fit(rows).inertia_ for seed in range(10)]
         assert ours[k - 1] <= np.median(theirs) * (1 + 1e-9), f"K = {k}"
+
+
+def test_a_point_between_two_equally_near_centres_counts_once() -> None:
+    points = WeightedPoints.of(np.array([[-1.0], [0.0], [1.0]]), np.array([1.0, 5.0, 1.0]))
+    # Both centres are as near to the middle point: it goes to the first, -1, and not to both.
+    stepped = lloyd_step(points, np.array([[[-1.0], [1.0]], [[-0.5], [0.75]]]))
+    assert np.array_equal(stepped.weights, [[6.0, 1.0], [6.0, 1.0]])
+    assert stepped.centres[0].ravel() == pytest.approx([-1 / 6, 1.0])
+
+
+@pytest.mark.parametrize("k", [2, 10, 11, 20])
+def test_the_two_nearest_centres_are_found_for_few_and_many(k: int) -> None:
+    rng = np.random.default_rng(k)
+    points = WeightedPoints.of(rng.normal(size=(500, 3)), np.ones(500))
+    centres = rng.normal(size=(k, 3))
+    distances = np.square(points.positions[:, None] - centres).sum(axis=2)
+    found = assign(points, centres)
+    assert np.array_equal(found.labels, distances.argmin(axis=1))
+    assert found.nearest == pytest.approx(np.sort(distances, axis=1)[:, 0])
+    assert found.second == pytest.approx(np.sort(distances, axis=1)[:, 1])
