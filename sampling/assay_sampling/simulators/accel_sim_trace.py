@@ -8,7 +8,7 @@ held at a time. A line is
 and its addresses come in three modes: 0 lists one for every active lane, 1 is a base and a stride, 2 a base
 and popcount(mask) - 1 differences. (Accel-Sim's own reader takes one number too many in mode 2 and so
 swallows the immediate of version 5.) A memory instruction whose lanes are all masked off is written as mode 1
-at address 0 and touches nothing here.
+at address 0 and touches nothing here. Generic loads and stores (``LD``, ``ST``) count as device memory.
 
 Source: specs of the formats, "Accel-Sim / GPGPU-Sim: exact formats", section 1, read from the sources of
 accel-sim-framework (NVBit tracer, post-processing, trace parser).
@@ -17,59 +17,42 @@ accel-sim-framework (NVBit tracer, post-processing, trace parser).
 from __future__ import annotations
 
 import itertools
-import lzma
 import re
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NoReturn, cast
+from typing import NoReturn
 
 import numpy as np
 
 from assay_sampling.errors import InputError, ParameterError
-from assay_sampling.readers.files import open_binary, reading, require_file
 from assay_sampling.simulators.accel_sim_addresses import addresses_of
+from assay_sampling.simulators.accel_sim_trace_text import (
+    HEADER_BYTES,
+    WARP,
+    TraceHeader,
+    block_texts,
+    instruction_pattern,
+    open_trace,
+    parse_header,
+    read_header,
+)
 
-_XZ_MAGIC = b"\xfd7zXZ\x00"
-_CHUNK_BYTES = 1 << 20
-HEADER_BYTES = 1 << 16
-# A thread block is held as a whole: more text than this is a file without block ends, or no trace.
-_BLOCK_BYTES = 1 << 30
+__all__ = [
+    "MemoryInstructions",
+    "ThreadBlock",
+    "TraceHeader",
+    "block_counts",
+    "read_blocks",
+    "read_header",
+]
+
 _AGAIN = "copy the trace again, or trace the launch again"
 
 # Shared memory, constants and textures have other address spaces: 0x40 there is not 0x40 in global memory.
 _DEVICE_MEMORY = re.compile(rb"(?:LDG|STG|LD|ST|RED|REDG|ATOM|ATOMG|LDL|STL|LDGSTS|CCTL)(?:\.|$)")
-WARP = re.compile(rb"^warp *= *(\d+)[ \r]*$", re.MULTILINE)
 _INSTRUCTIONS = re.compile(rb"^insts *= *(\d+)[ \r]*$", re.MULTILINE)
 _BLOCK = re.compile(rb"^thread block *= *(\d+) *, *(\d+) *, *(\d+)[ \r]*$", re.MULTILINE)
-# Groups: mask, opcode, bytes per thread, the rest with mode and addresses.
-_BODY = rb"[0-9a-fA-F]+ +([0-9a-fA-F]+) +\d+(?: +U?R\d+)* +(\S+) +\d+(?: +U?R\d+)* +(\d+)(.*)$"
-
-
-@dataclass(frozen=True)
-class TraceHeader:
-    """The header of one launch's trace.
-
-    ``kernel_id`` is the 1-based launch in the traced process; ``grid`` in blocks, ``block`` in threads,
-    (x, y, z); ``tracer_version`` says how lines are written; ``has_line_numbers``: each begins with one.
-    """
-
-    kernel_name: str
-    kernel_id: int
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    shared_memory_bytes: int
-    registers_per_thread: int
-    binary_version: int
-    stream: int
-    tracer_version: int
-    has_line_numbers: bool
-
-    @property
-    def blocks(self) -> int:
-        """Thread blocks of the grid."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
 
 
 @dataclass(frozen=True)
@@ -139,12 +122,6 @@ class ThreadBlock:
     memory: MemoryInstructions | None
 
 
-def read_header(path: Path) -> TraceHeader:
-    """The header of a trace; raises InputError where the file is no grouped trace."""
-    with open_trace(path) as file:
-        return parse_header(path, file.read(HEADER_BYTES))[0]
-
-
 def read_blocks(path: Path, *, memory: bool = True) -> Generator[ThreadBlock, None, None]:
     """The thread blocks of a trace in the order of the file, one at a time.
 
@@ -187,122 +164,6 @@ def block_counts(path: Path, *, line_bytes: int | None = None) -> tuple[np.ndarr
         if line_bytes is not None and block.memory is not None:
             requests[block.index] = len(block.memory.granules(line_bytes)[0])
     return instructions, requests
-
-
-@contextmanager
-def open_trace(path: Path) -> Iterator[TraceText]:
-    """The trace decompressed; what goes wrong on the way is an InputError."""
-    require_file(path)
-    try:
-        with reading(path):
-            with path.open("rb") as raw:
-                is_xz = raw.read(len(_XZ_MAGIC)) == _XZ_MAGIC
-            if is_xz:
-                with lzma.open(path, "rb") as file:
-                    yield TraceText(cast(IO[bytes], file))
-            else:
-                with open_binary(path) as file:
-                    yield TraceText(file)
-    except lzma.LZMAError as error:
-        raise InputError(path, f"the compressed file is damaged ({error})", _AGAIN) from error
-
-
-class TraceText:
-    """Reads that give all the bytes asked for unless the file ends."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-
-    def read(self, size: int) -> bytes:
-        parts = []
-        while size and (part := self._file.read(size)):
-            parts.append(part)
-            size -= len(part)
-        return b"".join(parts)
-
-
-def parse_header(path: Path, head: bytes) -> tuple[TraceHeader, int]:
-    """The header and the offset of what follows its last line, which begins with ``#``."""
-    end = re.search(rb"^#.*\n", head, re.MULTILINE)
-    fields: dict[str, str] = {}
-    for line in head[: end.start() if end else len(head)].decode("utf-8", "surrogateescape").splitlines():
-        key, separator, value = line.partition("=")
-        if separator and key.startswith("-"):
-            fields[key[1:].strip()] = value.strip()
-    if end is None or "kernel name" not in fields:
-        raise InputError(
-            path,
-            "it has no header of an Accel-Sim trace",
-            "name a kernel-N.traceg (post-processing makes it of the tracer's kernel-N.trace)",
-        )
-    number = _Numbers(path, fields)
-    header = TraceHeader(
-        kernel_name=fields["kernel name"],
-        kernel_id=number.integer("kernel id"),
-        grid=number.triple("grid dim"),
-        block=number.triple("block dim"),
-        shared_memory_bytes=number.integer("shmem"),
-        registers_per_thread=number.integer("nregs"),
-        binary_version=number.integer("binary version"),
-        stream=number.integer("cuda stream id", 0),
-        tracer_version=number.integer("accelsim tracer version", 1),
-        has_line_numbers=number.integer("enable lineinfo", 0) != 0,
-    )
-    # Where the first "#" line begins a thread block already, it is part of what follows.
-    return header, end.start() if head.startswith(b"#BEGIN_TB", end.start()) else end.end()
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    path: Path
-    fields: dict[str, str]
-
-    def integer(self, key: str, absent: int | None = None) -> int:
-        text = self.fields.get(key)
-        if text is None and absent is not None:
-            return absent
-        if text is None or not re.fullmatch(r"\d{1,18}", text):
-            raise InputError(self.path, f"{text!r} is not a number", _AGAIN, field=key)
-        return int(text)
-
-    def triple(self, key: str) -> tuple[int, int, int]:
-        match = re.fullmatch(r"\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)", self.fields.get(key, ""))
-        if match is None or not all(map(int, match.groups())):
-            raise InputError(self.path, f"{self.fields.get(key)!r} is not (x,y,z)", _AGAIN, field=key)
-        return int(match[1]), int(match[2]), int(match[3])
-
-
-def block_texts(path: Path, file: TraceText, held: bytes) -> Iterator[bytes]:
-    """The text of each thread block, up to and with its ``#END_TB``; together they are the whole file."""
-    end = b"#END_TB"
-    searched, ended = 0, False
-    while True:
-        found = held.find(end, max(0, searched - len(end)))
-        if found >= 0:
-            yield held[: found + len(end)]
-            held, searched = held[found + len(end) :], 0
-        elif ended:
-            break
-        else:
-            searched = len(held)
-            if searched > _BLOCK_BYTES:
-                raise InputError(path, f"a thread block is longer than {_BLOCK_BYTES:,} bytes", _AGAIN)
-            # Growing by what is held already keeps the number of copies of a long block small.
-            part = file.read(max(_CHUNK_BYTES, searched))
-            ended = not part
-            held += part
-    if held.strip():
-        raise InputError(path, "it ends within a thread block", _AGAIN)
-
-
-def instruction_pattern(header: TraceHeader) -> re.Pattern[bytes]:
-    """Matches one instruction line; groups: mask, opcode, bytes for each thread, mode with addresses."""
-    prefix = rb""
-    if header.tracer_version < 3:
-        prefix = rb"(?:\d+ +){4}"  # block x, y, z and warp
-    elif header.tracer_version >= 4 and header.has_line_numbers:
-        prefix = rb"\d+ +"
-    return re.compile(rb"^" + prefix + _BODY, re.MULTILINE)
 
 
 @dataclass

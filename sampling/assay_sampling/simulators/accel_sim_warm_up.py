@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.simulators.accel_sim_kernels_list import KernelsList
-from assay_sampling.simulators.accel_sim_trace import (
+from assay_sampling.simulators.accel_sim_trace_text import (
     HEADER_BYTES,
     WARP,
     block_texts,
