@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,7 +104,9 @@ def test_a_cliff_is_more_than_a_halving_at_one_doubling() -> None:
     ratio=st.floats(1.05, 3.0),
     steps=st.integers(1, 6),
 )
-def test_our_rule_has_the_power_law_and_ideal_scaling_as_limits(small: float, ratio: float, steps: int) -> None:
+def test_our_rule_has_the_power_law_and_ideal_scaling_as_limits(
+    small: float, ratio: float, steps: int
+) -> None:
     """p = 0 is the power law; a workload that scales ideally stays ideal for every p."""
     of = ScaleModels(8, 16, small, small * ratio, None, {})
     target = 16 << steps
@@ -356,3 +360,27 @@ def test_other_scale_models_go_wrong_where_the_authors_say(shared_data: Path) ->
     # f_mem was measured at 16 SMs, not at 32, so what lies beyond the cliff is not predicted.
     assert np.isnan(by_name["dct"][1]) and np.isnan(by_name["fwt"][1])
     assert "tool: dct at 128: mpki falls" in found.refused[0]
+
+
+@pytest.mark.shared_data
+def test_short_kernels_are_unlike_the_published_workloads(shared_data: Path) -> None:
+    """What docs/methods.md says of the simulated `sc_*` runs: active IPC, 10 and 20 SMs to 80."""
+    text = (shared_data / "accel_sim" / "summary.csv").read_text()
+    ipc: dict[str, dict[int, float]] = {}
+    for row in csv.DictReader(io.StringIO(text)):
+        if row["run"].startswith("sc_"):
+            name = row["run"].removeprefix("sc_").partition(".")[0]
+            ipc.setdefault(name, {})[int(row["sms"])] = float(row["active_ipc"])
+    assert len(ipc) == 5
+
+    def mean_error_percent(rule: str) -> float:
+        errors = []
+        for name, by_size in ipc.items():
+            of = scale_models_of(Workload(name, "sm", by_size, {}, {}))
+            (found,) = predict(rule, of, [80])
+            assert found.ipc is not None
+            errors.append(100 * abs(found.ipc / by_size[80] - 1))
+        return float(np.mean(errors))
+
+    means = [round(mean_error_percent(rule)) for rule in ("tool", "log_quadratic", "power_law")]
+    assert means == [23, 22, 13]
