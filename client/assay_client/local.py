@@ -196,6 +196,15 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
     return [check.to_dict() for check in examine(need, state, server)]
 
 
+def markdown_report_files(report: Mapping[str, Any]) -> dict[str, str]:
+    """The same with its pictures: texts by path, ``report.md`` and SVG files in a folder beside it."""
+    try:
+        from assay_server.report.markdown import markdown_files  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay report --format markdown", "server") from error
+    return markdown_files(report)
+
+
 def markdown_report(report: Mapping[str, Any]) -> str:
     """A report document as Markdown tables; MissingExtraError where the server is not installed."""
     try:

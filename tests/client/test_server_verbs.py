@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -387,4 +388,8 @@ def test_report_as_markdown(assay: Assay, with_report: dict[str, bytes], tmp_pat
     assert "the file ends in the middle" in ended.stdout
     written = assay("report", "c-1", "--format", name, "-o", tmp_path, "--json")
     assert json.loads(written.stdout)["files"] == {"markdown": str(tmp_path / "report.md")}
-    assert (tmp_path / "report.md").read_text() == ended.stdout
+    text = (tmp_path / "report.md").read_text()
+    named = re.findall(r"\]\((report-pictures/[^)]+\.svg)\)", text)
+    assert named and all((tmp_path / path).read_text().startswith("<svg ") for path in named)
+    shown = [line for line in text.splitlines() if line and not line.startswith("![")]
+    assert shown == [line for line in ended.stdout.splitlines() if line]

@@ -16,7 +16,7 @@ from assay_client.cli.reporters.report import render_report
 from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 from assay_client.files import write_atomically
-from assay_client.local import markdown_report
+from assay_client.local import markdown_report, markdown_report_files
 from assay_sampling.errors import ParameterError
 
 app = verb_app()
@@ -87,7 +87,13 @@ def _write(client: Client, campaign_id: str, output: Path, form: ReportFormat | 
     files: dict[str, Any] = {}
     for each in forms:
         files[each.value] = output / f"report.{SUFFIXES.get(each, each.value)}"
-        write_atomically(files[each.value], _content(client, campaign_id, each))
+        if each is ReportFormat.MARKDOWN:
+            # The pictures first: the text that refers to them is there only when they are.
+            texts = markdown_report_files(client.report(campaign_id))
+            for path, text in reversed(texts.items()):
+                write_atomically(output / path, text)
+        else:
+            write_atomically(files[each.value], _content(client, campaign_id, each))
     if as_json:
         write_json({"campaign_id": campaign_id, "files": files})
     else:

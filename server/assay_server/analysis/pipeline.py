@@ -56,10 +56,12 @@ def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis])
     """The report document from the analyses of all workloads, in the order of :func:`workloads_of`."""
     all_rows: list[rows.Row] = []
     selections: dict[str, dict[str, Any]] = {}
+    drawn: dict[str, dict[str, Any]] = {}
     compared = Compared()
     for part in parts:
         all_rows += part.rows
         selections.update(part.selections)
+        drawn.update(part.drawn)
         compared.add(part.compared)
     return {
         "format_version": FORMAT_VERSION,
@@ -77,6 +79,7 @@ def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis])
         # Where no runs are compared, there is nothing to say about it.
         **{name: entries for name, entries in compared.parts().items() if entries},
         "selections": selections,
+        "drawn": drawn,
     }
 
 

@@ -17,6 +17,7 @@ from assay_server.analysis import rows
 from assay_server.analysis.cells import Cell, refuse_invalid
 from assay_server.analysis.cold_start import cold_start_entries
 from assay_server.analysis.compared import Compared, HeldPairs, MadeSelection, devices_of, match_facts
+from assay_server.analysis.drawn import drawn
 from assay_server.analysis.export import exported
 from assay_server.analysis.held import HeldRuns, Load
 from assay_server.analysis.noise import noise_entries
@@ -38,14 +39,17 @@ class _Made:
     cell: Cell
     whole: RunData
     row: Row
+    drawn: dict[str, Any]
 
 
 @dataclass
 class WorkloadAnalysis:
-    """Rows of one workload in the order of cells, then methods; its selections by key; its conditions."""
+    """Rows of one workload in the order of cells, then methods; its selections, and what pictures of them
+    show, by key; its conditions."""
 
     rows: list[Row] = field(default_factory=list)
     selections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    drawn: dict[str, dict[str, Any]] = field(default_factory=dict)
     compared: Compared = field(default_factory=Compared)
 
 
@@ -74,6 +78,7 @@ def analyse_workload(
     return WorkloadAnalysis(
         rows=[work.rows[cell, method.position] for cell in cells for method in methods],
         selections={made.key: exported(made.selection) for _, made in sorted(work.made.items())},
+        drawn={made.key: made.drawn for _, made in sorted(work.made.items())},
         compared=_compared(work, runs),
     )
 
@@ -125,7 +130,8 @@ class _Work:
             if row["status"] != "not applicable" and cell.device_kind == self.request.reference:
                 self.blocked[method.position] = row
             return
-        self.made[method.position] = _Made(row["selection"], selection, cell, cell.whole, row)
+        shown = drawn(selection, self.held.launches(cell.whole))
+        self.made[method.position] = _Made(row["selection"], selection, cell, cell.whole, row, shown)
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name)}

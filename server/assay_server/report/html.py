@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from assay_sampling.errors import MissingExtraError
 from assay_server.report import tables
 from assay_server.report.compared import compared_tables
-from assay_server.report.pictures import (
-    difference_bars,
-    error_against_speedup,
-    error_bars,
-    predicted_against_true,
+from assay_server.report.gallery import (
+    Picture,
+    compared_pictures,
+    mark,
+    summary_pictures,
+    workload_pictures,
 )
 from assay_server.report.sections import by_workload, workload_tables
 
@@ -31,19 +32,18 @@ def render_html(report: Report) -> str:
     campaign = report["campaign"]
     rows: Sequence[Row] = report["rows"]
     return _template().render(
-        title=f"Assay: {campaign['name']}{_mark(campaign)}",
+        title=f"Assay: {campaign['name']}{mark(report)}",
         campaign=campaign,
         synthetic=campaign["synthetic"],
         versions=report["versions"],
         summary=tables.summary_table(report),
-        # The pictures are markup already: svg.py escapes what it is given.
-        scatter=Markup(error_against_speedup(f"Error against speedup{_mark(campaign)}", rows)),
+        pictures=_markup(summary_pictures(report)),
         compared=list(compared_tables(report)),
-        compared_pictures=[Markup(drawn) for drawn in _compared_pictures(report)],
+        compared_pictures=_markup(compared_pictures(report)),
         workloads=[
             {
                 "name": name,
-                "bars": Markup(error_bars(f"Error by GPU and method: {name}{_mark(campaign)}", part)),
+                "pictures": _markup(workload_pictures(report, name, part)),
                 "tables": list(workload_tables(report, part)),
             }
             for name, part in by_workload(rows).items()
@@ -54,16 +54,9 @@ def render_html(report: Report) -> str:
     )
 
 
-def _compared_pictures(report: Report) -> Iterator[str]:
-    mark = _mark(report["campaign"])
-    if report.get("sm_share"):
-        yield predicted_against_true(f"Speedup of all SMs over a share{mark}", report["sm_share"])
-    if report.get("cold_start"):
-        yield difference_bars(f"Caches flushed between launches{mark}", report["cold_start"])
-
-
-def _mark(campaign: Mapping[str, Any]) -> str:
-    return " (synthetic)" if campaign["synthetic"] else ""
+def _markup(pictures: Iterable[Picture]) -> list[Markup]:
+    # The pictures are markup already: svg.py escapes what it is given.
+    return [Markup(each.svg) for each in pictures]
 
 
 def _template() -> Template:

@@ -1,7 +1,8 @@
 """A small SVG writer: elements with escaped text and attributes, axes with round ticks.
 
 Pictures stand on their own (namespace and style inside), so they work in a page and as files. Colours
-follow the reader's light or dark scheme.
+follow the reader's light or dark scheme, on a ground of their own: around a file there may be any other. They
+stay apart from each other, and from the ground, for readers who do not tell red from green.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ _STYLE = """
 .assay-picture { font-family: system-ui, sans-serif; font-size: 12px; }
 .assay-picture text { fill: #1f2933; } .assay-picture .quiet { fill: #5b6770; }
 .assay-picture .title { font-size: 14px; font-weight: 600; }
+.assay-picture .inside { fill: #ffffff; stroke: #000000; stroke-width: 2.5px; paint-order: stroke; }
 .assay-picture .axis { stroke: #5b6770; } .assay-picture .gridline { stroke: #d5dbe0; }
+.assay-picture .paper { fill: #ffffff; } .assay-picture .line { fill: none; stroke: #1f2933; }
 .assay-picture .mark { stroke: #ffffff; stroke-width: 1; }
-.assay-picture .s0 { fill: #2166ac; } .assay-picture .s1 { fill: #d6604d; }
-.assay-picture .s2 { fill: #4d9221; } .assay-picture .s3 { fill: #8856a7; }
-.assay-picture .s4 { fill: #b8860b; } .assay-picture .s5 { fill: #1b9e9e; }
-.assay-picture .s6 { fill: #c51b7d; } .assay-picture .s7 { fill: #737373; }
+.assay-picture .s0 { fill: #2b3fe5; } .assay-picture .s1 { fill: #a22b11; }
+.assay-picture .s2 { fill: #33a85e; } .assay-picture .s3 { fill: #9983bc; }
+.assay-picture .s4 { fill: #b29000; } .assay-picture .s5 { fill: #2b8bf6; }
+.assay-picture .s6 { fill: #49368a; } .assay-picture .s7 { fill: #737373; }
 @media (prefers-color-scheme: dark) { @media not print {
 .assay-picture text { fill: #e6e9ec; } .assay-picture .quiet { fill: #a3adb5; }
+.assay-picture .inside { fill: #ffffff; }
 .assay-picture .axis { stroke: #a3adb5; } .assay-picture .gridline { stroke: #3a444c; }
+.assay-picture .paper { fill: #14181b; } .assay-picture .line { stroke: #e6e9ec; }
 .assay-picture .mark { stroke: #14181b; }
-.assay-picture .s0 { fill: #6aaee6; } .assay-picture .s1 { fill: #f0907f; }
-.assay-picture .s2 { fill: #8cc863; } .assay-picture .s3 { fill: #c3a0dd; }
-.assay-picture .s4 { fill: #e0b84a; } .assay-picture .s5 { fill: #5fd0d0; }
-.assay-picture .s6 { fill: #f07fbd; } .assay-picture .s7 { fill: #b0b0b0; }
+.assay-picture .s0 { fill: #7081b6; } .assay-picture .s1 { fill: #cf570c; }
+.assay-picture .s2 { fill: #35f065; } .assay-picture .s3 { fill: #ddd9b2; }
+.assay-picture .s4 { fill: #f9fe20; } .assay-picture .s5 { fill: #2d67d9; }
+.assay-picture .s6 { fill: #ddcfff; } .assay-picture .s7 { fill: #a0a0a0; }
 } }
 """
 
@@ -85,9 +90,13 @@ def marker(series: int, shape: str, x: float, y: float, hint: str) -> str:
     return element("polygon", content, class_=style, points=points)
 
 
-def picture(title: str, width: float, height: float, parts: Sequence[str]) -> str:
-    """A whole picture with its title as heading and as accessible name."""
-    head = element("title", escape(_printable(title))) + element("style", _STYLE)
+def picture(title: str, width: float, height: float, parts: Sequence[str], description: str = "") -> str:
+    """A whole picture; its title is heading and accessible name, ``description`` what it tells."""
+    width = max(width, 16 + 1.25 * text_width(title))
+    head = element("title", escape(_printable(title))) + element(
+        "desc", escape(_printable(description)) or " "
+    )
+    head += element("style", _STYLE) + element("rect", class_="paper", width=width, height=height)
     heading = label(title, 8, 20, class_="title")
     return element(
         "svg", head + heading + "".join(parts), xmlns="http://www.w3.org/2000/svg", role="img",
@@ -135,7 +144,7 @@ def _round_step(rough: float) -> float:
 def number(value: float) -> str:
     """A tick or data label: short, with thousands separators."""
     if value and (abs(value) >= 1e7 or abs(value) < 1e-3):
-        return f"{value:.0e}"
+        return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
     return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
 
 

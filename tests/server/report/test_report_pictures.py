@@ -88,7 +88,7 @@ def test_axis_places() -> None:
 
 def test_labels() -> None:
     assert [number(v) for v in (0.0, 0.25, 12.345, 1234.5, 2e9, 1e-5)] == [
-        "0", "0.25", "12.3", "1,234", "2e+09", "1e-05",
+        "0", "0.25", "12.3", "1,234", "2e9", "1e-5",
     ]  # fmt: skip
     assert shortened("abcdefghij", 5) == "ab…ij"
     assert shortened("abc", 5) == "abc"
