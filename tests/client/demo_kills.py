@@ -50,9 +50,9 @@ SMALL_CAMPAIGN = """\
 campaign: small
 synthetic: true
 gpus: [V100, RTX 2060, RTX 3070]
-detailed: {first: 60, slice_launches: 30}
+detailed: {first: 60, slice_launches: 60}
 conditions:
-  - {sm_percent: 50}
+  - {cache: all}
 workloads:
   - {name: one, command: [one.toml]}
   - {name: two, command: [two.toml]}
@@ -63,7 +63,7 @@ analysis:
 
 
 def small_campaign(folder: Path) -> Path:
-    """A campaign of two workloads, 160 launches each, on the three GPUs of the demo: 24 runs, 30 slices."""
+    """A campaign of two workloads, 160 launches each, on the three GPUs of the demo: 18 runs."""
     for seed, (name, size) in enumerate((("one", 2), ("two", 9))):
         (folder / f"{name}.toml").write_text(SMALL_WORKLOAD.format(name=name, seed=seed, size=size))
     path = folder / "small.yaml"
