@@ -127,3 +127,11 @@ def test_of_many_launches_the_block_is_named() -> None:
 )  # fmt: skip
 def test_without_checkpoints_nothing_is_named(document: Any) -> None:
     assert first_difference(document, made_launches(["a"]), "exact") is None
+
+
+def test_two_launches_of_one_block_that_change_places_are_a_difference() -> None:
+    kernels = ["a", "b", "c"] * 1500
+    document = {"checkpoints": Checkpoints.of(made_launches(kernels)).to_dict()}
+    kernels[11], kernels[12] = kernels[12], kernels[11]
+    text = first_difference(document, made_launches(kernels), "exact")
+    assert text == "between process 0 launch 10 and process 0 launch 14"
