@@ -363,7 +363,7 @@ def test_every_page_shows_what_was_compared(lab: Lab) -> None:
             assert title in page
         assert "1.79" in page and "1.95" in page  # 660 / 368 and 640 / 328
         assert "6.25" in page  # 50 of 800 cycles
-    assert html.count("<svg") == 4
+    assert html.count("<svg") == 6
     plain = analysed(lab.light(FREE))
     for page in (render_html(plain), render_markdown(plain)):
         assert not re.search("SM share|Flushed caches|Noise over", page)
