@@ -3,8 +3,8 @@
 A segment is a run of atoms (:mod:`assay_sampling.kernel_values`). Splitting goes level by level over all
 segments of all kernels: no loop over kernels, and a million of them cost as much as one of the same size.
 
-Numerics: every segment is centred on its mean and scaled to its range before squares are summed, so neither
-large values nor a large neighbour cancels the spread of a small segment.
+Numerics: every segment is centred on its mean before squares are summed, so large values do not cancel its
+spread. Running sums over all segments come back to zero at the end of each, up to rounding, which is taken off.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ def best_cuts(value: np.ndarray, count: np.ndarray, start: np.ndarray, parts: Mo
     two atoms. Equal cuts: the lowest.
     """
     first, last, sizes = start[:-1], start[1:] - 1, np.diff(start)
-    scale = np.repeat(1 / (value[last] - value[first]), sizes)
-    centred = (value - np.repeat(parts.mean, sizes)) * scale * count
+    centred = (value - np.repeat(parts.mean, sizes)) * count
     total, below = np.cumsum(centred), np.cumsum(count)
     before = np.repeat(np.concatenate([[0.0], total])[first], sizes)
     left = below - np.repeat(np.concatenate([[0.0], below])[first], sizes)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.allocation import allocate, spread_of, variance
+from assay_sampling.allocation import allocate, best_whole, spread_of, variance
 from assay_sampling.kernel_values import kernel_values
 from assay_sampling.root_splits import Bound, split_as_artifact, split_jointly
 from assay_sampling.segments import Moments, moments
@@ -83,6 +83,14 @@ def test_clusters_that_are_alike_do_not_all_get_one_more() -> None:
     half_width = 1.96 * variance(clusters, np.array([2.0] * 3 + [1.0] * 37)) ** 0.5
     sampled = allocate(clusters, half_width * (1 + 1e-9), 1.96, 1).sampled
     assert sorted(sampled.tolist()) == [1] * 37 + [2] * 3
+
+
+def test_whole_launches_go_on_as_long_as_one_more_pays() -> None:
+    real = np.array([0.2, 1.3, 1.5, 2.4, 2.5, 90.0])
+    # Cost m + r^2 / m: one more than m pays as long as m (m + 1) < r^2.
+    assert best_whole(real, np.ones(6), np.full(6, 80.0)).tolist() == [1, 1, 2, 2, 3, 80]
+    every = np.arange(1, 81)[:, None]
+    assert (1 + np.argmin(every + np.square(real) / every, axis=0)).tolist() == [1, 1, 2, 2, 3, 80]
 
 
 def test_clusters_that_do_not_spread_get_the_least() -> None:

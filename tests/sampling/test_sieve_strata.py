@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from assay_sampling.kernel_values import kernel_values
 from assay_sampling.samplers.sieve_tiers import Strata, Stratification, stratify
-from assay_sampling.strata_dp import dp_cuts
+from assay_sampling.segments import Moments
+from assay_sampling.strata_dp import dp_cuts, joined_blocks
 from assay_sampling.strata_kde import density_cuts, kde_strata
 from assay_sampling.strata_script import script_cuts
 
@@ -163,6 +164,21 @@ def test_the_script_cuts_where_its_grid_falls_into_gaps() -> None:
     # An end is compared with itself: the largest of two close counts is cut off.
     assert script_cuts(np.array([10.0, 11.0])).tolist() == [0, 1]
     assert script_cuts(np.array([5.0])).tolist() == [0]
+
+
+def test_the_script_cuts_a_group_again_only_where_its_distinct_counts_spread_by_more_than_half() -> None:
+    # CoV of the first four: 0.47 and 0.60.
+    assert script_cuts(np.array([100.0, 150.0, 200.0, 350.0, 10_000.0])).tolist() == [0, 4]
+    again = script_cuts(np.array([100.0, 150.0, 200.0, 450.0, 10_000.0])).tolist()
+    assert len(again) > 2
+    assert again[-1] == 4
+
+
+def test_the_spread_within_blocks_counts() -> None:
+    # Means 100 and 200, each with CoV 0.3: together they have CoV 0.46, their means alone 0.33.
+    blocks = Moments(np.array([5.0, 5.0]), np.array([100.0, 200.0]), np.array([30.0, 60.0]))
+    assert joined_blocks(blocks, 0.44).tolist() == [0, 1]
+    assert joined_blocks(blocks, 0.47).tolist() == [0]
 
 
 @pytest.mark.parametrize("width", [0.5, 1.0, 2.0])
