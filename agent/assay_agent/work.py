@@ -12,6 +12,7 @@ from assay_protos import agent_pb2, common_pb2
 from assay_sampling.errors import AssayError
 from assay_sampling.failures import Failure
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
+from assay_sampling.validity import invalidates
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -179,6 +180,11 @@ class ValidityFlag:
 
     def to_proto(self) -> common_pb2.ValidityFlag:
         return common_pb2.ValidityFlag(name=self.name, detail=self.detail, invalidates=self.invalidates)
+
+    @classmethod
+    def of_kind(cls, name: str, detail: str) -> ValidityFlag:
+        """The flag with the effect that the registry gives its kind."""
+        return cls(name, detail, invalidates(name))
 
 
 def failure_to_proto(failure: Failure) -> common_pb2.Failure:

@@ -147,7 +147,7 @@ def flags_in(lines: Sequence[str]) -> Iterator[ValidityFlag]:
     for pattern, name in _FLAGS:
         line = next((text for text in lines if re.search(pattern, text)), None)
         if line is not None:
-            yield ValidityFlag(name, quoted(line))
+            yield ValidityFlag.of_kind(name, quoted(line))
 
 
 def quoted(line: str) -> str:

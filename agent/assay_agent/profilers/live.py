@@ -89,9 +89,9 @@ class LiveMeasurement(abc.ABC):
         self.note(f"{found.program}: version {found.version}")
         return found
 
-    def flag(self, name: str, detail: str, *, invalidates: bool = False) -> None:
-        """Set a validity flag; the first detail stays."""
-        self._flags.setdefault(name, ValidityFlag(name, detail, invalidates))
+    def flag(self, name: str, detail: str) -> None:
+        """Set a validity flag of the registry; the first detail stays."""
+        self._flags.setdefault(name, ValidityFlag.of_kind(name, detail))
 
     def note(self, text: str) -> None:
         """Add to the log of the attempt."""

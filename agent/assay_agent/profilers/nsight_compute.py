@@ -148,7 +148,7 @@ class NsightComputeMeasurement(LiveMeasurement):
             processes=len({match[1] for match in map(_CONNECTED.match, lines) if match}),
         )
         for flag in flags_in(lines):
-            self.flag(flag.name, flag.detail, invalidates=flag.invalidates)
+            self.flag(flag.name, flag.detail)
         failure_in(subject, lines, ignoring=(FailureClass.APPLICATION_FAILED,))
         application_failure(subject, lines, result.stdout + result.stderr)
         failure_in(subject, lines)

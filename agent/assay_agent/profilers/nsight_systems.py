@@ -133,7 +133,7 @@ class NsightSystemsMeasurement(LiveMeasurement):
             if note.startswith("the profiler says:"):
                 raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(note))
             if "traced as a whole" in note:
-                self.flag("launches_missing", note, invalidates=True)
+                self.flag("launches_missing", note)
 
     def _unreadable(self, error: AssayError) -> ProfilerError:
         nothing = "no kernels were captured" in error.cause

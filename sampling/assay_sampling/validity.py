@@ -1,0 +1,281 @@
+"""Every validity flag: what a reader of the numbers must know about a run or a result.
+
+A flag that *invalidates* makes results refuse to rest on the run, naming the flag; the others stand beside
+the numbers. The name decides: a flag always has the same cause, remedy and effect, whoever sets it. Where
+``retry_as`` names a failure class, the server tries the run again as long as the class's retries last, and
+keeps the flagged launches of the last try.
+
+Source: design, promise 2; notes on Nsight Compute, Nsight Systems, MPS and NVML, sections 5 and 6
+(which clock event reasons reject a measurement, which are only told).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from assay_sampling.failures import FailureClass
+
+Scope = Literal["run", "result"]
+
+
+@dataclass(frozen=True)
+class FlagKind:
+    """A kind of flag. ``cause`` and ``remedy`` are phrases without a full stop, Markdown allowed."""
+
+    name: str
+    cause: str
+    remedy: str
+    invalidates: bool = False
+    scope: Scope = "run"
+    retry_as: FailureClass | None = None
+
+
+_RUN_FLAGS = (
+    FlagKind(
+        "launches_dropped",
+        "the profiler says that it lost events",
+        "profile again, over a shorter range or with larger buffers",
+        invalidates=True,
+        retry_as=FailureClass.DROPPED_EVENTS,
+    ),
+    FlagKind(
+        "launches_missing",
+        "the profiler announced other launches than the file holds, or traced graphs as a whole",
+        "profile again; with Nsight Systems use `--cuda-graph-trace=node`",
+        invalidates=True,
+    ),
+    FlagKind(
+        "empty_capture",
+        "a slice without a launch stands before a slice that has some, so the profiler missed launches",
+        "profile again; see the log of the empty slice's attempt",
+        invalidates=True,
+    ),
+    FlagKind(
+        "slice_gap",
+        "a slice ended early although a later slice has launches: the workload launches another number of "
+        "kernels each time",
+        "fix the workload's seeds and autotuning, or profile it in one slice",
+        invalidates=True,
+    ),
+    FlagKind(
+        "throttled_thermal",
+        "the GPU lowered its clocks for heat while the run was measured (event reasons 0x20, 0x40)",
+        "improve the cooling, raise the thermal gate's pause, or lock a lower clock",
+        invalidates=True,
+        retry_as=FailureClass.THROTTLED,
+    ),
+    FlagKind(
+        "throttled_power",
+        "the power supply made the GPU brake while the run was measured (event reason 0x80)",
+        "look at the box's power supply and cabling",
+        invalidates=True,
+        retry_as=FailureClass.THROTTLED,
+    ),
+    FlagKind(
+        "throttled_hardware",
+        "the GPU halved its clocks, for heat or power, and does not say which (event reason 0x8)",
+        "improve the cooling and look at the power supply",
+        invalidates=True,
+        retry_as=FailureClass.THROTTLED,
+    ),
+    FlagKind(
+        "power_capped",
+        "the GPU kept to its power limit, so its clocks moved with the load (event reason 0x4)",
+        "none needed where all runs have the same limit; else lock a clock that the limit allows",
+    ),
+    FlagKind(
+        "clock_limited",
+        "the GPU kept its clocks down for a board, reliability or sync-boost limit "
+        "(event reasons 0x10, 0x200, 0x400)",
+        "compare with `nvidia-smi -q -d PERFORMANCE`, and lock a clock below the limit",
+    ),
+    FlagKind(
+        "clock_unlocked",
+        "the clocks were to be locked, and the profiler could not",
+        "let the agent's user lock clocks, or lock them from outside; cycles hold, times vary",
+    ),
+    FlagKind(
+        "clock_varied",
+        "the SM clock of the busy GPU moved by more than 5 % of its mean during the run",
+        "lock the clocks (`clock: base` at the detailed level, or `nvidia-smi -lgc` for light runs)",
+    ),
+    FlagKind(
+        "started_hot",
+        "the GPU had not cooled down when the thermal gate's time was over, so the run began all the same",
+        "improve the cooling, or raise the gate's temperatures or its longest wait",
+    ),
+    FlagKind(
+        "foreign_process",
+        "another process computed on the GPU before, during or after the run",
+        "keep others off the GPU while a campaign runs (a scheduler, or compute mode EXCLUSIVE_PROCESS)",
+        invalidates=True,
+    ),
+    FlagKind(
+        "sm_share_not_in_force",
+        "a share of the SMs was asked for, and the workload saw all of them",
+        "check the MPS daemon's log and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in the attempt's environment",
+        invalidates=True,
+    ),
+    FlagKind(
+        "gpu_settings_changed",
+        "the compute mode or MIG mode of the GPU is another after the run than before it",
+        "let nobody change the GPU's settings during a campaign; profile again",
+        invalidates=True,
+    ),
+    FlagKind(
+        "persistence_off",
+        "persistence mode is off, so the driver may have been loaded anew within the run",
+        "`nvidia-smi -pm 1`, or run nvidia-persistenced",
+    ),
+    FlagKind(
+        "gpu_lost",
+        "the driver lost the GPU, or it needs a reset, while the run was measured",
+        "take the GPU out of service and look at the kernel log",
+        invalidates=True,
+        retry_as=FailureClass.GPU_UNHEALTHY,
+    ),
+    FlagKind(
+        "xid_error",
+        "the driver reported a critical XID error during the run",
+        "look the number up in NVIDIA's list of XID errors; reset or replace the GPU",
+        invalidates=True,
+        retry_as=FailureClass.GPU_UNHEALTHY,
+    ),
+    FlagKind(
+        "ecc_error",
+        "the GPU's memory had errors during the run that ECC could not correct",
+        "reset the GPU; replace it where errors come back",
+        invalidates=True,
+        retry_as=FailureClass.GPU_UNHEALTHY,
+    ),
+    FlagKind(
+        "ecc_corrected",
+        "ECC corrected errors of the GPU's memory during the run; the results are right, times may vary",
+        "watch the GPU, and replace it where they become many",
+    ),
+    FlagKind(
+        "telemetry_missing",
+        "the GPU's clocks, temperature and event reasons could not be read, or not all of them",
+        "install the extra `agent` (nvidia-ml-py) and give the agent the driver's NVML library",
+    ),
+    FlagKind(
+        "dcgm_not_paused",
+        "DCGM collects counters on the box and could not be paused for a detailed run",
+        "let the agent's user run `dcgmi profile --pause`, or stop DCGM's profiling fields",
+    ),
+    FlagKind(
+        "counters_nan",
+        "some launches have no value (`n/a`, NaN) of some counters; an analysis that uses them ends in an "
+        "error",
+        "profile those launches again, or choose other features",
+    ),
+    FlagKind(
+        "shapes_totals_only",
+        "the file gives only total numbers of blocks and threads (Nsight Compute's classic layout)",
+        "none needed; matching compares totals",
+    ),
+    FlagKind(
+        "units_assumed",
+        "the file has no units row; base units were taken for granted",
+        "export again with `--print-units base` and the units row",
+    ),
+    FlagKind(
+        "metrics_missing",
+        "the GPU or the tool's release has no metric for some counters; they were left out",
+        "choose features without them",
+    ),
+    FlagKind(
+        "slice_short",
+        "the workload ended within the slice",
+        "none needed at the end of a workload; a surprise in its middle",
+    ),
+    FlagKind(
+        "slice_empty",
+        "the workload ended before the slice began, so the slice has no launches",
+        "plan fewer slices, if you like",
+    ),
+    FlagKind(
+        "processes_interleaved",
+        "several processes launch side by side, so a slice of the workload is a matter of their timing",
+        "profile such a workload in one slice",
+    ),
+    FlagKind(
+        "condition_assumed",
+        "the campaign file does not say the whole condition of a recording, and recordings do not tell it; "
+        "the baseline's is assumed",
+        "write `condition: {cache: ..., clock: ..., sm_percent: ...}` beside the recording, or "
+        "`assay import --condition`",
+    ),
+    FlagKind(
+        "recorded_time_unavailable",
+        "the recording has no start times, so it was played at full speed",
+        "none needed",
+    ),
+)
+_RESULT_FLAGS = (
+    FlagKind(
+        "concurrent_launches",
+        "more than 1 % of the time more than one launch ran: the sum of durations is not the time that "
+        "passed",
+        "read the span beside the sum",
+        scope="result",
+    ),
+    FlagKind(
+        "matched_by_name_block",
+        "launches were matched by kernel and block, because another GPU runs other grids",
+        "compare the match percentages of all three kinds",
+        scope="result",
+    ),
+    FlagKind(
+        "matched_by_position",
+        "launches were paired by their ordinals alone, because that was asked for",
+        "use `name_block` unless you know that the sequences are the same",
+        scope="result",
+    ),
+    FlagKind(
+        "not_under_mps",
+        "the run at 100 % that an SM share is compared with was not made under an MPS daemon",
+        "make it under one too: campaigns of live runs do so by themselves",
+        scope="result",
+    ),
+    FlagKind(
+        "kernel_choice_differs",
+        "two runs of one workload launched the same number of kernels, but other kernels or shapes at some "
+        "places: a library tuned itself anew",
+        "switch autotuning off, or fix its choice (a tuning cache, `torch.backends.cudnn.benchmark = False`)",
+        scope="result",
+    ),
+    FlagKind(
+        "sequence_differs",
+        "two runs of one workload launched different numbers of kernels",
+        "fix the workload's seeds and input; compare the match percentages",
+        scope="result",
+    ),
+    FlagKind(
+        "profiler_overhead_high",
+        "the workload took more than twice as long under the profiler of a light run as without one",
+        "use a lighter profiler, or longer kernels; durations of launches may be inflated",
+        scope="result",
+    ),
+)  # fmt: skip
+
+FLAGS: Mapping[str, FlagKind] = MappingProxyType({kind.name: kind for kind in (*_RUN_FLAGS, *_RESULT_FLAGS)})
+
+
+def invalidates(name: str) -> bool:
+    """Whether results refuse to rest on a run with the flag; False for one that nobody here knows."""
+    kind = FLAGS.get(name)
+    return kind is not None and kind.invalidates
+
+
+def flag_table(scope: Scope) -> str:
+    """The reference table of docs/validity.md for one scope, as Markdown."""
+    lines = ["| flag | invalidates | cause | remedy |", "|---|---|---|---|"]
+    for kind in FLAGS.values():
+        if kind.scope == scope:
+            effect = "yes" if kind.invalidates else "no"
+            lines.append(f"| `{kind.name}` | {effect} | {kind.cause} | {kind.remedy} |")
+    return "\n".join(lines)

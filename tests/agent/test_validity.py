@@ -1,0 +1,60 @@
+"""The registry of validity flags: its page, its users in the code, and that each is set where it is due."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from assay_agent.work import ValidityFlag
+from assay_sampling.validity import FLAGS, flag_table, invalidates
+
+ROOT = Path(__file__).resolve().parents[2]
+# How the code names a flag that it sets.
+_SET = (
+    r"ValidityFlag(?:\.of_kind)?\(\s*\"([a-z_]+)\"",
+    r"\.flag\(\s*\"([a-z_]+)\"",
+    r"\bFlag\(\s*\"([a-z_]+)\"",
+    r"flag\(entry, \w+, \"([a-z_]+)\"",
+    r"\"name\": \"([a-z_]+)\", *\n? *\"detail\"",
+)
+
+
+def flags_set_in_the_code() -> set[str]:
+    found: set[str] = set()
+    for package in ("agent", "server"):
+        for source in (ROOT / package).rglob("*.py"):
+            text = source.read_text()
+            for pattern in _SET:
+                found |= set(re.findall(pattern, text))
+    return found
+
+
+def test_the_page_holds_the_registry_word_for_word() -> None:
+    page = (ROOT / "docs" / "validity.md").read_text()
+    assert f"## On runs\n\n{flag_table('run')}\n\n" in page
+    assert f"## On results\n\n{flag_table('result')}\n\n" in page
+
+
+def test_every_flag_that_the_code_sets_is_in_the_registry() -> None:
+    found = flags_set_in_the_code()
+    assert len(found) > 10
+    assert found <= set(FLAGS)
+
+
+def test_a_flag_has_a_cause_and_a_remedy_of_one_phrase() -> None:
+    assert len(FLAGS) >= 18
+    for name, kind in FLAGS.items():
+        assert re.fullmatch(r"[a-z]+(_[a-z]+)*", name)
+        for phrase in (kind.cause, kind.remedy):
+            assert phrase
+            assert not phrase.endswith(".")
+            assert " | " not in phrase
+        # Only what makes numbers wrong is worth days of profiling again.
+        assert kind.invalidates or kind.retry_as is None
+        assert kind.retry_as is None or kind.retry_as.retryable
+
+
+def test_the_registry_decides_what_a_flag_does() -> None:
+    assert ValidityFlag.of_kind("gpu_lost", "why") == ValidityFlag("gpu_lost", "why", invalidates=True)
+    assert ValidityFlag.of_kind("slice_short", "why") == ValidityFlag("slice_short", "why")
+    assert not invalidates("a_flag_of_a_newer_release")
