@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,24 @@ def test_equal_spacing_that_meets_the_period_of_the_workload_is_warned_of() -> N
     apart = select("systematic", timed([f"k{i}" for i in range(200)], durations), {"launches": 50})
     assert "warnings" not in apart.extra
     assert "one random start" in apart.interval_reason
+
+
+def test_ratios_of_few_launches_have_no_interval() -> None:
+    instructions = np.arange(1.0, 201)
+    launches = counted_launches({"instructions": instructions, "cycles_gpc_avg": 7 * instructions + 3})
+    two = Profile(detailed=launches, light=None)
+    few = {"launches": 4, "estimator": "ratio", "groups": "signature"}
+    assert select("stratified", two, few).interval is not None  # one group: the ratio of four launches
+    kernels = ["a", "b"] * 100
+    renamed = made_launches(kernels).table["kernel_id"]
+    position = launches.table.schema.get_field_index("kernel_id")
+    table = launches.table.set_column(position, launches.table.schema.field(position), renamed)
+    both = Profile(detailed=replace(launches, table=table, names=made_launches(kernels).names))
+    selection = select("stratified", both, {"launches": 4, "estimator": "ratio"})
+    assert selection.interval is None
+    assert "launches_per_group=5" in selection.interval_reason
+    enough = select("stratified", both, {"launches": 4, "estimator": "ratio", "launches_per_group": 5})
+    assert enough.interval is not None
 
 
 # Stratified.

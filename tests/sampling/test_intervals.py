@@ -108,7 +108,8 @@ def test_the_residuals_of_a_ratio_are_what_spreads() -> None:
     assert (exact.low, exact.high) == pytest.approx((600, 600))
     # Ratio 46 / 15; residuals by hand, expanded by 200 / 15 x 4 launches.
     costs = np.array([4.0, 6.0, 15.0, 21.0])
-    residuals = costs - 46 / 15 * amounts
+    # Each as if the ratio had been found without it: times (m - 1) / m / (1 - share of the amount).
+    residuals = (costs - 46 / 15 * amounts) * 0.75 / (1 - amounts / 15)
     variance = (200 / 15 * 4) ** 2 * 0.9 * (residuals @ residuals / 3) / 4
     interval, _ = ratio_interval(costs, amounts, groups, sizes, whole)
     assert half_width(interval) == pytest.approx(t_quantile(0.975, 3) * math.sqrt(variance))

@@ -19,6 +19,12 @@ from assay_sampling.selection import Selection
 
 Estimator = Literal["expansion", "ratio"]
 MOST_REPETITIONS = 10_000
+# Measured: with two a group, intervals of many ratios held the truth in 63 % of the samples and not in 95 %.
+LEAST_FOR_RATIOS = 5
+NO_INTERVAL_FEW_FOR_RATIOS = (
+    f"fewer than {LEAST_FOR_RATIOS} launches are drawn of a group: ratios of so few are biased, and the "
+    f"interval would be too narrow; launches_per_group={LEAST_FOR_RATIOS} draws enough"
+)
 _BAND_PERCENT = (2.5, 97.5)
 
 
@@ -83,6 +89,9 @@ class Population:
         groups, sizes, costs = self.labels[rows], np.bincount(self.labels), self.cost.values[rows]
         if self.instructions is None:
             return stratified_interval(costs, groups, sizes)
+        drawn = np.bincount(groups, minlength=len(sizes))
+        if len(sizes) > 1 and bool(((drawn < LEAST_FOR_RATIOS) & (drawn < sizes)).any()):
+            return None, NO_INTERVAL_FEW_FOR_RATIOS
         whole = np.bincount(self.labels, self.instructions)
         return ratio_interval(costs, self.instructions[rows], groups, sizes, whole)
 
