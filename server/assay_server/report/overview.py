@@ -23,6 +23,7 @@ from assay_server.report.svg import (
 Entry = Mapping[str, Any]
 
 _WIDTH, _RIGHT, _ROW, _BETWEEN = 900.0, 24.0, 26.0, 46.0
+_STEP = 11.0
 _LONGEST_WORKLOAD, _LONGEST_GPU = 30, 44
 
 
@@ -34,7 +35,8 @@ def error_and_speedup(title: str, summary: Sequence[Entry]) -> str:
     parts, top = _legend(gpus)
     left = max([90.0, *(text_width(shortened(w, _LONGEST_WORKLOAD)) + 18 for w in workloads)])
     middle = (left + _WIDTH - _RIGHT) / 2
-    bottom = top + _ROW * len(workloads)
+    row = max(_ROW, 12.0 + _STEP * len(gpus))
+    bottom = top + row * len(workloads)
     errors = [entry["error_percent"] for entry in summary if entry["error_percent"] is not None]
     speedups = [entry["speedup"] for entry in summary if (entry["speedup"] or 0) > 0]
     panels: list[tuple[str, str, Axis, list[float], Callable[[Entry], float | None]]] = [
@@ -45,7 +47,7 @@ def error_and_speedup(title: str, summary: Sequence[Entry]) -> str:
          lambda e: e["speedup"] or None),
     ]  # fmt: skip
     for position, workload in enumerate(workloads):
-        y = top + _ROW * (position + 0.5)
+        y = top + row * (position + 0.5)
         parts.append(label(shortened(workload, _LONGEST_WORKLOAD), 8, y + 4))
         for _, _, axis, _, _ in panels:
             parts.append(element("line", class_="gridline", x1=axis.start, x2=axis.stop, y1=y, y2=y))
@@ -55,7 +57,9 @@ def error_and_speedup(title: str, summary: Sequence[Entry]) -> str:
             value = value_of(entry)
             if value is None:
                 continue
-            y = top + _ROW * (workloads.index(str(entry["workload"])) + 0.5)
+            # One below the other: marks of equal values must not hide each other.
+            y = top + row * (workloads.index(str(entry["workload"])) + 0.5)
+            y += _STEP * (gpus.index(name) - (len(gpus) - 1) / 2)
             hint = f"{entry['workload']} on {name}, {entry['method']}: {what} {value:.4g}"
             parts.append(_mark(gpus.index(name), axis.at(value), y, hint))
     missing = sum(entry["error_percent"] is None for entry in summary)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 SERIES_COLOURS = 8
-MARKERS = ("circle", "square", "diamond", "triangle")
+MARKERS = ("circle", "square", "diamond", "triangle", "down", "cross", "hourglass", "bar")
 
 _STYLE = """
 .assay-picture { font-family: system-ui, sans-serif; font-size: 12px; }
@@ -44,6 +44,19 @@ _STYLE = """
 _CHARACTER_WIDTH = 6.6
 # Below this a linear axis would show rounding, not data.
 _LEAST_LARGEST = 1e-12
+
+
+_CORNERS: dict[str, tuple[tuple[float, float], ...]] = {
+    "diamond": ((0, -6), (6, 0), (0, 6), (-6, 0)),
+    "triangle": ((0, -6), (6, 5), (-6, 5)),
+    "down": ((0, 6), (6, -5), (-6, -5)),
+    "cross": (
+        (-2, -6), (2, -6), (2, -2), (6, -2), (6, 2), (2, 2),
+        (2, 6), (-2, 6), (-2, 2), (-6, 2), (-6, -2), (-2, -2),
+    ),
+    "hourglass": ((-6.5, -7), (6.5, -7), (-6.5, 7), (6.5, 7)),
+    "bar": ((-2.5, -7), (2.5, -7), (2.5, 7), (-2.5, 7)),
+}  # fmt: skip
 
 
 def text_width(text: str) -> float:
@@ -85,8 +98,7 @@ def marker(series: int, shape: str, x: float, y: float, hint: str) -> str:
         return element("circle", content, class_=style, cx=x, cy=y, r=5)
     if shape == "square":
         return element("rect", content, class_=style, x=x - 4.5, y=y - 4.5, width=9, height=9)
-    corners = {"diamond": ((0, -6), (6, 0), (0, 6), (-6, 0)), "triangle": ((0, -6), (6, 5), (-6, 5))}[shape]
-    points = " ".join(f"{_text(x + dx)},{_text(y + dy)}" for dx, dy in corners)
+    points = " ".join(f"{_text(x + dx)},{_text(y + dy)}" for dx, dy in _CORNERS[shape])
     return element("polygon", content, class_=style, points=points)
 
 

@@ -130,7 +130,20 @@ def test_every_gpu_of_the_overview_has_another_mark(report: dict[str, Any]) -> N
     assert len(legend) == 8
     assert all(float(e.attrib["x"]) + svg.text_width(e.text or "") <= width for e in legend), "it wraps"
     marks = [e for e in root.iter() if e.attrib.get("class", "").startswith("mark")]
-    assert len({(e.tag, e.attrib["class"]) for e in marks}) == 8
+    shapes = {(e.tag, e.attrib.get("points", "").count(" "), e.attrib["class"]) for e in marks}
+    assert len(shapes) == 8
+
+
+def test_marks_of_equal_values_do_not_hide_each_other(report: dict[str, Any]) -> None:
+    entry = report["summary"][0]
+    equal = [{**entry, "workload": f"w{n}", "device": f"GPU {m}"} for n in range(2) for m in range(2)]
+    root = ElementTree.fromstring(error_and_speedup("Overview", equal))
+    circles = [float(e.attrib["cy"]) for e in root.iter(f"{SVG}circle")]
+    squares = [
+        float(e.attrib["y"]) + 4.5 for e in root.iter(f"{SVG}rect") if e.attrib.get("class") == "mark s1"
+    ]
+    # The first of each is the legend's; then a mark a workload in either panel.
+    assert squares[1] - circles[1] == squares[2] - circles[2] == 11
 
 
 def test_a_page_and_a_markdown_show_the_same_pictures(pictured: dict[str, Any]) -> None:
