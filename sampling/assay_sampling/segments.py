@@ -4,7 +4,8 @@ A segment is a run of atoms (:mod:`assay_sampling.kernel_values`). Splitting goe
 segments of all kernels: no loop over kernels, and a million of them cost as much as one of the same size.
 
 Numerics: every segment is centred on its mean before squares are summed, so large values do not cancel its
-spread. Running sums over all segments come back to zero at the end of each, up to rounding, which is taken off.
+spread. Running sums over all segments come back to zero at the end of each; what rounding leaves there is
+taken off.
 """
 
 from __future__ import annotations

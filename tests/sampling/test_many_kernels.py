@@ -46,7 +46,7 @@ def test_sieve_of_a_million_kernels(launches: tuple[np.ndarray, np.ndarray, floa
         twice // 2,
     ]
     assert (chosen.weights * executed[chosen.rows]).sum() == pytest.approx(executed.sum(), rel=1e-12)
-    assert seconds < 20 * sort_seconds  # a loop over kernels takes some hundred times as long
+    assert seconds < 50 * sort_seconds  # ten is usual; a loop over kernels takes some hundred
 
 
 def test_stem_of_a_million_kernels(launches: tuple[np.ndarray, np.ndarray, float]) -> None:
@@ -58,4 +58,4 @@ def test_stem_of_a_million_kernels(launches: tuple[np.ndarray, np.ndarray, float
     seconds = time.process_time() - began
     projected = (clusters.moments.launches[groups] / clusters.sampled[groups] * duration[rows]).sum()
     assert projected == pytest.approx(duration.sum(), rel=0.05)
-    assert seconds < 20 * sort_seconds
+    assert seconds < 50 * sort_seconds
