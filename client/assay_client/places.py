@@ -11,6 +11,7 @@ from pathlib import Path
 
 # A Unix socket's path must fit into 108 bytes, whatever TMPDIR says.
 _LONGEST_SOCKET_FOLDER = 80
+_SOCKET_FOLDER, _SOCKET = "assay-", "server.sock"
 
 
 def default_state_directory() -> Path:
@@ -33,8 +34,19 @@ def private_socket_address() -> Iterator[str]:
     """An address "unix:PATH" in a folder of its own that only this user can enter; removed at the end."""
     base = tempfile.gettempdir()
     parent = base if len(os.fsencode(base)) <= _LONGEST_SOCKET_FOLDER else "/tmp"
-    directory = tempfile.mkdtemp(prefix="assay-", dir=parent)
+    directory = tempfile.mkdtemp(prefix=_SOCKET_FOLDER, dir=parent)
     try:
-        yield f"unix:{directory}/server.sock"
+        yield f"unix:{directory}/{_SOCKET}"
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def remove_socket_folder(address_file: Path) -> None:
+    """Remove the folder of a private socket that a killed process left, as the server wrote its address."""
+    try:
+        address = address_file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return
+    socket = Path(address.removeprefix("unix:"))
+    if socket.name == _SOCKET and socket.parent.name.startswith(_SOCKET_FOLDER) and "\n" not in address:
+        shutil.rmtree(socket.parent, ignore_errors=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_client import bound
-from assay_client.places import private_socket_address
+from assay_client.places import private_socket_address, remove_socket_folder
 from assay_sampling.errors import AssayError, StorageError
 
 _START_SECONDS = 30.0
@@ -60,6 +60,7 @@ def running_service(
         raise StorageError(
             str(error.filename), f"it cannot be made ({error.strerror})", "name another folder"
         ) from error
+    remove_socket_folder(state / "server" / "address")
     with private_socket_address() as address:
         server = _Child(
             "assay-server",

@@ -90,13 +90,16 @@ def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
     undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
+    sockets: list[Path] = []
     for done in (7, 1_000_000):  # while it measures, and in the analysis
         demo = Demo(out, campaign)
         assert demo.wait(lambda line, done=done: progress(line) >= done)  # type: ignore[misc]
         demo.kill()
         assert wait_until_gone(out) == []
+        sockets.append(Path((out / "state" / "server" / "address").read_text().strip().removeprefix("unix:")))
     last = Demo(out, campaign)
     last.end()
+    assert len(set(sockets)) == 2 and not any(socket.parent.exists() for socket in sockets)
     assert "going on with small-1, which an earlier demo left\n" in last.lines
     assert _pages(out) == _pages(undisturbed[0])
 
