@@ -117,3 +117,30 @@ def test_every_field_of_a_campaign_is_documented() -> None:
 @pytest.mark.parametrize("method", ["pks", "random", "systematic"])
 def test_the_methods_of_the_documents_exist(method: str) -> None:
     assert method in samplers()
+
+
+def test_every_key_of_what_compares_and_classifies_is_documented(assay: Assay, tmp_path: Path) -> None:
+    text = (DOCS / "selection-format.md").read_text()
+    window = hand_made.write_raw_page(tmp_path / "window.csv", 40)
+    light = hand_made.write_kineto(tmp_path / "light.json", 60)
+    path = tmp_path / "selection.json"
+    assert assay("select", "stratified", light, "-p", "repetitions=3", "-o", path).code == 0
+    assert undocumented(json.loads(path.read_text()), text) == set()
+    relative = json.loads(assay("evaluate", path, light, light, "--json").stdout)
+    for part in (relative.pop("first"), relative.pop("second"), relative):
+        assert undocumented(part, text) == set()
+    compared = json.loads(assay("compare", window, "--json").stdout)
+    for entry in compared.pop("methods"):
+        assert undocumented({k: v for k, v in entry.items() if k != "parameters"}, text) == set()
+    assert undocumented(compared, text) == set()
+    found = json.loads(assay("classify", window, "--light", light, "-p", "abstain=true", "--json").stdout)
+    two_level = found.pop("two_level")
+    two_level.pop("models")
+    assert undocumented(two_level, text) == set()
+    assert undocumented({k: v for k, v in found.items() if k != "launches_by_origin"}, text) == set()
+    iterated = json.loads(assay("select", "single_iteration", light, "--json").stdout)
+    assert undocumented(iterated, text) == set()
+    drawn = json.loads(
+        assay("select", "pks", window, "-p", "launches_per_group=2", "-p", "seeds=2", "--json").stdout
+    )
+    assert undocumented(drawn, text) == set()
