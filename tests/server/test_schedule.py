@@ -230,7 +230,8 @@ def test_a_run_that_is_published_takes_the_numbers_of_its_file_and_the_flags(des
         [piece] = read.slices(key.run_id)
         run = read.run(key.run_id)
     assert (piece.state, piece.launches, piece.content_hash) == (SliceState.DONE, 10, f"hash by {key.token}")
-    assert run is not None and run.flags == flags
+    assert run is not None and run.flags[1:] == flags
+    assert run.flags[0].name == "condition_assumed", "what the plan says of the run stays"
     assert desk.effects.dead == [key]
     assert desk.begin(key) is FinishOutcome.ALREADY_PUBLISHED
     assert desk.end(key)
