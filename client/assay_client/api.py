@@ -5,6 +5,8 @@
     api.inspect("profile.csv")["launches"]
     selection = api.select("pks", "profile.csv", parameters={"features": "artifact12"})
     api.evaluate(selection, "other_gpu.csv")["error_percent"]
+    api.compare("profile.csv")["methods"]
+    api.classify("window.csv", "whole.sqlite").labels
     api.evaluate_relative(selection, "v100.csv", "a100.csv")["speedup_predicted"]
 
     with api.Client("127.0.0.1:7170") as lab:
@@ -26,6 +28,18 @@ from assay_client.analyses import (
     read_profile,
     select,
 )
+from assay_client.classified import classify_files as classify
 from assay_client.client import Client
+from assay_client.comparing import compare_files as compare
 
-__all__ = ["Client", "evaluate", "evaluate_relative", "inspect", "load_selection", "read_profile", "select"]
+__all__ = [
+    "Client",
+    "classify",
+    "compare",
+    "evaluate",
+    "evaluate_relative",
+    "inspect",
+    "load_selection",
+    "read_profile",
+    "select",
+]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from assay_client.analyses import read_profile
+from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import ParameterError
 from assay_sampling.labelling import ORIGINS
-from assay_sampling.launches import Launches
+from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.profile import Profile
 from assay_sampling.selection import Selection
 
@@ -30,6 +32,20 @@ def classify(profile: Profile, parameters: Mapping[str, Any], seed: int = 0) -> 
             "give both: assay classify DETAILED --light LIGHT",
         )
     return samplers.select("pks", profile, parameters, seed)
+
+
+def classify_files(
+    files: AnyPath | Sequence[AnyPath],
+    light: AnyPath,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Selection:
+    """:func:`classify` on recordings; ``labels`` of the selection has the group of every light launch."""
+    profile = read_profile(files, light=light, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    return classify(profile, parameters or {}, seed)
 
 
 def document(selection: Selection) -> dict[str, Any]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from assay_client.analyses import read_profile
+from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import AssayError, ParameterError, RefusedError
+from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.profile import Profile
 from assay_sampling.selection import ProfileSummary, Selection
 
@@ -54,6 +57,23 @@ def compare(
         )
     _mark_pareto(entries)
     return {"profile": ProfileSummary.of(profile.whole).to_dict(), "seed": seed, "methods": entries}
+
+
+def compare_files(
+    files: AnyPath | Sequence[AnyPath],
+    *,
+    light: AnyPath | None = None,
+    methods: Sequence[str] = (),
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> dict[str, Any]:
+    """:func:`compare` on recordings. ``parameters`` are by NAME, for every method that has it, or by
+    METHOD.NAME."""
+    profile = read_profile(files, light=light, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    given = parameters_by_method(parameters or {}, methods)
+    return compare(profile, methods=methods, parameters=given, seed=seed)
 
 
 def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ import hand_made
 import pyarrow.parquet as pq
 import pytest
 
-from assay_client import comparing
+from assay_client import api, comparing
 from assay_sampling import samplers
 from assay_sampling.errors import RefusedError
 
@@ -170,3 +170,11 @@ def test_classify_needs_both_levels_and_a_file_of_a_known_kind(
     ended = assay("classify", window, "--light", trace, "-o", tmp_path / "labels.txt")
     assert (ended.code, ended.stdout) == (2, "")
     assert "neither .csv nor .parquet" in ended.stderr
+
+
+def test_python_has_the_same_words(assay: Assay, raw_page: Path, window: Path, trace: Path) -> None:
+    document = document_of(assay("compare", raw_page, "-m", "random", "-p", "launches=8", "--json"))
+    assert api.compare(raw_page, methods=["random"], parameters={"launches": 8}) == document
+    selection = api.classify(window, trace, parameters={"k": 3})
+    assert selection.labels is not None
+    assert selection.labels.tolist() == hand_made.kinds(LAUNCHES)

@@ -388,3 +388,45 @@ def test_levels_of_other_gpus_or_conditions_are_refused() -> None:
         else:
             with pytest.raises(RefusedError, match=refused):
                 two_level_selection(Profile(detailed=detailed, light=whole))
+
+
+def test_several_launches_a_group_are_drawn_from_the_light_run() -> None:
+    profile = Profile(detailed=counted(list("abab")), light=light([*"abab", *"ab" * 20]))
+    found = two_level_selection(profile, launches_per_group=3, seed=4)
+    chosen = found.representatives
+    assert found.labels is not None
+    assert (found.labels[chosen.row] == chosen.group).all()
+    assert np.bincount(chosen.group).tolist() == [3, 3]
+    assert chosen.weight.tolist() == [22 / 3] * 6
+    assert found.interval is not None
+    assert found.parameters["launches_per_group"] == 3
+    # Scores of the models stay those of one representative a group.
+    one = two_level_selection(profile, seed=4)
+    assert found.extra["two_level"]["models"] == one.extra["two_level"]["models"]
+    assert one.interval is None
+
+
+def test_where_labels_come_from() -> None:
+    kernels = [*"abab", *"abzab", "y", "z", "z"]
+    grids = [1] * 4 + [1, 1, 7, 1, 1, 5, 7, 8]
+    profile = Profile(detailed=counted(list("abab")), light=light(kernels, grid_x=grids))
+    found = two_level_selection(profile, seeds=2)
+    assert found.label_origins is not None
+    assert found.label_origins.tolist() == [0] * 4 + [1, 1, 2, 1, 1, 2, 2, 2]
+    assert [entry["k"] for entry in found.extra["seeds"]] == [2, 2]
+
+
+def test_new_shapes_of_known_kernels_are_set_apart_on_request() -> None:
+    kernels = [*"abab", *"abab"]
+    profile = Profile(detailed=counted(list("abab")), light=light(kernels, grid_x=[1] * 6 + [9, 1]))
+    counted_only = two_level_selection(profile)
+    facts = counted_only.extra["two_level"]["abstained"]
+    # Two signatures prove nothing: no new one is trusted.
+    assert (facts["launches"], facts["signatures"], facts["groups"], facts["threshold"]) == (1, 1, 0, None)
+    assert counted_only.group_launches.tolist() == [4, 4]
+    apart = two_level_selection(profile, abstain=True)
+    assert apart.group_launches.tolist() == [3, 4, 1]
+    assert apart.representatives.row.tolist() == [0, 1, 6]
+    assert apart.extra["two_level"]["abstained"]["groups"] == 1
+    assert apart.label_origins is not None
+    assert apart.label_origins.tolist() == [0] * 4 + [1, 1, 3, 1]
