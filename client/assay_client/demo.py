@@ -20,7 +20,7 @@ from typing import Any
 from assay_client.client import Client
 from assay_client.connection import ENDED_STATES
 from assay_client.files import write_atomically
-from assay_client.local import markdown_report
+from assay_client.local import markdown_report_files
 from assay_client.outcome import Follow, Outcome, Status, see_through
 from assay_client.processes import Say, Service, running_service, silent
 from assay_sampling.errors import AssayError, StorageError
@@ -33,6 +33,7 @@ NOTICE = "synthetic: everything is measured on virtual GPUs, and no silicon is i
 _LOOK_SECONDS = 0.5
 _LAST_PAGE = "report.md"  # written last: where it is, the demo came to its end
 _PAGES = ("report.json", "report.html")
+_PICTURES = "report-pictures"
 
 
 def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | None = None) -> Outcome:
@@ -106,7 +107,9 @@ def _taken_up(client: Client, say: Say) -> str | None:
 def _with_markdown(outcome: Outcome, out: Path) -> Outcome:
     if outcome.report is None:
         return outcome
-    write_atomically(out / _LAST_PAGE, markdown_report(outcome.report))
+    # The pictures first: the text that refers to them is there only when they are.
+    for path, text in reversed(markdown_report_files(outcome.report).items()):
+        write_atomically(out / path, text)
     return replace(outcome, files={**outcome.files, "markdown": out / _LAST_PAGE})
 
 
@@ -146,7 +149,8 @@ def _clear(out: Path) -> None:
         if (out / "state").exists():
             shutil.rmtree(out / ".cleared", ignore_errors=True)
             (out / "state").replace(out / ".cleared")
-        shutil.rmtree(out / "logs", ignore_errors=True)
+        for name in ("logs", _PICTURES):
+            shutil.rmtree(out / name, ignore_errors=True)
         for name in (*_PAGES, _LAST_PAGE):
             (out / name).unlink(missing_ok=True)
     except OSError as error:

@@ -130,6 +130,7 @@ def test_a_demo_that_was_killed_before_its_last_page_only_writes_it_and_json_is_
 def test_a_finished_demo_is_cleared_for_the_next(tmp_path: Path) -> None:
     (tmp_path / "state" / "server").mkdir(parents=True)
     (tmp_path / "logs").mkdir()
+    (tmp_path / "report-pictures").mkdir()
     (tmp_path / "mine.txt").write_text("not the demo's")
     for form in ("json", "html", "md"):
         (tmp_path / f"report.{form}").write_text("")

@@ -63,6 +63,7 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path) -> None:
     assert "first-1 done: 4 of 4 runs done" in shown
     assert "synthetic: no silicon produced these data" in shown
     assert sorted(path.name for path in (work / "report").iterdir()) == [
+        "report-pictures",
         "report.html",
         "report.json",
         "report.md",
