@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -68,13 +69,26 @@ class Population:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Launches of each group, shape (g,)."""
+        return np.bincount(self.labels)
+
+    @cached_property
+    def group_instructions(self) -> np.ndarray:
+        """Instructions of each group, shape (g,)."""
+        return np.bincount(self.labels, self.instructions)
+
+    @cached_property
+    def total(self) -> float:
+        return float(self.cost.values.sum())
+
     def weights(self, rows: np.ndarray) -> np.ndarray:
         """Weight of each drawn launch, shape (m,)."""
-        groups = self.labels[rows]
-        sizes = np.bincount(self.labels)
+        groups, sizes = self.labels[rows], self.sizes
         drawn = np.bincount(groups, minlength=len(sizes))
         if self.instructions is not None:
-            whole = np.bincount(self.labels, self.instructions)
+            whole = self.group_instructions
             of_drawn = np.bincount(groups, self.instructions[rows], minlength=len(sizes))
             # Launches without instructions say nothing of the others: they count as launches.
             ratio = of_drawn > 0
@@ -86,19 +100,17 @@ class Population:
 
     def interval(self, rows: np.ndarray) -> tuple[Interval | None, str]:
         """Interval of the projected total of launches drawn at random within groups."""
-        groups, sizes, costs = self.labels[rows], np.bincount(self.labels), self.cost.values[rows]
+        groups, sizes, costs = self.labels[rows], self.sizes, self.cost.values[rows]
         if self.instructions is None:
             return stratified_interval(costs, groups, sizes)
         drawn = np.bincount(groups, minlength=len(sizes))
         if len(sizes) > 1 and bool(((drawn < LEAST_FOR_RATIOS) & (drawn < sizes)).any()):
             return None, NO_INTERVAL_FEW_FOR_RATIOS
-        whole = np.bincount(self.labels, self.instructions)
-        return ratio_interval(costs, self.instructions[rows], groups, sizes, whole)
+        return ratio_interval(costs, self.instructions[rows], groups, sizes, self.group_instructions)
 
     def error_percent(self, rows: np.ndarray) -> float:
         """Signed error of the total that these launches project."""
-        total = float(self.cost.values.sum())
-        return 100.0 * (float(self.weights(rows) @ self.cost.values[rows]) - total) / total
+        return 100.0 * (float(self.weights(rows) @ self.cost.values[rows]) - self.total) / self.total
 
 
 def repeated(
