@@ -362,3 +362,14 @@ def test_a_flipped_bit_in_a_page_is_noticed(tmp_path: Path) -> None:
 def test_other_parquet_files_are_named_as_such(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}), tmp_path / "x")
     assert "not one that Assay wrote" in _error(tmp_path / "x").cause
+
+
+def test_what_was_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10_000)
+    path = _written(tmp_path / "launches.parquet", _batches(200_000, list(range(0, 200_000, 10_000))))
+    before = pa.total_allocated_bytes()
+    with open_recording(path, ReadOptions()) as recording:
+        held = [pa.total_allocated_bytes() - before for _ in recording.batches(10_000)]
+    assert len(held) == 20
+    # A cache of what was read would grow by the file's size.
+    assert max(held) < min(held) + path.stat().st_size / 4

@@ -76,6 +76,8 @@ class AssayParquetRecording(OpenRecording):
                 self._file = pq.ParquetFile(
                     self._plain.path,
                     page_checksum_verification=True,
+                    # Else every row group that was read stays in the cache until the file is closed.
+                    pre_buffer=False,
                     thrift_string_size_limit=_FOOTER_LIMIT_BYTES,
                     thrift_container_size_limit=100_000_000,
                 )

@@ -96,7 +96,7 @@ def _copy_table(
     path: Path, table: str, columns: tuple[str, ...] | None, database: sqlite3.Connection
 ) -> None:
     with _reading(path):
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, pre_buffer=False)  # else all that was read is kept
     with file:
         present = [name for name in file.schema_arrow.names if columns is None or name in columns]
         if not present:
