@@ -1,0 +1,128 @@
+"""What ``make bench`` measures: cases by section, and the ratios that we promise of them."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A named case: the title people read, where it is, and launches at full scale.
+
+    A case that ``needs_recording`` is left out, with the reason, where the recordings are not at hand.
+    """
+
+    title: str
+    module: str
+    function: str
+    launches: int
+    needs_recording: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.function, self.launches
+
+
+@dataclass(frozen=True)
+class Section:
+    """Cases that stand in one table; the first is what the others are compared with."""
+
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A ratio of seconds a launch, ``above`` / ``below``, or of peak memory, and its bound.
+
+    ``inertia`` promises instead that no inertia of ``below`` is above the one of ``above``.
+    """
+
+    text: str
+    above: Case
+    below: Case
+    at_least: float | None = None
+    at_most: float | None = None
+    figure: str = "seconds_per_launch"
+
+
+_GROUPING, _CLASSIFY, _SELECTION = "tests.bench.grouping", "tests.bench.classify", "tests.bench.selection"
+_INGEST, _PEERS, _STREAMING = "tests.bench.ingest", "tests.bench.peers", "tests.bench.streaming"
+_WHOLE_WORKLOAD, _NST = 5_300_000, 1_072_246
+DECADES = (100_000, 1_000_000, 10_000_000)
+
+RECORDED = Case("PKS sweep, 1,406 distinct rows", _GROUPING, "assay_recorded", 5_000, True)
+RECORDED_PEER = Case("scikit-learn, the same rows", _GROUPING, "scikit_learn_recorded", 5_000, True)
+DISTINCT = Case("PKS sweep, all rows distinct", _GROUPING, "assay_distinct", 20_000)
+DISTINCT_PEER = Case("scikit-learn, the same rows", _GROUPING, "scikit_learn_distinct", 20_000)
+
+FEW = Case("Assay, 3,000 distinct", _CLASSIFY, "assay_few", _WHOLE_WORKLOAD)
+FEW_PEER = Case("scikit-learn predict, 3,000 distinct", _CLASSIFY, "scikit_learn_few", 100_000)
+MANY = Case("Assay, 500,000 distinct", _CLASSIFY, "assay_many", _WHOLE_WORKLOAD)
+MANY_PEER = Case("scikit-learn predict, 500,000 distinct", _CLASSIFY, "scikit_learn_many", 100_000)
+
+SIEVE = Case("Sieve, columns to weights", _SELECTION, "sieve", _NST)
+SIEVE_SORT = Case("one pyarrow sort by kernel and instructions", _SELECTION, "sieve_sort", _NST)
+STEM = Case("STEM+ROOT, columns to weights", _SELECTION, "stem", _WHOLE_WORKLOAD)
+STEM_SORT = Case("one numpy.lexsort by kernel and duration", _SELECTION, "stem_sort", _WHOLE_WORKLOAD)
+SIEVE_DECADES = tuple(Case(f"Sieve, {n:,}", _SELECTION, "sieve", n) for n in DECADES)
+STEM_DECADES = tuple(Case(f"STEM+ROOT, {n:,}", _SELECTION, "stem", n) for n in DECADES)
+
+PROJECT = tuple(Case(f"PKP over a series, {n:,}", _STREAMING, "project", n) for n in (20_000, 200_000))
+INSPECT = tuple(
+    Case(f"inspect a recording, {n:,}", _STREAMING, "inspect", n) for n in (1_000_000, 10_000_000)
+)
+
+SECTIONS = (
+    Section(
+        "ingest",
+        "Ingest",
+        (
+            Case("Assay: agent spool to published Parquet", _INGEST, "assay", 1_000_000),
+            Case("Arrow Flight do_put to the same Parquet", _PEERS, "arrow_flight", 1_000_000),
+            Case("one launch a gRPC message, one fsync", _PEERS, "one_launch_per_message", 20_000),
+        ),
+    ),
+    Section("pks", "PKS: k-means for K = 1..20", (RECORDED, RECORDED_PEER, DISTINCT, DISTINCT_PEER)),
+    Section("classify", "Encode and predict, three shared models", (FEW, FEW_PEER, MANY, MANY_PEER)),
+    Section(
+        "selection",
+        "Sieve and STEM+ROOT",
+        (
+            STEM,
+            Case("STEM+ROOT, scored and hashed", _SELECTION, "stem_whole", _WHOLE_WORKLOAD),
+            STEM_SORT,
+            SIEVE,
+            Case("Sieve, scored and hashed", _SELECTION, "sieve_whole", _NST),
+            SIEVE_SORT,
+        ),
+    ),
+    Section("decades", "Sieve and STEM+ROOT by size", (*SIEVE_DECADES, *STEM_DECADES)),
+    Section("streaming", "Streams: ten times the launches", (*PROJECT, *INSPECT)),
+)
+
+PROMISES = (
+    Promise("PKS sweep beside scikit-learn, 5,000 rows", RECORDED_PEER, RECORDED, at_least=5),
+    Promise("PKS sweep beside scikit-learn, 20,000 distinct rows", DISTINCT_PEER, DISTINCT, at_least=2),
+    Promise(
+        "no inertia above the median of ten seeds, 5,000 rows", RECORDED_PEER, RECORDED, figure="inertia"
+    ),
+    Promise(
+        "no inertia above the median of ten seeds, 20,000 rows", DISTINCT_PEER, DISTINCT, figure="inertia"
+    ),
+    Promise("encode and predict, 3,000 distinct", FEW_PEER, FEW, at_least=20),
+    Promise("encode and predict, 500,000 distinct", MANY_PEER, MANY, at_least=2),
+    Promise("Sieve / one pyarrow sort", SIEVE, SIEVE_SORT, at_most=10),
+    Promise("STEM+ROOT / one numpy.lexsort", STEM, STEM_SORT, at_most=6),
+    *(
+        Promise(f"{larger.title} / {smaller.title}", larger, smaller, at_most=13, figure="seconds")
+        for decades in (SIEVE_DECADES, STEM_DECADES)
+        for smaller, larger in itertools.pairwise(decades)
+    ),
+    Promise("memory of PKP, ten times the samples", PROJECT[1], PROJECT[0], at_most=1.3, figure="peak_bytes"),
+    Promise(
+        "memory of inspect, ten times the launches", INSPECT[1], INSPECT[0], at_most=1.3, figure="peak_bytes"
+    ),
+)
