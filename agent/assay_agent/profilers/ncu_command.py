@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.preflight import NOT_ASKED, Listing
 from assay_agent.profilers.tool_version import ToolVersion
 from assay_agent.work import Assignment, CommandSource
-from assay_sampling.counters import metric_of
+from assay_sampling.counters import metric_of, registry
 from assay_sampling.errors import CounterUnavailableError, ParameterError
 from assay_sampling.failures import FailureClass
 
@@ -34,9 +35,12 @@ class MetricPlan:
         return tuple(metric for _, metric in self.metrics)
 
 
-def plan_metrics(work: Assignment, compute_capability: str, tool_version: str) -> MetricPlan:
+def plan_metrics(
+    work: Assignment, compute_capability: str, tool_version: str, listing: Listing = NOT_ASKED
+) -> MetricPlan:
     """The metrics for the counters of a run; the one-pass set where nothing more is asked for.
 
+    What the box's own tool lists decides (``listing``), and the registry where it could not be asked.
     Raises ProfilerError for a counter that does not exist, or where none can be collected.
     """
     counters = work.counters
@@ -46,7 +50,7 @@ def plan_metrics(work: Assignment, compute_capability: str, tool_version: str) -
     missing: list[str] = []
     for counter in dict.fromkeys(counters):
         try:
-            metrics.append((counter, metric_of(counter, compute_capability, tool_version)))
+            metrics.append((counter, _metric(counter, compute_capability, tool_version, listing)))
         except CounterUnavailableError:
             missing.append(counter)
         except ParameterError as error:
@@ -59,6 +63,16 @@ def plan_metrics(work: Assignment, compute_capability: str, tool_version: str) -
             f"the counters {', '.join(missing)}",
         )
     return MetricPlan(tuple(metrics), tuple(missing))
+
+
+def _metric(counter: str, compute_capability: str, tool_version: str, listing: Listing) -> str:
+    """The metric to ask for; raises as :func:`assay_sampling.counters.metric_of`."""
+    if listing.names is None or counter not in registry():
+        return metric_of(counter, compute_capability, tool_version)
+    for metric in registry()[counter].metrics:
+        if listing.lists(metric.name):
+            return metric.name
+    raise CounterUnavailableError(counter, f"Nsight Compute {tool_version} lists no metric of {listing.chip}")
 
 
 def profile_command(

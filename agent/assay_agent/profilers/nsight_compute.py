@@ -28,6 +28,7 @@ from assay_agent.profilers.classify import (
 from assay_agent.profilers.environment import MeasuredGPU, require_possible
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.ncu_command import MetricPlan
+from assay_agent.profilers.preflight import listing_of, missing_text
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
 from assay_agent.work import Assignment
@@ -80,9 +81,7 @@ class NsightComputeMeasurement(LiveMeasurement):
 
     def batches(self) -> Iterator[LaunchBatch]:
         tool = self.tool("ncu", "--help")
-        metrics = ncu_command.plan_metrics(self.work, self.gpu.device.compute_capability, tool.version)
-        if metrics.missing:
-            self.flag("metrics_missing", f"this GPU has no metric for {', '.join(metrics.missing)}")
+        metrics = self._metrics(tool)
         log = self._profile(tool, self.work, metrics)
         if log is None:
             return
@@ -101,6 +100,19 @@ class NsightComputeMeasurement(LiveMeasurement):
                 return
         if log.profiled:
             yield from self._launches(tool, wanted, metrics, log)
+
+    def _metrics(self, tool: ToolVersion) -> MetricPlan:
+        """What of the run's counters this box's tool and this GPU can give; what they cannot is flagged."""
+        capability = self.gpu.device.compute_capability
+        listing = listing_of(
+            tool, capability, self._environment, state=self._state, scratch=self.space.job, ask=self.convert
+        )
+        if listing.names is None:
+            self.note(f"note: metrics were not checked beforehand: {listing.why}")
+        metrics = ncu_command.plan_metrics(self.work, capability, tool.version, listing)
+        if metrics.missing:
+            self.flag("metrics_missing", missing_text(listing, tool, metrics.missing))
+        return metrics
 
     def _profile(self, tool: ToolVersion, work: Assignment, metrics: MetricPlan) -> _Log | None:
         """Profile into the report and judge the log; None where the run was cancelled."""

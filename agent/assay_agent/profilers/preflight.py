@@ -1,0 +1,152 @@
+"""Which metrics this box's Nsight Compute lists for the GPU's chip, asked before anything is measured.
+
+An unknown metric costs the whole run, and one that is unknown on import costs its column without a word. So
+the tool itself is asked: ``--list-chips``, then ``--query-metrics --chips CHIP --csv``, which needs neither
+GPU nor driver. The answer is kept on the agent's disk until the tool's file changes.
+Source: notes on Nsight Compute, sections 0 and 1.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent import durable
+from assay_agent.profilers.tool_run import ToolResult
+from assay_agent.profilers.tool_version import ToolVersion
+
+# Chips of a compute capability, the one that gives it its name first. NVIDIA's metric listings of one
+# capability agree, so the first that the tool lists stands for all; 10.3 and 12.1 were not seen on a GPU.
+CHIPS: Mapping[str, tuple[str, ...]] = {
+    "7.0": ("gv100",),
+    "7.2": ("gv11b",),
+    "7.5": ("tu102", "tu104", "tu106", "tu116", "tu117"),
+    "8.0": ("ga100",),
+    "8.6": ("ga102", "ga103", "ga104", "ga106", "ga107"),
+    "8.7": ("ga10b",),
+    "8.9": ("ad102", "ad103", "ad104", "ad106", "ad107"),
+    "9.0": ("gh100",),
+    "10.0": ("gb100", "gb102"),
+    "10.3": ("gb110", "gb112"),
+    "12.0": ("gb202", "gb203", "gb205", "gb206", "gb207"),
+    "12.1": ("gb20b",),
+}
+# Known without counting, and listed by no release.
+FREE_METRICS = ("launch__", "device__", "profiler__")
+_CHIP = re.compile(r"\b[a-z]{2}\d[0-9a-z]{1,3}\b")
+_FOLDER = "ncu-metrics"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The base names (without suffix) of the metrics that a tool lists for a chip.
+
+    ``names`` is None where it could not be asked; ``why`` then says so, for people.
+    """
+
+    chip: str = ""
+    names: frozenset[str] | None = None
+    why: str = ""
+
+    def lists(self, metric: str) -> bool:
+        """Whether the metric can be asked for, as far as the tool told."""
+        if self.names is None or metric.startswith(FREE_METRICS):
+            return True
+        return metric.partition(".")[0] in self.names
+
+
+NOT_ASKED = Listing()
+Ask = Callable[[list[str], Path | None], ToolResult]
+
+
+def listing_of(
+    tool: ToolVersion,
+    compute_capability: str,
+    variables: Mapping[str, str],
+    *,
+    state: Path,
+    scratch: Path,
+    ask: Ask,
+) -> Listing:
+    """What the tool lists for a compute capability such as "8.6".
+
+    Args:
+        tool: Nsight Compute of this box.
+        compute_capability: of the GPU; "" where it is not known.
+        variables: of the tool's environment, on which its answer depends.
+        state: the agent's folder, where answers are kept.
+        scratch: a folder for the listing while it is read.
+        ask: runs a command, its standard output into a file where one is given.
+
+    Never raises for a tool that does not answer: the listing then says why it is empty.
+    """
+    candidates = CHIPS.get(compute_capability, ())
+    if not candidates:
+        return Listing(why=f"no chip is known for compute capability {compute_capability or '?'}")
+    kept = state / _FOLDER / f"{_key(tool, compute_capability, variables)}.json"
+    listing = _read(kept)
+    if listing is not None:
+        return listing
+    answer = ask([tool.program, "--list-chips"], None)
+    listed = frozenset(_CHIP.findall(answer.stdout)) if answer.exit_code == 0 else frozenset[str]()
+    chip = next((chip for chip in candidates if chip in listed), "")
+    if not chip:
+        return Listing(
+            candidates[0], why=f"the tool lists no chip of compute capability {compute_capability}"
+        )
+    page = scratch / "metrics.csv"
+    answer = ask([tool.program, "--query-metrics", "--chips", chip, "--csv"], page)
+    names = parse_listing(page, chip) if answer.exit_code == 0 else frozenset[str]()
+    if not names:
+        return Listing(chip, why=f"the tool did not list the metrics of {chip} ({answer.ending})")
+    listing = Listing(chip, names)
+    _keep(kept, listing)
+    return listing
+
+
+def parse_listing(page: Path, chip: str) -> frozenset[str]:
+    """The names in what ``--query-metrics --csv`` printed that the chip has; empty where it is none."""
+    with page.open(encoding="utf-8", errors="replace", newline="") as file:
+        rows = csv.reader(file)
+        header = next((row for row in rows if row[:1] == ["Metric name"]), [])
+        if chip not in header:
+            return frozenset()
+        column = header.index(chip)
+        return frozenset(row[0] for row in rows if len(row) > column and row[column].strip() == "1")
+
+
+def missing_text(listing: Listing, tool: ToolVersion, missing: Collection[str]) -> str:
+    """What the flag says of counters that cannot be collected."""
+    of = f"chip {listing.chip}" if listing.names is not None else "this GPU"
+    return f"Nsight Compute {tool.version} has no metric of {of} for {', '.join(missing)}"
+
+
+def _key(tool: ToolVersion, compute_capability: str, variables: Mapping[str, str]) -> str:
+    state = Path(tool.program).stat()
+    virtual = variables.get("ASSAY_VIRTUAL_NCU_VERSION", "")
+    text = json.dumps(
+        [tool.program, state.st_mtime_ns, state.st_size, tool.version, virtual, compute_capability]
+    )
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _read(path: Path) -> Listing | None:
+    try:
+        document = json.loads(path.read_bytes())
+        return Listing(str(document["chip"]), frozenset(map(str, document["names"])))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _keep(path: Path, listing: Listing) -> None:
+    """Keep an answer; a full disk only means that the tool is asked again."""
+    text = json.dumps({"chip": listing.chip, "names": sorted(listing.names or ())})
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        durable.write_atomically(path, text.encode())
