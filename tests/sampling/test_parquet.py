@@ -371,5 +371,5 @@ def test_what_was_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with open_recording(path, ReadOptions()) as recording:
         held = [pa.total_allocated_bytes() - before for _ in recording.batches(10_000)]
     assert len(held) == 20
-    # A cache of what was read would grow by the file's size.
-    assert max(held) < min(held) + path.stat().st_size / 4
+    # One batch and its column chunks; with a cache of what is read it is that and the whole file.
+    assert max(held) < path.stat().st_size
