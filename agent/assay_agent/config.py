@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_agent.connection import check_address
+from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import ParameterError
 
 DEFAULT_SERVER = "127.0.0.1:7170"
@@ -59,6 +60,7 @@ class AgentConfig:
         flush_seconds: launches wait at most so long for their segment to fill.
         lease_wait_ms: how long one request for work may wait at the server.
         drain_seconds: how long a run may go on after the agent was told to stop.
+        telemetry: how GPUs are watched while they measure, and when they are too hot to begin.
     """
 
     server: str
@@ -73,6 +75,7 @@ class AgentConfig:
     lease_wait_ms: int = 10_000
     drain_seconds: float = 5.0
     agent_id: str = ""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
     def __post_init__(self) -> None:
         check_address(self.server)

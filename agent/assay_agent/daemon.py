@@ -101,8 +101,9 @@ class Agent:
         remove_old_jobs(state.directory)
         places = recorded_places(self.config.recorded_slots, self._profilers)
         if self.config.installed_gpus:
-            places += installed_places(inventory, state.directory)
-        return [*places, *virtual_places(self.config.virtual, state.directory, state.agent_id)]
+            places += installed_places(inventory, state.directory, self.config.telemetry)
+        virtual = virtual_places(self.config.virtual, state.directory, state.agent_id, self.config.telemetry)
+        return [*places, *virtual]
 
 
 class _Process:

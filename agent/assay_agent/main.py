@@ -17,6 +17,7 @@ from assay_agent.config import DEFAULT_SERVER, AgentConfig, VirtualGPUs
 from assay_agent.daemon import Agent
 from assay_agent.doctor import examine, require_nothing_missing
 from assay_agent.inventory import Inventory, read_inventory
+from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import AssayError
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,19 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
         float,
         typer.Option(envvar="ASSAY_AGENT_DRAIN", min=0, help="Seconds a run may go on after SIGTERM."),
     ] = 5.0,
+    pause_at_celsius: Annotated[
+        float,
+        typer.Option(
+            envvar="ASSAY_AGENT_PAUSE_AT", min=0, help="A GPU that hot waits before a run; 0: never."
+        ),
+    ] = 85.0,
+    resume_below_celsius: Annotated[
+        float, typer.Option(envvar="ASSAY_AGENT_RESUME_BELOW", min=0, help="It begins below this, in °C.")
+    ] = 75.0,
+    longest_cooling: Annotated[
+        float,
+        typer.Option(envvar="ASSAY_AGENT_LONGEST_COOLING", min=0, help="Seconds a hot GPU waits at most."),
+    ] = 180.0,
     log_level: Annotated[
         str, typer.Option(envvar="ASSAY_LOG_LEVEL", help="debug, info, warning, error.")
     ] = "info",
@@ -92,6 +106,11 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
         spool_limit_bytes=spool_limit,
         minimum_free_bytes=minimum_free,
         drain_seconds=drain,
+        telemetry=TelemetrySettings(
+            pause_at_celsius=pause_at_celsius,
+            resume_below_celsius=resume_below_celsius,
+            longest_wait_seconds=longest_cooling,
+        ),
     )
     _run_until_signalled(Agent(config))
 

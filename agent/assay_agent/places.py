@@ -23,6 +23,7 @@ from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
 from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.telemetry.settings import TelemetrySettings
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.launch_table import Device
 
@@ -54,7 +55,9 @@ def recorded_places(count: int, profilers: Mapping[str, Profiler]) -> list[Place
     ]
 
 
-def installed_places(inventory: Inventory, state: Path) -> Iterator[Place]:
+def installed_places(
+    inventory: Inventory, state: Path, telemetry: TelemetrySettings | None = None
+) -> Iterator[Place]:
     """The GPUs of the box that can be asked and have a tool in the PATH of this process."""
     tools = ToolBox()
     path = os.environ.get("PATH", _SYSTEM_PATH)
@@ -67,11 +70,18 @@ def installed_places(inventory: Inventory, state: Path) -> Iterator[Place]:
                 device.problem or "neither ncu nor nsys is in the PATH",
             )
             continue
-        gpu = MeasuredGPU(_installed(device), synthetic=False, path=path)
+        gpu = MeasuredGPU(
+            _installed(device), synthetic=False, path=path, telemetry=telemetry or TelemetrySettings()
+        )
         yield _gpu_place(gpu, found, tools, state, device.memory_bytes)
 
 
-def virtual_places(groups: Sequence[VirtualGPUs], state: Path, agent_id: str = "") -> Iterator[Place]:
+def virtual_places(
+    groups: Sequence[VirtualGPUs],
+    state: Path,
+    agent_id: str = "",
+    telemetry: TelemetrySettings | None = None,
+) -> Iterator[Place]:
     """Virtual GPUs, numbered within their kind. Raises StorageError where their tools cannot be written.
 
     The beginning of ``agent_id`` is part of their UUIDs, so that no two agents offer the same GPU.
@@ -107,6 +117,7 @@ def virtual_places(groups: Sequence[VirtualGPUs], state: Path, agent_id: str = "
                 path=path,
                 variables={"ASSAY_VIRTUAL_GPU": json.dumps(described)},
                 scope=str(state.absolute()),
+                telemetry=telemetry or TelemetrySettings(),
             )
             yield _gpu_place(gpu, list(_TOOLS), tools, state, model.architecture.memory_bytes)
 

@@ -27,15 +27,25 @@ def segment_name(segment: int) -> str:
 
 @dataclass(frozen=True)
 class AttemptLog:
-    """How an attempt was made, for people: command (empty for a recording), environment, what was said."""
+    """How an attempt was made, for people: command (empty for a recording), environment, what was said.
+
+    ``telemetry`` is what was seen of the GPU, plain values (None: nothing was measured on one);
+    ``wall_seconds`` is how long the commands that measure ran.
+    """
 
     command: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     text: str = ""
+    telemetry: dict[str, Any] | None = None
+    wall_seconds: float = 0.0
 
     def to_proto(self) -> agent_pb2.AttemptLog:
         return agent_pb2.AttemptLog(
-            command=self.command, environment=self.environment, log=bounded(self.text)
+            command=self.command,
+            environment=self.environment,
+            log=bounded(self.text),
+            telemetry_json=json.dumps(self.telemetry) if self.telemetry is not None else "",
+            wall_seconds=self.wall_seconds,
         )
 
 
@@ -72,7 +82,13 @@ class Seal:
             launches=int(document["launches"]),
             remaining=tuple(int(segment) for segment in document["remaining"]),
             flags=tuple(ValidityFlag(**flag) for flag in document["flags"]),
-            log=AttemptLog(tuple(log["command"]), dict(log["environment"]), str(log["text"])),
+            log=AttemptLog(
+                tuple(log["command"]),
+                dict(log["environment"]),
+                str(log["text"]),
+                log.get("telemetry"),
+                float(log.get("wall_seconds", 0.0)),
+            ),
         )
 
 

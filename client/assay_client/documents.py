@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,6 +71,8 @@ def _attempt(attempt: campaign_pb2.AttemptDetail) -> dict[str, Any]:
         "command": list(attempt.command),
         "environment": dict(sorted(attempt.environment.items())),
         "log": attempt.log,
+        "wall_seconds": attempt.wall_seconds or None,
+        "telemetry": json.loads(attempt.telemetry_json) if attempt.telemetry_json else None,
     }
 
 

@@ -104,7 +104,7 @@ class RecordedSource(_message.Message):
     def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
 
 class CommandSource(_message.Message):
-    __slots__ = ("argv", "environment", "working_directory", "timeout_s")
+    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -116,11 +116,13 @@ class CommandSource(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     working_directory: str
     timeout_s: float
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ...) -> None: ...
+    memory_limit_bytes: int
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
 
 class RunSpec(_message.Message):
     __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "level", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps")
@@ -187,7 +189,7 @@ class LeaseResponse(_message.Message):
     def __init__(self, work: _Optional[_Union[Work, _Mapping]] = ..., register_again: _Optional[bool] = ...) -> None: ...
 
 class AttemptLog(_message.Message):
-    __slots__ = ("command", "environment", "log")
+    __slots__ = ("command", "environment", "log", "telemetry_json", "wall_seconds")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -198,10 +200,14 @@ class AttemptLog(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    TELEMETRY_JSON_FIELD_NUMBER: _ClassVar[int]
+    WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     command: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     log: str
-    def __init__(self, command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ...) -> None: ...
+    telemetry_json: str
+    wall_seconds: float
+    def __init__(self, command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ...) -> None: ...
 
 class FinishAttemptRequest(_message.Message):
     __slots__ = ("agent_id", "key", "segments", "launches", "flags", "log")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
+from assay_agent.telemetry.settings import TelemetrySettings
 from assay_agent.work import Assignment
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import Device
@@ -48,6 +49,7 @@ class MeasuredGPU:
         variables: for its tools only.
         scope: what its lock and folders are private to: "" for a real GPU, of which the box has one, and the
             agent's state directory for a virtual one, of which each agent has its own.
+        telemetry: how it is watched while it measures.
     """
 
     device: Device
@@ -55,6 +57,7 @@ class MeasuredGPU:
     path: str
     variables: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
 
 
 def tool_environment(

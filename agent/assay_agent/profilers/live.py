@@ -19,6 +19,7 @@ from assay_agent.profilers.environment import MeasuredGPU, Workspace, scrubbed, 
 from assay_agent.profilers.tool_run import ToolResult, run_tool
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
 from assay_agent.records import AttemptLog
+from assay_agent.telemetry.watch import GpuWatch
 from assay_agent.work import Assignment, ValidityFlag
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import LaunchBatch, TableMetadata, table_metadata, with_metadata
@@ -49,6 +50,8 @@ class LiveMeasurement(abc.ABC):
         self._command: tuple[str, ...] = ()
         self._text: list[str] = []
         self._flags: dict[str, ValidityFlag] = {}
+        self._watch: GpuWatch | None = None
+        self._wall_seconds = 0.0
 
     @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
@@ -56,16 +59,20 @@ class LiveMeasurement(abc.ABC):
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
-        return tuple(self._flags.values())
+        return (*self._flags.values(), *(self._watch.flags if self._watch else ()))
 
     @property
     def log(self) -> AttemptLog:
-        return AttemptLog(self._command, scrubbed(self._environment), "\n".join(self._text))
+        telemetry = self._watch.to_dict() if self._watch else None
+        text = "\n".join(self._text)
+        return AttemptLog(self._command, scrubbed(self._environment), text, telemetry, self._wall_seconds)
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             space = stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
             self._environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
+            private = space.home.parent
+            self._watch = stack.enter_context(GpuWatch(self.gpu, self.work, private, self._cancelled))
             self._space, self._stack = space, stack.pop_all()
         return self
 
@@ -113,7 +120,9 @@ class LiveMeasurement(abc.ABC):
                 "put the workload there, or correct the campaign file",
             )
         limit = self.work.command.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
-        result = self._run(argv, directory, limit, None)
+        with self._watch.measuring() if self._watch else contextlib.nullcontext():
+            result = self._run(argv, directory, limit, None)
+        self._wall_seconds += result.seconds
         if result.timed_out:
             raise ProfilerError(
                 FailureClass.HANG,

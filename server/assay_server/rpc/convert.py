@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
@@ -86,7 +88,18 @@ def log_of(message: agent_pb2.AttemptLog) -> AttemptLog:
     text = message.log
     if len(text) > _LONGEST_LOG:
         text = f"[the first {len(text) - _LONGEST_LOG:,} characters are left out]\n{text[-_LONGEST_LOG:]}"
-    return AttemptLog(command, environment, text)
+    wall_seconds = message.wall_seconds if 0 <= message.wall_seconds < math.inf else 0.0
+    return AttemptLog(command, environment, text, _json_object(message.telemetry_json), wall_seconds)
+
+
+def _json_object(text: str) -> str:
+    """The text, or "" where it is no JSON object or too long to keep."""
+    if len(text) > _LONGEST_LOG:
+        return ""
+    try:
+        return text if isinstance(json.loads(text), dict) else ""
+    except (ValueError, RecursionError):
+        return ""
 
 
 def agent_of(request: agent_pb2.RegisterRequest) -> Agent:
@@ -250,6 +263,8 @@ def attempt_message(attempt: Attempt) -> campaign_pb2.AttemptDetail:
         command=attempt.log.command,
         environment=attempt.log.environment,
         log=attempt.log.text,
+        telemetry_json=attempt.log.telemetry,
+        wall_seconds=attempt.log.wall_seconds,
     )
 
 

@@ -190,11 +190,17 @@ class AttemptKey:
 
 @dataclass(frozen=True)
 class AttemptLog:
-    """What an attempt ran, in which environment (scrubbed of secrets), and what it said (bounded)."""
+    """What an attempt ran, in which environment (scrubbed of secrets), and what it said (bounded).
+
+    ``telemetry``: what the GPU's sensors told while it measured, a JSON object as text, or "".
+    ``wall_seconds``: how long the commands that measure ran.
+    """
 
     command: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     text: str = ""
+    telemetry: str = ""
+    wall_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -295,7 +295,13 @@ def _slice(row: Row) -> Slice:
 def _attempt(row: Row) -> Attempt:
     values = dict(row)
     key = AttemptKey(*(values.pop(name) for name in ("run_id", "slice", "attempt", "token")))
-    log = AttemptLog(tuple(values.pop("command")), dict(values.pop("environment")), values.pop("log"))
+    log = AttemptLog(
+        tuple(values.pop("command")),
+        dict(values.pop("environment")),
+        values.pop("log"),
+        values.pop("telemetry"),
+        values.pop("wall_seconds"),
+    )
     values["state"] = AttemptState(values["state"])
     values["failure"] = _failure(values["failure"])
     values["flags"] = _flags(values["flags"])
@@ -311,6 +317,8 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
         "command": list(attempt.log.command),
         "environment": dict(attempt.log.environment),
         "log": attempt.log.text,
+        "telemetry": attempt.log.telemetry,
+        "wall_seconds": attempt.log.wall_seconds,
     }
 
 

@@ -112,6 +112,8 @@ attempts = sa.Table(
     sa.Column("command", sa.JSON, nullable=False),
     sa.Column("environment", sa.JSON, nullable=False),
     _text("log"),
+    sa.Column("telemetry", sa.Text, nullable=False, server_default=""),
+    sa.Column("wall_seconds", sa.Float, nullable=False, server_default="0"),
     sa.ForeignKeyConstraint(["run_id", "slice"], ["slices.run_id", "slices.index"]),
     sa.UniqueConstraint("token"),
     sa.Index(None, "state"),

@@ -36,6 +36,29 @@ def render_run(run: Mapping[str, Any], console: Console) -> None:
         _render_attempt(attempt, console)
 
 
+_QUANTITIES = (
+    ("SM clock", "sm_clock_mhz", "MHz"),
+    ("memory clock", "memory_clock_mhz", "MHz"),
+    ("temperature", "temperature_celsius", "°C"),
+    ("power", "power_watts", "W"),
+)
+
+
+def _seen_of_the_gpu(telemetry: Mapping[str, Any]) -> str:
+    """Its sensors in one line; ``--json`` has the samples."""
+    if telemetry.get("problem") and not telemetry.get("samples"):
+        return str(telemetry["problem"])
+    parts = [f"{telemetry.get('samples', 0):,} samples of {telemetry.get('source', '?')}"]
+    if telemetry.get("synthetic"):
+        parts[0] += " (synthetic)"
+    for name, key, unit in _QUANTITIES:
+        found = telemetry.get(key)
+        if found:
+            parts.append(f"{name} {found['least']:,.0f} to {found['greatest']:,.0f} {unit}")
+    reasons = telemetry.get("event_reasons")
+    return "; ".join([*parts, *([f"clock events {', '.join(reasons)}"] if reasons else [])])
+
+
 def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
     pairs = [
         (f"attempt {attempt['attempt']}", f"of slice {attempt['slice']}: {attempt['state']}"),
@@ -47,6 +70,10 @@ def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
         pairs.append(("failure", describe_failure(attempt["failure"])))
     if attempt["command"]:
         pairs.append(("command", shlex.join(attempt["command"])))
+    if attempt.get("wall_seconds"):
+        pairs.append(("measured for", f"{attempt['wall_seconds']:,.1f} s"))
+    if attempt.get("telemetry"):
+        pairs.append(("GPU", _seen_of_the_gpu(attempt["telemetry"])))
     pairs += [("environment", f"{name}={value}") for name, value in attempt["environment"].items()]
     console.print()
     print_facts(pairs, console)

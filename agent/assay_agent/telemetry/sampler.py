@@ -1,0 +1,87 @@
+"""The thread that samples a GPU's sensors while a command runs. It never ends a run, whatever it meets."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from types import TracebackType
+from typing import Self
+
+from assay_agent.telemetry.processes import Owner, ProcessOwners
+from assay_agent.telemetry.sensors import GpuLostError, GpuSensors, SensorError
+from assay_agent.telemetry.settings import TelemetrySettings
+from assay_agent.telemetry.summary import TelemetrySummary
+
+_log = logging.getLogger(__name__)
+_JOIN_SECONDS = 10.0
+
+
+class Sampler:
+    """Samples into ``summary`` while it is entered; may be entered several times, one after the other."""
+
+    def __init__(
+        self,
+        sensors: GpuSensors,
+        summary: TelemetrySummary,
+        owners: ProcessOwners,
+        settings: TelemetrySettings,
+    ) -> None:
+        self._sensors, self._summary = sensors, summary
+        self._owners, self._settings = owners, settings
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._began = 0.0
+        self._before = 0.0
+
+    def __enter__(self) -> Self:
+        self._stop.clear()
+        self._before = self._summary.seconds
+        self._began = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="assay-telemetry", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._summary.seconds = self._elapsed()
+        self._stop.set()
+        if self._thread is not None:
+            # A driver that hangs must not hold the run: the thread is left to itself.
+            self._thread.join(_JOIN_SECONDS)
+            if self._thread.is_alive():
+                self._summary.problem = "the driver did not answer any more"
+
+    def _elapsed(self) -> float:
+        return self._before + time.monotonic() - self._began
+
+    def _run(self) -> None:
+        try:
+            self._sample()
+        except GpuLostError as error:
+            self._summary.lost, self._summary.problem = True, str(error)
+        except SensorError as error:
+            self._summary.problem = str(error)
+        except Exception as error:  # noqa: BLE001 - no fault of the sensors may end a measurement
+            _log.exception("telemetry ended in a way nobody foresaw")
+            self._summary.problem = f"{type(error).__name__}: {error}"
+
+    def _sample(self) -> None:
+        last, slow_due = self._elapsed(), 0.0
+        while True:
+            reading, at = self._sensors.read(), self._elapsed()
+            self._summary.add(at, reading, at - last)
+            last = at
+            self._summary.add_xid_events(self._sensors.xid_events())
+            if time.monotonic() >= slow_due:
+                slow_due = time.monotonic() + self._settings.slow_interval_seconds
+                self._look_for_others()
+                self._summary.after = self._sensors.state()
+            if self._stop.wait(self._settings.interval_seconds):
+                return
+
+    def _look_for_others(self) -> None:
+        for process_id in self._sensors.process_ids() or ():
+            if self._owners.owner(process_id) is Owner.FOREIGN:
+                self._summary.add_foreign(process_id, self._owners.name(process_id))

@@ -1,0 +1,56 @@
+"""The thermal gate: a hot GPU cools down before a run begins, with hysteresis and within bounds.
+
+The idea (pause at one temperature, resume at a lower one, poll, give up after a while) is that of
+nsight-python's ``thermovision``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from assay_agent.telemetry.settings import TelemetrySettings
+
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class GatePassage:
+    """How the gate was passed; ``began_celsius`` is None where the GPU does not tell its temperature."""
+
+    waited_seconds: float = 0.0
+    began_celsius: float | None = None
+    still_hot: bool = False
+
+
+def pass_gate(
+    temperature: Callable[[], float | None],
+    settings: TelemetrySettings,
+    cancelled: threading.Event,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], object] | None = None,
+) -> GatePassage:
+    """Wait until the GPU is cool enough, its time is over, or the run is cancelled.
+
+    Args:
+        temperature: degrees Celsius now; what it raises is raised.
+        settings: the gate's temperatures and longest wait.
+        cancelled: ends the wait.
+        clock: seconds; only tests give another.
+        pause: waits so many seconds; that of ``cancelled`` where left out.
+    """
+    wait = pause or cancelled.wait
+    began = clock()
+    now = temperature()
+    if not settings.pause_at_celsius or now is None or now < settings.pause_at_celsius:
+        return GatePassage(0.0, now)
+    while now is not None and now >= settings.resume_below_celsius and not cancelled.is_set():
+        left = began + settings.longest_wait_seconds - clock()
+        if left <= 0:
+            return GatePassage(clock() - began, now, still_hot=True)
+        wait(min(_LOOK_SECONDS, left))
+        now = temperature()
+    return GatePassage(clock() - began, now)
