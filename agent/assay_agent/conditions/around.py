@@ -1,0 +1,86 @@
+"""All conditions of one run, as one context manager."""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import Self
+
+from assay_agent.conditions.base import Condition, Site
+from assay_agent.conditions.clocks import LockedClocks, NcuClocks
+from assay_agent.conditions.leftovers import undo
+from assay_agent.conditions.mps import SmShare, WithoutMps
+from assay_agent.conditions.occupants import AloneOnGpu
+from assay_agent.work import Assignment, ValidityFlag
+
+
+def under_mps(work: Assignment) -> bool:
+    """Whether a run is made under an MPS daemon: at a share of the SMs, or to be compared with one."""
+    return work.under_mps or (work.condition.sm_percent or 100.0) < 100
+
+
+class Conditions:
+    """What a run is made under; see :class:`assay_agent.conditions.base.Condition`.
+
+    Entering first undoes what is in the GPU's journal, and leaves nothing in force where it raises.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._conditions = _conditions(site)
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            if self._conditions:
+                undo(self._site.journal)
+            for condition in self._conditions:
+                stack.enter_context(condition)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """To be added to that of the run."""
+        return {name: v for condition in self._conditions for name, v in condition.environment.items()}
+
+    @property
+    def facts(self) -> dict[str, str | int | float]:
+        return {name: v for condition in self._conditions for name, v in condition.facts.items()}
+
+    @property
+    def flags(self) -> tuple[ValidityFlag, ...]:
+        return tuple(flag for condition in self._conditions for flag in condition.flags)
+
+    @property
+    def effective_sms(self) -> int | None:
+        """SMs that a probe found; None where none was asked."""
+        found = self.facts.get("effective_sms")
+        return None if found is None else int(found)
+
+    def before_ending(self) -> None:
+        """The processes of the run are about to be ended by signals."""
+        for condition in reversed(self._conditions):
+            condition.before_ending()
+
+    def check(self) -> None:
+        """Raises ProfilerError where a condition was not in force during the run that has ended."""
+        for condition in self._conditions:
+            condition.check()
+
+
+def _conditions(site: Site) -> list[Condition]:
+    """In the order in which they are made; none for a virtual GPU, whose stand-ins obey."""
+    if site.gpu.synthetic:
+        return []
+    work, clock = site.work, site.work.condition.clock
+    made: list[Condition] = [AloneOnGpu(site)]
+    if clock in ("base", "boost"):
+        made.append(NcuClocks(site) if work.level == "detailed" else LockedClocks(site, clock))
+    made.append(SmShare(site, work.condition.sm_percent or 100.0) if under_mps(work) else WithoutMps(site))
+    return made

@@ -1,0 +1,245 @@
+"""A share of the SMs through a private MPS daemon; and runs without MPS, kept away from everybody's daemons.
+
+A CUDA program attaches by itself to whatever daemon answers in its pipe folder, and where none answers it
+runs on all SMs without a word. So: the share is set before the first client, read back, and a probe in the
+run's own environment must see fewer SMs, or there is no run; and after the run the daemon must still live
+and must have had clients. Compute modes are never changed. Source: notes on MPS, section 4.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from assay_agent.conditions.base import Condition, Site
+from assay_agent.conditions.leftovers import MPS_ENTRY, end_daemon
+from assay_agent.conditions.mps_control import (
+    LONGEST_SOCKET_PATH,
+    PIPE_VARIABLE,
+    PROGRAM,
+    MpsDaemon,
+    MpsError,
+    MpsFolders,
+)
+from assay_agent.conditions.sm_probe import ProbedGPU, ProbeError, probe_sms
+from assay_agent.doctor_box import mps_daemons
+from assay_agent.profilers.base import ProfilerError
+from assay_sampling.conditions import SMS_PER_TPC
+from assay_sampling.errors import StorageError
+from assay_sampling.failures import FailureClass
+
+_log = logging.getLogger(__name__)
+
+# The daemon prints tenths.
+_ROUNDING_PERCENT = 0.0501
+# Of the run's environment; the workload's own variables are not for the daemon.
+_OF_THE_DAEMON = ("HOME", "TMPDIR", "LC_ALL", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
+
+
+class WithoutMps(Condition):
+    """A run without MPS: in its private pipe folder there is no daemon, so it attaches to nobody's."""
+
+    def __enter__(self) -> Self:
+        nobody = self.site.base / "no-mps"
+        nobody.mkdir(mode=0o700, exist_ok=True)
+        self.environment = {PIPE_VARIABLE: str(nobody)}
+        _note_strangers(self)
+        return self
+
+
+class SmShare(Condition):
+    """A share of the SMs, or all of them, under a private MPS daemon that lives as long as the run.
+
+    ``facts``: ``sm_percent``, ``effective_sms`` as probed, ``all_sms``, ``cuda_version``.
+    """
+
+    def __init__(self, site: Site, percent: float) -> None:
+        super().__init__(site)
+        self.percent = percent
+        self.folders = MpsFolders(site.base)
+        self._daemon: MpsDaemon | None = None
+        self._probe_clients = 0
+
+    def __enter__(self) -> Self:
+        self.environment = dict(self.folders.variables)
+        try:
+            self._start(self._program())
+            self._set_share()
+            self._step("probe")
+            self._judge(self._probe())
+            self._step("in force")
+        except BaseException:
+            self._undo()
+            raise
+        _note_strangers(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._undo()
+
+    def _step(self, step: str, **facts: str) -> None:
+        self.site.journal.step(MPS_ENTRY, step, **facts)
+
+    def _program(self) -> str:
+        program = shutil.which(PROGRAM, path=self.site.gpu.path)
+        if program is None:
+            raise self._failed(
+                f"{PROGRAM} is not in the PATH of the agent",
+                "install it (it comes with NVIDIA's driver), or start the agent with a PATH that has it",
+            )
+        longest = self.folders.longest_socket_bytes
+        if longest > LONGEST_SOCKET_PATH:
+            raise self._failed(
+                f"the sockets of an MPS daemon in {self.folders.root} would have names of {longest} bytes, "
+                f"and {LONGEST_SOCKET_PATH} are possible",
+                "start the agent with a TMPDIR that has a shorter name",
+            )
+        return program
+
+    def _start(self, program: str) -> None:
+        self._step("folders", base=str(self.site.base), program=program)
+        try:
+            end_daemon(self.site.base, program)  # of an agent with another state directory
+            for folder in (self.folders.root, self.folders.pipe, self.folders.log):
+                folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise self._failed(f"the folders of the MPS daemon cannot be had: {error}") from error
+        environment = {
+            "PATH": self.site.gpu.path,
+            **{name: self.site.environment[name] for name in _OF_THE_DAEMON},
+            **self.site.gpu.variables,
+            **self.folders.variables,
+        }
+        self._step("daemon")
+        self._daemon = MpsDaemon(program, environment, self.folders, (self.site.held,))
+        try:
+            self._daemon.start(self.site.cancelled)
+        except MpsError as error:
+            raise self._failed(str(error)) from error
+
+    def _set_share(self) -> None:
+        self._step("share")
+        assert self._daemon is not None
+        try:
+            in_force = self._daemon.control.set_share(self.percent)
+        except MpsError as error:
+            raise self._failed(str(error)) from error
+        if abs(in_force - self.percent) > _ROUNDING_PERCENT:
+            raise self._failed(
+                f"{self.percent:g} % was set, and the MPS daemon says that {in_force:g} % is in force "
+                f"({self._daemon.last_words()})"
+            )
+
+    def _probe(self) -> ProbedGPU:
+        site, daemon = self.site, self._daemon
+        assert daemon is not None
+        environment = {**site.environment, **self.environment}
+        try:
+            found = probe_sms(environment, site.home, site.gpu.device.uuid, site.held)
+        except ProbeError as error:
+            raise self._failed(
+                f"the probe of the SMs failed: {error}; the MPS daemon's last words: {daemon.last_words()}"
+            ) from error
+        self._probe_clients = daemon.clients_seen()
+        return found
+
+    def _judge(self, found: ProbedGPU) -> None:
+        """Record what is in force; raises ProfilerError where it is not the share."""
+        whole = self.site.gpu.device.sm_count
+        if whole is None or (self.percent >= 100 and whole != found.sm_count):
+            whole = self._all_sms()
+        self.facts = {
+            "sm_percent": self.percent,
+            "effective_sms": found.sm_count,
+            "all_sms": whole,
+            "cuda_version": found.cuda_version,
+        }
+        if self.percent >= 100 and found.sm_count != whole:
+            raise self._failed(f"the probe sees {found.sm_count} SMs at 100 %, and the GPU has {whole}")
+        if self.percent < 100 and found.sm_count >= whole:
+            raise self._failed(
+                f"{self.percent:g} % was set, and the probe sees all {found.sm_count} SMs of the GPU",
+            )
+        most = max(math.ceil(whole * self.percent / 100), 1) + SMS_PER_TPC
+        if self.percent < 100 and found.sm_count > most:
+            raise self._failed(
+                f"{self.percent:g} % of {whole} SMs was set, and the probe sees {found.sm_count}"
+            )
+
+    def _all_sms(self) -> int:
+        """SMs of the GPU as a process without MPS sees them; raises ProfilerError."""
+        nobody = self.site.base / "no-mps"
+        nobody.mkdir(mode=0o700, exist_ok=True)
+        environment = {**self.site.environment, PIPE_VARIABLE: str(nobody)}
+        try:
+            found = probe_sms(environment, self.site.home, self.site.gpu.device.uuid, self.site.held)
+        except ProbeError as error:
+            raise self._failed(f"the probe of the whole GPU failed: {error}") from error
+        return found.sm_count
+
+    def before_ending(self) -> None:
+        """Clients that are ended by a signal may take the server with them, so their work is ended first."""
+        if self._daemon is None:
+            return
+        try:
+            ended = self._daemon.control.terminate_clients()
+        except MpsError as error:
+            self.site.note(f"MPS: the clients could not be terminated: {error}")
+            return
+        if ended:
+            self.site.note(f"MPS: clients terminated: {', '.join(map(str, ended))}")
+
+    def check(self) -> None:
+        """Raises ProfilerError where the daemon ended during the run, or the run never was its client."""
+        assert self._daemon is not None
+        if not self._daemon.alive:
+            raise self._failed(
+                f"the MPS daemon ended during the run ({self._daemon.last_words()}); a process that starts "
+                "afterwards has all SMs",
+                "look for what ended it (out of memory, a person); then submit the campaign again",
+            )
+        clients = self._daemon.clients_seen() - self._probe_clients
+        self.facts["mps_clients"] = clients
+        if self._probe_clients and not clients:
+            raise self._failed(
+                "no process of the workload was a client of the MPS daemon, so it ran on all SMs",
+                "the command must keep CUDA_MPS_PIPE_DIRECTORY, also for what it starts in containers",
+            )
+
+    def _undo(self) -> None:
+        try:
+            self._step("stop")
+            if self._daemon is not None:
+                self.site.note(f"MPS: the daemon ended by {self._daemon.stop()}")
+            shutil.rmtree(self.folders.root, ignore_errors=True)
+            self.site.journal.end(MPS_ENTRY)
+        except StorageError as error:
+            _log.warning("the MPS daemon of %s: %s", self.site.gpu.device.uuid, error)
+
+    def _failed(self, cause: str, remedy: str = "") -> ProfilerError:
+        return ProfilerError(FailureClass.MPS_NOT_IN_FORCE, str(self.site.work.key), cause, remedy)
+
+
+def _note_strangers(condition: Condition) -> None:
+    """Record MPS daemons of other people: they are left alone, and the run is kept away from them."""
+    strangers = list(_strangers(condition.site.base))
+    if strangers:
+        condition.facts["foreign_mps_daemons"] = ", ".join(map(str, strangers))
+        condition.flag(
+            "foreign_mps_daemon",
+            f"another MPS daemon lives at {condition.facts['foreign_mps_daemons']}; it was left alone",
+        )
+
+
+def _strangers(base: Path) -> Iterator[Path]:
+    """Pipe folders of living daemons that belong to no GPU of this user's agents."""
+    for pipe in mps_daemons():
+        if base.parent not in pipe.parents:
+            yield pipe

@@ -1,0 +1,229 @@
+"""A private MPS control daemon: its folders, its life under our supervisor, and talking to it.
+
+The daemon runs in the foreground (``-f``) and logs to its standard output. Its control program answers with
+exit status 0 to unknown commands and to values that it refuses: only the text tells. Nothing here ever looks
+at the default pipe folder: another user's daemon is never spoken to.
+
+Source: notes on MPS, section 4; "What was learnt" in docs/real-tools.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent.profilers.tool_run import EndingSteps, ToolResult, run_tool
+
+PROGRAM = "nvidia-cuda-mps-control"
+PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+# sockaddr_un.sun_path, with its final zero byte.
+LONGEST_SOCKET_PATH = 107
+_LONGEST_SOCKET = "control_privileged"
+_ANSWER_SECONDS = 5.0
+_START_SECONDS = 20.0
+_LOOK_SECONDS = 0.05
+_QUIT_SECONDS = 5.0
+_FORCE_SECONDS = 5
+_ENDING = EndingSteps(interrupt_seconds=1.0, terminate_seconds=2.0)
+_TELL = 'printf "%s\\n" "$1" | exec "$0" 2>&1'
+_SERVE = 'exec "$0" -f 2>&1'
+_NEW_CLIENT = "NEW CLIENT"
+
+
+class MpsError(Exception):
+    """The daemon did not do what it was told; the text says what happened."""
+
+
+@dataclass(frozen=True)
+class MpsFolders:
+    """The private folders of a daemon below ``base``, a folder with a short path."""
+
+    base: Path
+
+    @property
+    def root(self) -> Path:
+        return self.base / "mps"
+
+    @property
+    def pipe(self) -> Path:
+        return self.root / "p"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "l"
+
+    @property
+    def output(self) -> Path:
+        """What the daemon itself says."""
+        return self.root / "daemon.log"
+
+    @property
+    def longest_socket_bytes(self) -> int:
+        return len(os.fsencode(self.pipe / _LONGEST_SOCKET))
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What daemon and clients have in their environment."""
+        return {PIPE_VARIABLE: str(self.pipe), LOG_VARIABLE: str(self.log)}
+
+
+class MpsControl:
+    """Speaks to the daemon of the pipe folder that ``environment`` names."""
+
+    def __init__(self, program: str, environment: Mapping[str, str], directory: Path) -> None:
+        self._program, self._environment, self._directory = program, environment, directory
+
+    def tell(self, command: str, seconds: float = _ANSWER_SECONDS) -> str:
+        """What the daemon answers to a command; raises MpsError where it does not, or does not know it."""
+        result = run_tool(
+            ["/bin/sh", "-c", _TELL, self._program, command],
+            environment=self._environment,
+            directory=self._directory,
+            timeout_seconds=seconds,
+            ending=EndingSteps(0.2, 0.2),
+        )
+        said = result.stdout.strip()
+        if result.timed_out:
+            raise MpsError(f"the MPS daemon does not answer to {command!r} within {seconds:g} s")
+        if result.exit_code != 0 or said.startswith("Unknown command"):
+            raise MpsError(
+                f"the MPS daemon does not do {command!r}: {said or result.stderr.strip() or result.ending}"
+            )
+        return said
+
+    def set_share(self, percent: float) -> float:
+        """Set the share of the next server's clients and read it back, in percent; raises MpsError.
+
+        The daemon rounds what it prints to tenths.
+        """
+        self.tell(f"set_default_active_thread_percentage {percent:g}")
+        said = self.tell("get_default_active_thread_percentage")
+        try:
+            return float(said)
+        except ValueError:
+            raise MpsError(f"the MPS daemon says {said!r} when asked for its share") from None
+
+    def clients(self) -> list[tuple[int, int]]:
+        """Server and client processes of every client; raises MpsError."""
+        return [
+            (server, client)
+            for server in _numbers(self.tell("get_server_list"))
+            for client in _numbers(self.tell(f"get_client_list {server}"))
+        ]
+
+    def terminate_clients(self) -> list[int]:
+        """End the GPU work of every client, before a signal ends the client; raises MpsError."""
+        clients = self.clients()
+        for server, client in clients:
+            self.tell(f"terminate_client {server} {client}")
+        return [client for _, client in clients]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(line) for line in text.split() if line.isdecimal()]
+
+
+class MpsDaemon:
+    """One private daemon in ``folders``, which are there and empty.
+
+    Args:
+        program: path of the control program.
+        environment: the whole of it, with the folders and the one GPU.
+        folders: its own.
+        held: descriptors (of locks) that stay open as long as it lives.
+    """
+
+    def __init__(
+        self, program: str, environment: Mapping[str, str], folders: MpsFolders, held: tuple[int, ...] = ()
+    ) -> None:
+        self.control = MpsControl(program, environment, folders.root)
+        self.folders = folders
+        self._program, self._environment, self._held = program, environment, held
+        self._end = threading.Event()
+        self._result: ToolResult | OSError | None = None
+        self._thread = threading.Thread(target=self._serve, name="assay-mps", daemon=True)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self, cancelled: threading.Event) -> None:
+        """Start it and wait until it answers; raises MpsError."""
+        self._thread.start()
+        until = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                if (self.folders.pipe / "control").exists():
+                    self.control.tell("get_server_list")
+                    return
+                why = "it made no socket"
+            except MpsError as error:
+                why = str(error)
+            if not self.alive:
+                raise MpsError(f"the MPS daemon ended at once ({self.last_words()})")
+            if time.monotonic() >= until or cancelled.is_set():
+                raise MpsError(f"the MPS daemon did not start within {_START_SECONDS:g} s: {why}")
+            cancelled.wait(_LOOK_SECONDS)
+
+    def _serve(self) -> None:
+        try:
+            self._result = run_tool(
+                ["/bin/sh", "-c", _SERVE, self._program],
+                environment=self._environment,
+                directory=self.folders.root,
+                timeout_seconds=float("inf"),
+                cancelled=self._end,
+                stdout_path=self.folders.output,
+                held=self._held,
+                ending=_ENDING,
+            )
+        except OSError as error:
+            self._result = error
+
+    def stop(self) -> str:
+        """End it in order: its clients, a quit, a quit with a limit, signals. How it ended, in words."""
+        if not self._thread.ident:
+            return "it was never started"
+        try:
+            left = self.control.terminate_clients()
+        except MpsError:
+            left = []
+        clients = f"; clients that hung were terminated: {', '.join(map(str, left))}" if left else ""
+        for command in ("quit", f"quit -t {_FORCE_SECONDS}"):
+            if self._quit(command):
+                return f"{command}{clients}"
+        self._end.set()
+        self._thread.join()
+        return f"signals, because it did not quit{clients}"
+
+    def _quit(self, command: str) -> bool:
+        """Tell it to quit; whether it is gone."""
+        if self.alive:
+            # A daemon that quits may break off the connection: whether it is gone decides.
+            with contextlib.suppress(MpsError):
+                self.control.tell(command, _QUIT_SECONDS + _FORCE_SECONDS)
+        self._thread.join(_QUIT_SECONDS)
+        return not self.alive
+
+    def clients_seen(self) -> int:
+        """How many clients its log says that it got since its start."""
+        try:
+            return self.folders.output.read_text(errors="replace").count(_NEW_CLIENT)
+        except OSError:
+            return 0
+
+    def last_words(self) -> str:
+        """The last line of its log that says something, or how it ended."""
+        try:
+            lines = self.folders.output.read_text(errors="replace").splitlines()
+        except OSError:
+            lines = []
+        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        if isinstance(self._result, OSError):
+            return str(self._result)
+        return said or (self._result.ending if self._result else "it says nothing")

@@ -1,0 +1,53 @@
+"""Asking a tiny CUDA process in the run's own environment how many SMs it has."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent.conditions import probe
+from assay_agent.profilers.tool_run import EndingSteps, run_tool
+
+_SECONDS = 60.0
+
+
+class ProbeError(Exception):
+    """The probe gave no number of SMs; the text says why."""
+
+
+@dataclass(frozen=True)
+class ProbedGPU:
+    """What a CUDA process saw. ``cuda_version`` is that of the driver, such as "12.4"."""
+
+    sm_count: int
+    uuid: str
+    cuda_version: str
+
+
+def probe_sms(environment: Mapping[str, str], directory: Path, uuid: str, held: int) -> ProbedGPU:
+    """Run the probe; raises ProbeError, also where it sees another GPU than ``uuid``."""
+    result = run_tool(
+        [sys.executable, "-I", "-S", probe.__file__],
+        environment=environment,
+        directory=directory,
+        timeout_seconds=_SECONDS,
+        held=(held,),
+        ending=EndingSteps(1.0, 1.0),
+    )
+    try:
+        answer = json.loads(result.stdout)
+        if "error" in answer:
+            raise ProbeError(str(answer["error"]))
+        version = int(answer["cuda_version"])
+        found = ProbedGPU(
+            int(answer["sm_count"]), str(answer["uuid"]), f"{version // 1000}.{version % 1000 // 10}"
+        )
+    except (ValueError, KeyError, TypeError):
+        said = (result.stderr or result.stdout).strip().splitlines() or ["nothing"]
+        raise ProbeError(f"{result.ending}; it says: {said[-1][:300]}") from None
+    if found.uuid != uuid:
+        raise ProbeError(f"it sees {found.uuid} instead of {uuid}")
+    return found
