@@ -1,0 +1,233 @@
+"""The CUPTI profiler: a light run with our own tracer injected, its launches handed on while it runs.
+
+There is no report: kernels come over a Unix socket in the run's private folder, and counts of launch calls
+prove that none is missing. A run that lost one fails. Source: notes on CUPTI, section 3; docs/tracer.md.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.classify import failure_in, quoted, refuse_killed, workload_failed
+from assay_agent.profilers.environment import MeasuredGPU, require_light_condition, require_possible
+from assay_agent.profilers.live import LiveMeasurement
+from assay_agent.profilers.ncu_command import require_command
+from assay_agent.profilers.tool_run import ToolResult
+from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.tracer.build import find_tracer, why_unavailable
+from assay_agent.tracer.protocol import ProblemCode
+from assay_agent.tracer.receiver import Receiver, TracedProcess
+from assay_agent.work import Assignment
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import LaunchBatch, TableMetadata, launch_schema
+
+FORMAT = "cupti-tracer"
+_LOOK_SECONDS = 0.1
+# Sockets of a workload that has ended are closed by the kernel; what is left in them is read at once.
+_LEFTOVER_SECONDS = 30.0
+_BUILD = "build the tracer on the box: python -m assay_agent.tracer.build"
+# Class and remedy of each reason for which a process is not traced.
+_PROBLEMS: dict[ProblemCode, tuple[FailureClass, str]] = {
+    ProblemCode.NO_CUPTI: (
+        FailureClass.SERVER_REFUSED,
+        "install CUPTI (the Python package nvidia-cuda-cupti, say), or name it in ASSAY_CUPTI",
+    ),
+    ProblemCode.CUPTI_NEWER: (
+        FailureClass.SERVER_REFUSED,
+        "use a newer release of Assay, or name an older CUPTI in ASSAY_CUPTI, or measure with nsys",
+    ),
+    ProblemCode.CUPTI_OLDER: (
+        FailureClass.SERVER_REFUSED,
+        "install CUPTI of CUDA 11.8 or newer, or measure with nsys",
+    ),
+    ProblemCode.LAYOUT: (
+        FailureClass.SERVER_REFUSED,
+        "measure with nsys, and report it to the authors of Assay",
+    ),
+    ProblemCode.SUBSCRIBED: (
+        FailureClass.SERVER_REFUSED,
+        "CUPTI serves one profiler a process: switch off the workload's own (torch.profiler, a debugger)",
+    ),
+    ProblemCode.PRIVILEGES: (FailureClass.PERMISSION, ""),
+    ProblemCode.CUPTI_FAILED: (
+        FailureClass.SERVER_REFUSED,
+        "check that CUPTI is not newer than the driver (nvidia-smi), or measure with nsys",
+    ),
+    ProblemCode.NO_MEMORY: (FailureClass.INTERNAL, "give the workload's box more memory"),
+}
+
+
+class CuptiProfiler:
+    """Light runs on one GPU; see :class:`assay_agent.profilers.base.Profiler`."""
+
+    name = "cupti"
+
+    def __init__(self, gpu: MeasuredGPU, tools: ToolBox, state: Path) -> None:
+        self._gpu, self._tools, self._state = gpu, tools, state
+
+    def plan(self, work: Assignment) -> list[str] | None:
+        """The workload's own command: the tracer is injected by its environment."""
+        if work.level != "light" or work.launch_skip or work.launch_count:
+            raise ProfilerError(
+                FailureClass.SERVER_REFUSED,
+                str(work.key),
+                "the CUPTI tracer measures whole light runs, no detailed ones and no windows of launches",
+            )
+        require_possible(work, self._gpu)
+        require_light_condition(work)
+        return list(require_command(work).argv)
+
+    def run(self, work: Assignment, cancelled: threading.Event) -> CuptiMeasurement:
+        self.plan(work)
+        return CuptiMeasurement(work, self._gpu, self._tools, self._state, cancelled)
+
+
+class CuptiMeasurement(LiveMeasurement):
+    """One light run with the tracer injected."""
+
+    def __init__(
+        self, work: Assignment, gpu: MeasuredGPU, tools: ToolBox, state: Path, cancelled: threading.Event
+    ) -> None:
+        self._ending = _Ending(cancelled)
+        super().__init__(work, gpu, tools, state, self._ending)
+
+    def batches(self) -> Iterator[LaunchBatch]:
+        assert self.work.command is not None
+        path = self.space.temporary / "tracer"
+        self._environment |= tracer_environment(require_tracer(), path)
+        with Receiver(path, self._schema) as receiver, ThreadPoolExecutor(1) as executor:
+            run = executor.submit(self.measure, self.work.command.argv)
+            try:
+                yield from self._follow(receiver, run)
+            finally:
+                self._ending.set()  # ends the workload where the caller wants no more
+        result = run.result()
+        for process in receiver.processes:
+            self.note(described(process))
+        if not self.cancelled:
+            self._judge(result, receiver.processes)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._ending.by_others
+
+    def _follow(self, receiver: Receiver, run: Future[ToolResult]) -> Iterator[LaunchBatch]:
+        until = None
+        while not self.cancelled and (until is None or (receiver.connected and time.monotonic() < until)):
+            ended = run.done()
+            yield from receiver.batches(_LOOK_SECONDS)
+            if ended and until is None:
+                # Whatever connected before the workload ended is waiting to be accepted.
+                yield from receiver.batches(0)
+                until = time.monotonic() + _LEFTOVER_SECONDS
+
+    def _schema(self, hello: Mapping[str, Any]) -> pa.Schema:
+        version = cupti_release(hello["cupti_version"])
+        metadata = TableMetadata(level="light", format=FORMAT, tool="CUPTI", tool_version=version)
+        return self.labelled(launch_schema(metadata), version)
+
+    def _judge(self, result: ToolResult, processes: list[TracedProcess]) -> None:
+        """Raises the ProfilerError that the end of the workload and the tracer's counts stand for."""
+        subject = str(self.work.key)
+        refuse_killed(subject, result)
+        if result.exit_code != 0:
+            failure_in(subject, [result.problem] if result.problem else [])
+            output = f"{result.stdout}\n{result.stderr}"
+            raise workload_failed(subject, f"under the CUPTI tracer: {result.ending}", output)
+        for process in processes:
+            if process.problem is not None:
+                raise problem_of(subject, process)
+        faults = [fault for process in processes for fault in process.faults()]
+        if faults:
+            raise ProfilerError(FailureClass.DROPPED_EVENTS, subject, quoted(faults[0]))
+        untimed = sum(process.untimed for process in processes)
+        if untimed:
+            raise ProfilerError(
+                FailureClass.DROPPED_EVENTS, subject, f"CUPTI gave {untimed:,} kernels without their times"
+            )
+        if not any(process.handed_on for process in processes):
+            raise ProfilerError(FailureClass.NOTHING_PROFILED, subject, _nothing(processes))
+
+
+def require_tracer() -> Path:
+    """The library to inject; raises ProfilerError where it is not built."""
+    path = find_tracer()
+    if path is None:
+        why = why_unavailable()
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            "the CUPTI tracer",
+            f"it is not built on this box{f' ({why})' if why else ''}",
+            _BUILD,
+        )
+    return path
+
+
+def tracer_environment(tracer: Path, path: Path) -> dict[str, str]:
+    """What makes CUDA and NVTX load the tracer in every process of the workload."""
+    cupti = os.environ.get("ASSAY_CUPTI")
+    return {
+        "CUDA_INJECTION64_PATH": str(tracer),
+        "NVTX_INJECTION64_PATH": str(tracer),
+        "ASSAY_TRACER_SOCKET": str(path),
+        **({"ASSAY_TRACER_CUPTI": cupti} if cupti else {}),
+    }
+
+
+def problem_of(subject: str, process: TracedProcess) -> ProfilerError:
+    """The failure that a process's problem stands for."""
+    assert process.problem is not None
+    code, text = process.problem
+    try:
+        failure_class, remedy = _PROBLEMS[ProblemCode(code)]
+    except ValueError:
+        failure_class, remedy = FailureClass.INTERNAL, ""
+    return ProfilerError(failure_class, subject, f"{process.label} is not traced: {quoted(text)}", remedy)
+
+
+def cupti_release(version: int) -> str:
+    """CUPTI's version as people write it: 130500 is 13.5; up to CUDA 12.9 it is only counted."""
+    return f"{version // 10000}.{version // 100 % 100}" if version >= 130000 else f"API {version}"
+
+
+def described(process: TracedProcess) -> str:
+    """What the tracer did in a process, for the log of the attempt."""
+    told = process.totals
+    driver, unnamed = process.hello.get("driver_version", 0), told.get("names_unsent", 0)
+    return (
+        f"{process.label}: CUPTI {cupti_release(process.hello.get('cupti_version', 0))}, driver for CUDA "
+        f"{driver // 1000}.{driver % 1000 // 10}, {told.get('launches', 0):,} launches and "
+        f"{told.get('graph_launches', 0):,} graph launches, {process.handed_on:,} kernels handed on; "
+        f"launches waited {told.get('waited_ns', 0) / 1e9:.3f} s for the agent, {unnamed:,} "
+        f"NVTX ranges without a name, {process.order.device_launched:,} kernels launched by kernels left out"
+    )
+
+
+def _nothing(processes: list[TracedProcess]) -> str:
+    if processes:
+        return "no process of the workload launched a kernel"
+    return "no process of the workload initialised CUDA, or its driver did not load the tracer"
+
+
+class _Ending(threading.Event):
+    """Set by us, or where the attempt is cancelled by others."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        super().__init__()
+        self._cancelled = cancelled
+
+    @property
+    def by_others(self) -> bool:
+        return self._cancelled.is_set()
+
+    def is_set(self) -> bool:
+        return super().is_set() or self.by_others

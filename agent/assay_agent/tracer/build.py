@@ -1,0 +1,281 @@
+"""Build the tracer from source: NVIDIA's headers from the package index, and a C compiler.
+
+    python -m assay_agent.tracer.build [--cache DIR] [--cuda 13] [--cuda 12] [--may-lack]
+
+The headers are NVIDIA's and are never part of Assay: wheels are downloaded into a cache folder, their headers
+are unpacked there, and the rest is thrown away. What is built lies beside them and is named by a digest of
+the sources, so that a build of other sources is never taken for it. Source: notes on CUPTI, section 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from assay_sampling.errors import AssayError
+
+_SOURCES = Path(__file__).parent
+_WARNINGS = ("-Wall", "-Wextra", "-Werror")
+_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
+_DOWNLOAD_SECONDS = 900.0
+_COMPILE_SECONDS = 300.0
+_UNAVAILABLE = "unavailable.json"
+_NO_COMPILER = "install a C compiler (apt-get install gcc libc6-dev), or name one in CC"
+
+
+class TracerBuildError(AssayError):
+    """The tracer cannot be built here: no headers, no compiler, or sources that do not compile."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """The headers of one major version of CUDA; ``requirements`` are the packages that hold them."""
+
+    name: str
+    requirements: tuple[str, ...]
+
+
+GENERATIONS = {
+    "13": Generation(
+        "cu13",
+        (
+            "nvidia-cuda-cupti>=13.5,<13.6",
+            "nvidia-cuda-runtime>=13.5,<13.6",
+            "nvidia-cuda-crt>=13.5,<13.6",
+            "nvidia-nvtx>=13.5,<13.6",
+        ),
+    ),
+    "12": Generation(
+        "cu12",
+        (
+            "nvidia-cuda-cupti-cu12>=12.9,<12.10",
+            "nvidia-cuda-runtime-cu12>=12.9,<12.10",
+            "nvidia-cuda-nvcc-cu12>=12.9,<12.10",
+            "nvidia-nvtx-cu12>=12.9,<12.10",
+        ),
+    ),
+}
+
+
+def default_cache() -> Path:
+    """$ASSAY_TRACER_CACHE, else ``assay/tracer`` in the user's cache folder."""
+    given = os.environ.get("ASSAY_TRACER_CACHE")
+    if given:
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay" / "tracer"
+
+
+def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
+    """The tracer to inject: $ASSAY_TRACER, else what was built of these sources; None where there is none.
+
+    A build with the headers of CUDA 13 also reads the records of CUDA 12, so it comes first.
+
+    Args:
+        cache: where builds lie; None: :func:`default_cache`.
+        cuda: the headers it was built with, "13" or "12"; "": the newest.
+    """
+    given = os.environ.get("ASSAY_TRACER")
+    if given and not cuda:
+        return Path(given) if Path(given).is_file() else None
+    for major in (cuda,) if cuda else GENERATIONS:
+        path = _library(cache or default_cache(), GENERATIONS[major])
+        if path.is_file():
+            return path
+    return None
+
+
+def why_unavailable(cache: Path | None = None) -> str:
+    """What the last attempt to build said, "" where there was none."""
+    try:
+        reasons = json.loads(((cache or default_cache()) / _UNAVAILABLE).read_text())
+        return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+    except (OSError, ValueError, AttributeError):
+        return ""
+
+
+def header_folders(generation: Generation, cache: Path | None = None) -> list[Path]:
+    """Where the headers lie; raises TracerBuildError where they were not fetched."""
+    folder = (cache or default_cache()) / "headers" / generation.name
+    if not folder.is_dir():
+        raise TracerBuildError(
+            str(folder), "NVIDIA's headers were not fetched", "run: python -m assay_agent.tracer.build"
+        )
+    return [folder]
+
+
+def build(generation: Generation, cache: Path) -> Path:
+    """Build the tracer with one generation of headers, where it is not built yet; raises TracerBuildError."""
+    library = _library(cache, generation)
+    if library.is_file():
+        return library
+    folders = [fetch_headers(generation, cache)]
+    sources = sorted(_SOURCES.glob("*.c"))
+    with tempfile.TemporaryDirectory(dir=cache) as work:
+        made = Path(work) / library.name
+        compile_c(sources, made, folders, _FLAGS)
+        made.replace(library)
+    for old in cache.glob(f"libassay-tracer-{generation.name}-*.so"):
+        if old != library:
+            old.unlink(missing_ok=True)
+    return library
+
+
+def compile_c(
+    sources: Sequence[Path],
+    output: Path,
+    folders: Sequence[Path],
+    flags: Sequence[str],
+    libraries: Sequence[str] = ("-ldl",),
+) -> None:
+    """Compile and link without one warning; raises TracerBuildError with the first that the compiler says."""
+    compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    if shutil.which(compiler[0]) is None:
+        raise TracerBuildError(compiler[0], "there is no such C compiler", _NO_COMPILER)
+    includes = [word for folder in folders for word in ("-isystem", str(folder))]
+    words = [*compiler, *flags, *_WARNINGS, *includes, *map(str, sources), "-o", str(output), *libraries]
+    try:
+        ended = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=_COMPILE_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TracerBuildError(compiler[0], f"it cannot be run ({error})", _NO_COMPILER) from error
+    if ended.returncode != 0:
+        said = [line for line in ended.stderr.splitlines() if "error" in line] or ended.stderr.splitlines()
+        raise TracerBuildError(
+            " ".join(path.name for path in sources),
+            f"it does not compile: {said[0][:400] if said else 'the compiler says nothing'}",
+            "run the compiler by hand to see all of it, and report it to the authors of Assay",
+        )
+
+
+def fetch_headers(generation: Generation, cache: Path) -> Path:
+    """The headers of a generation, downloaded once; raises TracerBuildError where they cannot be had."""
+    folder = cache / "headers" / generation.name
+    if folder.is_dir():
+        return folder
+    (cache / "headers").mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".partial-") as work:
+        wheels, unpacked = Path(work) / "wheels", Path(work) / "include"
+        _download(generation, wheels)
+        unpacked.mkdir()
+        for wheel in sorted(wheels.glob("*.whl")):
+            _unpack_headers(wheel, unpacked)
+        if not (unpacked / "cupti.h").is_file():
+            raise TracerBuildError(
+                ", ".join(generation.requirements), "there is no cupti.h in the packages", _OFFLINE_REMEDY
+            )
+        unpacked.replace(folder)
+    return folder
+
+
+_OFFLINE_REMEDY = (
+    "let this machine reach a Python package index, or copy the cache folder from a machine that does"
+)
+
+
+def _download(generation: Generation, wheels: Path) -> None:
+    words = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+             "--only-binary=:all:", "--dest", str(wheels), *generation.requirements]  # fmt: skip
+    try:
+        ended = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_DOWNLOAD_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TracerBuildError("pip", f"it cannot be run ({error})", "install pip") from error
+    if ended.returncode != 0:
+        said = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")]
+        raise TracerBuildError(
+            f"the headers of {generation.name}",
+            f"pip cannot download them ({said[-1][:300] if said else f'exit status {ended.returncode}'})",
+            _OFFLINE_REMEDY,
+        )
+
+
+def _unpack_headers(wheel: Path, folder: Path) -> None:
+    """What lies below ``include/`` in a wheel, whatever stands before it."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            parts = PurePosixPath(member.filename).parts
+            if member.is_dir() or "include" not in parts or "nvvm" in parts or ".." in parts:
+                continue
+            target = folder.joinpath(*parts[parts.index("include") + 1 :])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(archive.read(member))
+
+
+def _library(cache: Path, generation: Generation) -> Path:
+    digest = hashlib.blake2b(digest_size=6)
+    for path in sorted([*_SOURCES.glob("*.c"), *_SOURCES.glob("*.h")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return cache / f"libassay-tracer-{generation.name}-{digest.hexdigest()}.so"
+
+
+@contextmanager
+def _lock(cache: Path) -> Iterator[None]:
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build what was asked for: 0; 1 where something cannot be built, but for ``--may-lack`` of headers."""
+    parser = argparse.ArgumentParser(description="Build Assay's CUPTI tracer.")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where headers and builds lie")
+    parser.add_argument("--cuda", action="append", choices=list(GENERATIONS), help="default: 13 and 12")
+    parser.add_argument(
+        "--may-lack", action="store_true", help="exit status 0 also where the headers cannot be had"
+    )
+    given = parser.parse_args(arguments)
+    say = sys.stdout.write
+    reasons: dict[str, str] = {}
+    failed = False
+    with _lock(given.cache):
+        for major in given.cuda or GENERATIONS:
+            generation = GENERATIONS[major]
+            try:
+                if not given.may_lack or _headers_can_be_had(generation, given.cache, reasons):
+                    say(f"tracer: {build(generation, given.cache)}\n")
+            except TracerBuildError as error:
+                reasons[generation.name] = str(error)
+                failed = True
+        path = given.cache / _UNAVAILABLE
+        if reasons:
+            path.write_text(json.dumps(reasons, indent=2) + "\n")
+        else:
+            path.unlink(missing_ok=True)
+    for name, reason in reasons.items():
+        say(f"tracer: no {name}: {reason}\n")
+    return 1 if failed else 0
+
+
+def _headers_can_be_had(generation: Generation, cache: Path, reasons: dict[str, str]) -> bool:
+    try:
+        fetch_headers(generation, cache)
+    except TracerBuildError as error:
+        reasons[generation.name] = str(error)
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

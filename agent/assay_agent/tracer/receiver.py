@@ -1,0 +1,255 @@
+"""The agent's end of the tracer's socket: processes connect, their launches come out in order.
+
+One thread calls :meth:`Receiver.batches`. Nothing is read while the caller is busy with a batch, so a slow
+agent slows the tracer down, which waits and then drops and counts; memory is bounded on both sides.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from assay_agent.tracer.names import ProcessNames
+from assay_agent.tracer.ordering import DEFAULT_WINDOW, LaunchOrder, OrderedKernels
+from assay_agent.tracer.protocol import PROTOCOL_VERSION, Frame, FrameParser, FrameType, ProtocolError
+from assay_sampling.launch_table import LaunchBatch, make_batch
+from assay_sampling.readers.base import NameTracker
+
+_READ_BYTES = 1 << 20
+_MOST_WAITING_CONNECTIONS = 128
+_HAND_ON_KERNELS = 1 << 15
+_COUNTED = ("launches", "graph_launches", "kernels", "graph_kernels", "dropped_cupti", "dropped_tracer")
+
+
+@dataclass
+class TracedProcess:
+    """What one process of the workload sent. ``totals`` are those of its last frame that had some.
+
+    ``ended``: its last frame came, so nothing is missing from it but what its totals count as dropped.
+    """
+
+    hello: dict[str, Any] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    problem: tuple[int, str] | None = None
+    ended: bool = False
+    received: int = 0
+    received_of_graphs: int = 0
+    handed_on: int = 0
+    untimed: int = 0
+    late: int = 0
+    broken: str = ""
+    order: LaunchOrder = field(default_factory=LaunchOrder, repr=False)
+    names: ProcessNames = field(default_factory=ProcessNames, repr=False)
+    ordinal: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How people know it."""
+        program = self.hello.get("program", b"")
+        name = program.decode(errors="replace") if isinstance(program, bytes) else str(program)
+        return f"process {self.hello.get('process', '?')} ({name or 'unknown program'})"
+
+    def faults(self) -> Iterator[str]:
+        """Why its launches are not all there, in sentences; nothing where they are."""
+        if self.broken:
+            yield f"{self.label}: {self.broken}"
+        elif not self.ended:
+            yield f"{self.label} ended without handing over its last records (killed, or _exit was called)"
+        told = {name: self.totals.get(name, 0) for name in _COUNTED}
+        dropped = told["dropped_cupti"] + told["dropped_tracer"]
+        if dropped:
+            yield (
+                f"{self.label} dropped {dropped:,} records ({told['dropped_cupti']:,} by CUPTI, "
+                f"{told['dropped_tracer']:,} that could not be sent)"
+            )
+        if self.ended and told["kernels"] != told["launches"]:
+            yield f"{self.label} launched {told['launches']:,} kernels, and CUPTI gave {told['kernels']:,}"
+        if self.ended and told["kernels"] + told["graph_kernels"] != self.received:
+            sent = told["kernels"] + told["graph_kernels"]
+            yield f"{self.label} sent {sent:,} kernels, and {self.received:,} came"
+        if self.late:
+            yield f"{self.label}: {self.late:,} kernels came after their place had been handed on"
+
+
+class Receiver:
+    """Listens at a path for the processes of one workload, which the agent alone may reach.
+
+    Args:
+        path: of the socket, at most 107 bytes; in a folder that is private to the user.
+        schema: makes the schema of all batches, a launch table's, from what the first process says of itself
+            (fields of protocol.HELLO).
+        window: how many kernels of a process may wait for their turn.
+    """
+
+    def __init__(
+        self, path: Path, schema: Callable[[Mapping[str, Any]], pa.Schema], window: int = DEFAULT_WINDOW
+    ) -> None:
+        self.path, self._make_schema, self._window = path, schema, window
+        self._schema: pa.Schema | None = None
+        self.processes: list[TracedProcess] = []
+        self._selector = selectors.DefaultSelector()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._listener.bind(str(path))
+            path.chmod(0o600)
+            self._listener.listen(_MOST_WAITING_CONNECTIONS)
+            self._listener.setblocking(False)
+        except OSError:
+            self.close()
+            raise
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._tracker = NameTracker()
+        self._ordinals = 0
+
+    def __enter__(self) -> Receiver:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection: processes that still run are not traced any more."""
+        for key in list(self._selector.get_map().values()) if self._selector.get_map() else []:
+            if isinstance(key.data, _Connection):
+                key.data.channel.close()
+        self._selector.close()
+        self._listener.close()
+
+    @property
+    def connected(self) -> int:
+        """How many processes are connected."""
+        return len(self._selector.get_map()) - 1
+
+    def batches(self, timeout_seconds: float) -> Iterator[LaunchBatch]:
+        """Wait for the tracer at most so long; what can be handed on then."""
+        for key, _ in self._selector.select(timeout_seconds):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif isinstance(key.data, _Connection):
+                yield from self._read(key.data)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                channel, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionError):
+                return
+            channel.setblocking(False)
+            process = TracedProcess(order=LaunchOrder(self._window))
+            self.processes.append(process)
+            self._selector.register(channel, selectors.EVENT_READ, _Connection(channel, process))
+
+    def _read(self, connection: _Connection) -> Iterator[LaunchBatch]:
+        process = connection.process
+        try:
+            data = connection.channel.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            flushed = connection.take(data)
+        except ProtocolError as error:
+            process.broken, data = error.cause, b""
+            flushed = False
+        if not data:
+            self._selector.unregister(connection.channel)
+            connection.channel.close()
+            if not connection.parser.whole and not process.broken:
+                process.broken = "its stream broke off within a frame"
+            yield from self._handed_on(process, final=True)
+        elif flushed or process.order.new >= _HAND_ON_KERNELS:
+            yield from self._handed_on(process)
+
+    def _handed_on(self, process: TracedProcess, *, final: bool = False) -> Iterator[LaunchBatch]:
+        ordered = process.order.take(final=final)
+        process.late = process.order.late
+        if not len(ordered):
+            return
+        if process.ordinal is None:
+            process.ordinal, self._ordinals = self._ordinals, self._ordinals + 1
+        process.handed_on += len(ordered)
+        yield self._batch(process, ordered)
+
+    def _batch(self, process: TracedProcess, ordered: OrderedKernels) -> LaunchBatch:
+        kernels = ordered.kernels
+        names, name = process.names.kernels(kernels["name"])
+        ranges, index = process.names.ranges(ordered.range)
+        start, end = kernels["start_ns"].astype(np.int64), kernels["end_ns"].astype(np.int64)
+        untimed = (start <= 0) | (end < start)
+        process.untimed += int(untimed.sum())
+        shared = kernels["dynamic_shared_bytes"].astype(np.int64)
+        columns: dict[str, Any] = {
+            "process": np.full(len(kernels), process.ordinal, np.int32),
+            "launch": ordered.launch,
+            "graph_launch": _null_below_zero(ordered.graph_launch),
+            "graph_node": _null_below_zero(ordered.graph_node),
+            "kernel_id": self._tracker.intern_indices(names, name),
+            **{f"grid_{axis}": kernels["grid"][:, i] for i, axis in enumerate("xyz")},
+            **{f"block_{axis}": kernels["block"][:, i] for i, axis in enumerate("xyz")},
+            "registers_per_thread": kernels["registers_per_thread"],
+            "shared_memory_bytes": shared + kernels["static_shared_bytes"],
+            "dynamic_shared_memory_bytes": shared,
+            "device": kernels["device"],
+            "stream": kernels["stream"],
+            "start_ns": pa.array(start, pa.int64(), mask=untimed),
+            "duration_ns": pa.array(end - start, pa.int64(), mask=untimed),
+        }
+        for position, column in enumerate(("nvtx_id", "operator_id", "input_shapes_id")):
+            texts = [entry[position] for entry in ranges]
+            known = np.array([bool(text) for text in texts])[index]
+            columns[column] = self._tracker.intern_indices(texts, np.where(known, index, -1))
+        if self._schema is None:
+            self._schema = self._make_schema(process.hello)
+        records = make_batch(self._schema, columns, num_rows=len(kernels))
+        return LaunchBatch(records, self._tracker.take_new())
+
+
+class _Connection:
+    """The socket of one process."""
+
+    def __init__(self, channel: socket.socket, process: TracedProcess) -> None:
+        self.channel, self.process, self.parser = channel, process, FrameParser()
+
+    def take(self, data: bytes) -> bool:
+        """Take up what came; whether CUPTI was flushed. Raises ProtocolError."""
+        flushed = False
+        for frame in self.parser.feed(data):
+            flushed |= self._take(frame)
+        return flushed
+
+    def _take(self, frame: Frame) -> bool:
+        process = self.process
+        if not process.hello and frame.type != FrameType.HELLO:
+            raise ProtocolError(f"it begins with a frame {frame.type.name}")
+        if frame.type == FrameType.KERNELS:
+            process.order.add_kernels(frame.records)
+            process.received += int((frame.records["flags"] == 0).sum())
+            process.received_of_graphs += int((frame.records["graph_node"] > 0).sum())
+        elif frame.type == FrameType.LAUNCHES:
+            process.order.add_launches(frame.records)
+        elif frame.type == FrameType.NAME:
+            process.names.add(frame)
+        elif frame.type == FrameType.HELLO:
+            process.hello = frame.fields
+            if process.hello["protocol_version"] != PROTOCOL_VERSION:
+                raise ProtocolError(f"it speaks version {process.hello['protocol_version']}")
+        elif frame.type == FrameType.PROBLEM:
+            process.problem, process.ended = (frame.fields["code"], frame.text), True
+        else:
+            process.totals = frame.fields
+            process.ended |= frame.type == FrameType.END
+            process.order.flushed()
+            return True
+        return False
+
+
+def _null_below_zero(values: np.ndarray) -> pa.Array:
+    return pa.array(values, pa.int64(), mask=values < 0)

@@ -1,0 +1,606 @@
+/* The tracer: injected into a CUDA process, it hands every kernel to the agent while the process runs.
+ *
+ * CUDA calls InitializeInjection of the library named by CUDA_INJECTION64_PATH in the first cuInit. From then on
+ *   - launch calls (driver callbacks) are counted, and noted in a ring with their order and NVTX range;
+ *   - CUPTI fills activity buffers of a pool with kernel records and hands them back when they are full or flushed;
+ *   - one thread of ours turns both into frames and sends them.
+ * Memory is bounded: 32 buffers of 1 MiB, 65,536 launches, 65,536 names. Where the agent is slow, launch calls wait, all
+ * together at most ASSAY_TRACER_WAIT_MS; after that CUPTI finds no buffer, drops records and counts them. Where the
+ * agent is gone, or takes nothing for ASSAY_TRACER_STALL_MS, tracing ends and the process runs on.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cupti_library.h"
+#include "names.h"
+#include "output.h"
+#include "protocol.h"
+#include "ranges.h"
+
+#define BUFFER_BYTES (1u << 20)
+#define BUFFER_HEADER_BYTES 64u
+#define MOST_BUFFERS 32u
+#define MANY_QUEUED 16u
+#define RING_LAUNCHES 65536u
+#define FRAME_KERNELS 2048u
+#define POINTERS 8192u
+#define DEFAULT_WAIT_MS 30000
+#define DEFAULT_STALL_MS 10000
+#define DEFAULT_FLUSH_MS 200
+
+struct buffer {
+    struct buffer *next;
+    size_t valid_bytes;
+};
+
+static struct cupti_library library;
+static CUpti_SubscriberHandle subscriber;
+static pid_t owner;
+static int tracing; /* cleared in a forked child, where our thread is not */
+static pthread_t sender;
+static int64_t wait_limit_ns, flush_ms;
+static struct assay_totals totals; /* updated with atomics */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t work, room;
+static struct buffer *free_buffers, *queue_head, **queue_tail = &queue_head;
+static unsigned allocated, queued;
+static struct assay_launch ring[RING_LAUNCHES];
+static uint32_t ring_head, ring_count;
+static int stopping;
+
+static uint64_t newest_order = 1ull << 32; /* not 0, so that no order is negative */
+static int captures_seen;
+static CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *);
+static __thread int captured;
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void add(uint64_t *counter, uint64_t amount)
+{
+    if (amount) __atomic_add_fetch(counter, amount, __ATOMIC_RELAXED);
+}
+
+/* Correlation IDs have 32 bits and wrap; those near each other in time are near each other in number. */
+static uint64_t widened(uint32_t correlation)
+{
+    uint64_t newest = __atomic_load_n(&newest_order, __ATOMIC_RELAXED);
+    uint64_t order = newest + (uint64_t)(int64_t)(int32_t)(correlation - (uint32_t)newest);
+    while (order > newest
+           && !__atomic_compare_exchange_n(&newest_order, &newest, order, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+    return order;
+}
+
+/* ---- buffers: CUPTI's side ---- */
+
+static void CUPTIAPI buffer_requested(uint8_t **data, size_t *bytes, size_t *most_records)
+{
+    struct buffer *buffer = NULL;
+    *data = NULL;
+    *bytes = *most_records = 0;
+    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
+    pthread_mutex_lock(&lock);
+    if (free_buffers) {
+        buffer = free_buffers;
+        free_buffers = buffer->next;
+    } else if (allocated < MOST_BUFFERS) {
+        buffer = aligned_alloc(BUFFER_HEADER_BYTES, BUFFER_HEADER_BYTES + BUFFER_BYTES);
+        allocated += buffer != NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!buffer) return; /* CUPTI drops records and counts them */
+    *data = (uint8_t *)buffer + BUFFER_HEADER_BYTES;
+    *bytes = BUFFER_BYTES;
+}
+
+static void note_dropped(CUcontext context, uint32_t stream)
+{
+    size_t dropped = 0;
+    if (library.dropped(context, stream, &dropped) == CUPTI_SUCCESS) add(&totals.dropped_cupti, dropped);
+}
+
+static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *data, size_t bytes,
+                                      size_t valid_bytes)
+{
+    (void)bytes;
+    if (!data || !__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
+    struct buffer *buffer = (struct buffer *)(data - BUFFER_HEADER_BYTES);
+    note_dropped(context, stream);
+    pthread_mutex_lock(&lock);
+    buffer->next = NULL;
+    buffer->valid_bytes = valid_bytes;
+    *queue_tail = buffer;
+    queue_tail = &buffer->next;
+    queued++;
+    pthread_cond_signal(&work);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- launches: the workload's side ---- */
+
+/* With the lock held: whether there is room, after waiting for it as long as is left of the limit. */
+static int has_room(void)
+{
+    while (queued >= MANY_QUEUED || ring_count >= RING_LAUNCHES) {
+        uint64_t waited = __atomic_load_n(&totals.waited_ns, __ATOMIC_RELAXED);
+        if (stopping || !output_alive() || waited >= (uint64_t)wait_limit_ns) break;
+        uint64_t began = clock_ns(CLOCK_MONOTONIC);
+        uint64_t until = began + 50000000u;
+        struct timespec limit = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+        pthread_cond_signal(&work);
+        pthread_cond_timedwait(&room, &lock, &limit);
+        add(&totals.waited_ns, clock_ns(CLOCK_MONOTONIC) - began);
+    }
+    return ring_count < RING_LAUNCHES;
+}
+
+static void note_launch(uint32_t correlation, uint32_t range, uint32_t kernels)
+{
+    struct assay_launch launch = {widened(correlation), range, kernels};
+    pthread_mutex_lock(&lock);
+    if (output_alive() && has_room()) {
+        ring[(ring_head + ring_count++) % RING_LAUNCHES] = launch;
+        if (ring_count == RING_LAUNCHES / 4) pthread_cond_signal(&work);
+    } else {
+        add(&totals.launches_unsent, 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+struct call {
+    uint32_t kernels;
+    CUstream stream;
+};
+
+/* What a callback stands for: 1 a launch, 2 the begin of a capture, 0 neither. */
+static int understood(CUpti_CallbackId id, const void *parameters, struct call *call)
+{
+    *call = (struct call){1, NULL};
+    switch (id) {
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
+        call->stream = ((const cuLaunchKernel_params *)parameters)->hStream;
+        return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
+        call->stream = ((const cuLaunchKernel_ptsz_params *)parameters)->hStream;
+        break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
+        call->stream = ((const cuLaunchKernelEx_params *)parameters)->config->hStream;
+        return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
+        call->stream = ((const cuLaunchKernelEx_ptsz_params *)parameters)->config->hStream;
+        break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
+        call->stream = ((const cuLaunchCooperativeKernel_params *)parameters)->hStream;
+        return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
+        call->stream = ((const cuLaunchCooperativeKernel_ptsz_params *)parameters)->hStream;
+        break;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice:
+        call->kernels = ((const cuLaunchCooperativeKernelMultiDevice_params *)parameters)->numDevices;
+        return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunch:
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid: return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync:
+        call->stream = ((const cuLaunchGridAsync_params *)parameters)->hStream;
+        return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
+        *call = (struct call){ASSAY_KERNELS_UNKNOWN, ((const cuGraphLaunch_params *)parameters)->hStream};
+        return 1;
+    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz:
+        *call = (struct call){ASSAY_KERNELS_UNKNOWN, ((const cuGraphLaunch_ptsz_params *)parameters)->hStream};
+        break;
+    default: return 2;
+    }
+    if (!call->stream) call->stream = CU_STREAM_PER_THREAD;
+    return 1;
+}
+
+/* A launch into a stream that is being captured becomes a node of a graph, and no kernel runs. */
+static int into_capture(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!__atomic_load_n(&captures_seen, __ATOMIC_RELAXED) || !stream || stream == CU_STREAM_LEGACY) return 0;
+    return is_capturing && is_capturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+{
+    (void)user;
+    const CUpti_CallbackData *information = data;
+    struct call call;
+    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || !__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
+    int entered = information->callbackSite == CUPTI_API_ENTER;
+    if (understood(id, information->functionParams, &call) == 2) {
+        if (entered) __atomic_store_n(&captures_seen, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    if (entered) {
+        captured = into_capture(call.stream);
+        if (!captured) note_launch(information->correlationId, range_innermost(), call.kernels);
+        return;
+    }
+    if (captured) return;
+    const CUresult *result = information->functionReturnValue;
+    if (result && *result != CUDA_SUCCESS)
+        note_launch(information->correlationId, 0, ASSAY_KERNELS_NONE);
+    else if (call.kernels == ASSAY_KERNELS_UNKNOWN)
+        add(&totals.graph_launches, 1);
+    else
+        add(&totals.launches, call.kernels);
+}
+
+/* ---- sending: our thread's side ---- */
+
+static uint32_t names_sent;
+static struct {
+    const char *pointer;
+    uint32_t id;
+} known_pointers[POINTERS];
+
+static void send_names(void)
+{
+    uint32_t count = name_count();
+    for (; names_sent < count && output_alive(); names_sent++) {
+        const struct name *name = name_of(names_sent + 1);
+        struct assay_name fixed = {names_sent + 1, name->parent, name->kind, name->bytes};
+        output_frame(ASSAY_FRAME_NAME, 1, &fixed, sizeof fixed, name->text, name->bytes);
+    }
+}
+
+/* Kernels of one name share the pointer, but a pointer may come to mean another name: the text is compared. */
+static uint32_t kernel_name(const char *text)
+{
+    if (!text) text = "";
+    unsigned slot = (unsigned)(((uintptr_t)text >> 4) % POINTERS);
+    uint32_t id = known_pointers[slot].id;
+    if (known_pointers[slot].pointer == text && id && strncmp(name_of(id)->text, text, NAME_LONGEST_BYTES) == 0)
+        return id;
+    id = name_intern(NAME_KERNEL, 0, text);
+    known_pointers[slot].pointer = text;
+    known_pointers[slot].id = id;
+    return id;
+}
+
+static void send_launches(void)
+{
+    static struct assay_launch taken[RING_LAUNCHES];
+    pthread_mutex_lock(&lock);
+    uint32_t count = ring_count;
+    uint32_t first = RING_LAUNCHES - ring_head < count ? RING_LAUNCHES - ring_head : count;
+    memcpy(taken, ring + ring_head, first * sizeof *taken);
+    memcpy(taken + first, ring, (count - first) * sizeof *taken);
+    ring_head = (ring_head + count) % RING_LAUNCHES;
+    ring_count = 0;
+    if (count) pthread_cond_broadcast(&room);
+    pthread_mutex_unlock(&lock);
+    if (!count) return;
+    send_names();
+    if (!output_frame(ASSAY_FRAME_LAUNCHES, count, NULL, 0, taken, count * sizeof *taken))
+        add(&totals.launches_unsent, count);
+}
+
+struct counts {
+    uint64_t kernels, graph, device;
+};
+
+static void send_kernels(const struct assay_kernel *kernels, uint32_t count, struct counts *counts)
+{
+    if (!count) return;
+    send_names();
+    if (output_frame(ASSAY_FRAME_KERNELS, count, NULL, 0, kernels, count * sizeof *kernels)) {
+        add(&totals.kernels, counts->kernels);
+        add(&totals.graph_kernels, counts->graph);
+        add(&totals.device_launched, counts->device);
+    } else {
+        add(&totals.dropped_tracer, count);
+    }
+    *counts = (struct counts){0, 0, 0};
+}
+
+static void send_records(const struct buffer *buffer)
+{
+    static struct assay_kernel kernels[FRAME_KERNELS];
+    struct counts counts = {0, 0, 0};
+    uint32_t count = 0;
+    CUpti_Activity *record = NULL;
+    uint8_t *data = (uint8_t *)(uintptr_t)buffer + BUFFER_HEADER_BYTES;
+    while (library.next_record(data, buffer->valid_bytes, &record) == CUPTI_SUCCESS) {
+        const char *name;
+        uint32_t correlation;
+        if (record->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && record->kind != CUPTI_ACTIVITY_KIND_KERNEL)
+            continue;
+        struct assay_kernel *kernel = &kernels[count++];
+        cupti_library_read(&library, record, kernel, &name, &correlation);
+        kernel->order = widened(correlation);
+        kernel->name = kernel_name(name);
+        if (kernel->flags & ASSAY_KERNEL_DEVICE_LAUNCHED)
+            counts.device++;
+        else if (kernel->graph_node)
+            counts.graph++;
+        else
+            counts.kernels++;
+        if (count == FRAME_KERNELS) {
+            send_kernels(kernels, count, &counts);
+            count = 0;
+        }
+    }
+    send_kernels(kernels, count, &counts);
+}
+
+static void send_totals(uint32_t type)
+{
+    struct assay_totals sent;
+    for (size_t i = 0; i < sizeof totals / sizeof(uint64_t); i++)
+        ((uint64_t *)&sent)[i] = __atomic_load_n((uint64_t *)&totals + i, __ATOMIC_RELAXED);
+    sent.names_unsent = ranges_unnamed();
+    output_frame(type, 1, &sent, sizeof sent, NULL, 0);
+}
+
+static struct buffer *next_queued(void)
+{
+    struct buffer *buffer = queue_head;
+    if (buffer) {
+        queue_head = buffer->next;
+        if (!queue_head) queue_tail = &queue_head;
+        queued--;
+    }
+    return buffer;
+}
+
+/* Send all that there is: launches first, so that a kernel never comes long before its launch. */
+static void send_all(void)
+{
+    for (;;) {
+        send_launches();
+        pthread_mutex_lock(&lock);
+        struct buffer *buffer = next_queued();
+        pthread_mutex_unlock(&lock);
+        if (!buffer) return;
+        send_records(buffer);
+        pthread_mutex_lock(&lock);
+        buffer->next = free_buffers;
+        free_buffers = buffer;
+        pthread_cond_broadcast(&room);
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static int wait_for_work(uint64_t until_ns)
+{
+    struct timespec limit = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    pthread_mutex_lock(&lock);
+    while (!queue_head && ring_count < RING_LAUNCHES / 4 && !stopping)
+        if (pthread_cond_timedwait(&work, &lock, &limit) == ETIMEDOUT) break;
+    int stop = stopping;
+    pthread_mutex_unlock(&lock);
+    return stop;
+}
+
+static void *send_until_stopped(void *unused)
+{
+    (void)unused;
+    int collecting = 1, stop = 0;
+    uint64_t flush_at = clock_ns(CLOCK_MONOTONIC) + (uint64_t)flush_ms * 1000000u;
+    while (!stop) {
+        stop = wait_for_work(flush_at);
+        if (!output_alive() && collecting) {
+            library.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+            collecting = 0;
+        }
+        int due = clock_ns(CLOCK_MONOTONIC) >= flush_at && !stop;
+        if (due && collecting) library.flush(0);
+        send_all();
+        if (due) {
+            add(&totals.flushes, 1);
+            send_totals(ASSAY_FRAME_TOTALS);
+            flush_at = clock_ns(CLOCK_MONOTONIC) + (uint64_t)flush_ms * 1000000u;
+        }
+    }
+    send_all();
+    send_totals(ASSAY_FRAME_END);
+    output_close();
+    return NULL;
+}
+
+/* ---- beginning and end ---- */
+
+static void finish(void)
+{
+    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED) || getpid() != owner) return;
+    library.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    note_dropped(NULL, 0);
+    pthread_mutex_lock(&lock);
+    stopping = 1;
+    pthread_cond_broadcast(&work);
+    pthread_cond_broadcast(&room);
+    pthread_mutex_unlock(&lock);
+    /* What is left takes at most 32 MiB of sending, each send bounded; a process never hangs for it. */
+    uint64_t until = clock_ns(CLOCK_REALTIME) + (uint64_t)wait_limit_ns + 1000000000u;
+    struct timespec limit = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    if (pthread_timedjoin_np(sender, NULL, &limit) == 0) __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
+}
+
+static void in_forked_child(void)
+{
+    __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
+    output_close(); /* the parent keeps its own descriptor of the socket */
+}
+
+static int64_t milliseconds(const char *variable, int64_t otherwise)
+{
+    const char *text = getenv(variable);
+    char *end = NULL;
+    long long given = text ? strtoll(text, &end, 10) : 0;
+    return text && *text && !*end && given >= 0 && given <= 3600000 ? given : otherwise;
+}
+
+static void send_hello(void)
+{
+    struct assay_hello hello = {
+        .protocol_version = ASSAY_PROTOCOL_VERSION,
+        .process = (uint32_t)getpid(),
+        .parent_process = (uint32_t)getppid(),
+        .cupti_version = library.version,
+        .known_version = cupti_library_newest(),
+        .layout = library.layout,
+    };
+    int (*version)(int *) = (int (*)(int *))cuda_driver_function("cuDriverGetVersion");
+    int number = 0;
+    if (version && version(&number) == 0) hello.driver_version = (uint32_t)number;
+    is_capturing = (CUresult(*)(CUstream, CUstreamCaptureStatus *))cuda_driver_function("cuStreamIsCapturing");
+    if (library.layout) library.timestamp(&hello.cupti_ns);
+    hello.realtime_ns = clock_ns(CLOCK_REALTIME);
+    snprintf(hello.program, sizeof hello.program, "%s", program_invocation_short_name);
+    output_frame(ASSAY_FRAME_HELLO, 1, &hello, sizeof hello, NULL, 0);
+}
+
+static void give_up(uint32_t code, CUptiResult result, const char *text)
+{
+    struct assay_problem problem = {code, (uint32_t)result};
+    output_frame(ASSAY_FRAME_PROBLEM, 1, &problem, sizeof problem, text, strlen(text));
+    output_close();
+}
+
+static uint32_t problem_code(CUptiResult result)
+{
+    switch (result) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return ASSAY_PROBLEM_SUBSCRIBED;
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_CONFIDENTIAL_COMPUTING_NOT_SUPPORTED:
+    case CUPTI_ERROR_CMP_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_MIG_DEVICE_NOT_SUPPORTED:
+    case CUPTI_ERROR_WSL_DEVICE_NOT_SUPPORTED: return ASSAY_PROBLEM_PRIVILEGES;
+    default: return ASSAY_PROBLEM_CUPTI_FAILED;
+    }
+}
+
+static void cupti_failed(const char *function, CUptiResult result)
+{
+    const char *meaning = NULL;
+    char text[512];
+    library.result_string(result, &meaning);
+    snprintf(text, sizeof text, "%s: %s (%d)", function, meaning ? meaning : "unknown error", (int)result);
+    give_up(problem_code(result), result, text);
+}
+
+static const CUpti_CallbackId watched[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, /* this one CUPTI must know */
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz,
+};
+
+static int watch(void)
+{
+    const char *function = "cuptiSubscribe";
+    CUptiResult result = library.subscribe(&subscriber, called, NULL);
+    if (result != CUPTI_SUCCESS) {
+        cupti_failed(function, result);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
+        CUptiResult enabled = library.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, watched[i]);
+        if (i == 0 && enabled != CUPTI_SUCCESS) {
+            function = "cuptiEnableCallback";
+            result = enabled;
+        }
+    }
+    if (result == CUPTI_SUCCESS) {
+        function = "cuptiActivityRegisterCallbacks";
+        result = library.register_callbacks(buffer_requested, buffer_completed);
+    }
+    if (result == CUPTI_SUCCESS) {
+        function = "cuptiActivityEnable";
+        result = library.enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    }
+    if (result == CUPTI_SUCCESS) return 1;
+    library.unsubscribe(subscriber);
+    cupti_failed(function, result);
+    return 0;
+}
+
+/* Our thread takes no signals of the workload's. */
+static int start_sender(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&sender, NULL, send_until_stopped, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return !failed;
+}
+
+static void make_conditions(void)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&work, &monotonic);
+    pthread_cond_init(&room, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void begin(void)
+{
+    char problem[512] = "";
+    const char *path = getenv("ASSAY_TRACER_SOCKET");
+    if (!path || !*path || !output_open(path, milliseconds("ASSAY_TRACER_STALL_MS", DEFAULT_STALL_MS))) return;
+    owner = getpid();
+    wait_limit_ns = milliseconds("ASSAY_TRACER_WAIT_MS", DEFAULT_WAIT_MS) * 1000000;
+    flush_ms = milliseconds("ASSAY_TRACER_FLUSH_MS", DEFAULT_FLUSH_MS);
+    make_conditions();
+    int code = cupti_library_open(&library, problem, sizeof problem);
+    send_hello();
+    if (code) {
+        give_up((uint32_t)code, CUPTI_SUCCESS, problem);
+        return;
+    }
+    pthread_atfork(NULL, NULL, in_forked_child);
+    __atomic_store_n(&tracing, 1, __ATOMIC_RELAXED);
+    if (!watch()) {
+        __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
+        return;
+    }
+    if (!start_sender()) {
+        __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
+        library.unsubscribe(subscriber);
+        give_up(ASSAY_PROBLEM_NO_MEMORY, CUPTI_SUCCESS, "no thread could be started");
+        return;
+    }
+    atexit(finish);
+}
+
+/* CUDA calls it in the first cuInit of the process. The process runs on whatever happens here. */
+__attribute__((visibility("default"))) int InitializeInjection(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+    return 1;
+}

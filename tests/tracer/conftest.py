@@ -1,0 +1,67 @@
+"""The built tracer, the fake CUPTI and its workload; what cannot be built here is skipped with the reason."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from assay_agent.tracer.build import (
+    GENERATIONS,
+    TracerBuildError,
+    compile_c,
+    find_tracer,
+    header_folders,
+    why_unavailable,
+)
+
+_HERE = Path(__file__).parent
+_FLAGS = ("-std=gnu11", "-O2", "-pthread")
+
+
+@dataclass(frozen=True)
+class BuiltTracer:
+    """The tracer of one generation of headers, and a program that finds the fake CUPTI beside it."""
+
+    cuda: str
+    library: Path
+    workload: Path
+
+    @property
+    def newest(self) -> int:
+        """The newest version of CUPTI that this build reads."""
+        return {"13": 130500, "12": 28}[self.cuda]
+
+
+def _built(cuda: str, folder: Path) -> BuiltTracer:
+    library = find_tracer(cuda=cuda)
+    if library is None:
+        why = why_unavailable() or "'make tracer' builds it"
+        if os.environ.get("ASSAY_REQUIRE_TRACER") == "1":
+            pytest.fail(f"the tracer of CUDA {cuda} is required, but it is not built: {why}")
+        pytest.skip(f"the tracer of CUDA {cuda} is not built: {why}")
+    headers = [*header_folders(GENERATIONS[cuda]), _HERE]
+    fake, workload = folder / f"libcupti.so.{cuda}", folder / "workload"
+    try:
+        compile_c(
+            [_HERE / "fake_cupti.c"], fake, headers, (*_FLAGS, "-fPIC", "-shared", f"-Wl,-soname,{fake.name}")
+        )
+        beside = ("-L", str(folder), f"-l:{fake.name}", "-Wl,-rpath,$ORIGIN", "-ldl")
+        compile_c([_HERE / "workload.c"], workload, headers, _FLAGS, beside)
+    except TracerBuildError as error:
+        pytest.fail(str(error))
+    return BuiltTracer(cuda, library, workload)
+
+
+@pytest.fixture(scope="session", params=list(GENERATIONS), ids=lambda cuda: f"cuda{cuda}")
+def each_tracer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> BuiltTracer:
+    """The tracer of every generation of headers."""
+    return _built(request.param, tmp_path_factory.mktemp(f"cuda{request.param}"))
+
+
+@pytest.fixture(scope="session")
+def tracer(tmp_path_factory: pytest.TempPathFactory) -> BuiltTracer:
+    """The tracer with the newest headers, which is the one that agents use."""
+    return _built("13", tmp_path_factory.mktemp("cuda"))
