@@ -98,6 +98,11 @@ _RUN_FLAGS = (
         "let the agent's user lock clocks, or lock them from outside; cycles hold, times vary",
     ),
     FlagKind(
+        "clocks_left_locked",
+        "the clocks that were locked for the run could not be unlocked after it",
+        "`nvidia-smi -rgc` as root, or start the agent again, which tries once more",
+    ),
+    FlagKind(
         "clock_varied",
         "the SM clock of the busy GPU moved by more than 5 % of its mean during the run",
         "lock the clocks (`clock: base` at the detailed level, or `nvidia-smi -lgc` for light runs)",
@@ -118,6 +123,11 @@ _RUN_FLAGS = (
         "a share of the SMs was asked for, and the workload saw all of them",
         "check the MPS daemon's log and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in the attempt's environment",
         invalidates=True,
+    ),
+    FlagKind(
+        "foreign_mps_daemon",
+        "an MPS daemon that is not the agent's lives on the box",
+        "end it where nobody needs it; the run itself is kept away from it",
     ),
     FlagKind(
         "gpu_settings_changed",

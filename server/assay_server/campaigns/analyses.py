@@ -6,7 +6,7 @@ import hashlib
 import logging
 import multiprocessing
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
@@ -19,13 +19,14 @@ from assay_sampling.errors import (
     StorageError,
 )
 from assay_sampling.failures import FailureClass, failure
+from assay_sampling.validity import invalidates
 from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysis_job import end_with_server
 from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.transitions import Effects
-from assay_server.store.model import Campaign, CampaignState, FailureRecord, Run, RunState, Slice
+from assay_server.store.model import Campaign, CampaignState, FailureRecord, Flag, Run, RunState, Slice
 from assay_server.store.protocols import MetadataReader
 
 _log = logging.getLogger(__name__)
@@ -200,7 +201,9 @@ def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[
         condition=run.condition,
         repeat=run.repeat,
         files=tuple(path(piece) for piece in kept),
-        flags=tuple((flag.name, flag.detail, flag.invalidates) for flag in run.flags),
+        flags=tuple(
+            (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))
+        ),
         synthetic=campaign.synthetic,
         launches=sum(piece.launches for piece in slices),
         content_hash=_content_hash([piece.content_hash for piece in kept]),
@@ -208,6 +211,24 @@ def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[
         under_mps=run.under_mps,
         slice_launches=tuple(piece.launches for piece in slices),
     )
+
+
+def capture_flags(slices: Sequence[Slice]) -> Iterator[Flag]:
+    """What the slices of a run tell only together: launches that are missing before later ones.
+
+    Each kind of flag once, with the first slice that shows it.
+    """
+    last = max((piece.index for piece in slices if piece.launches), default=-1)
+    before = [piece for piece in slices if piece.index < last]
+    empty = next((piece.index for piece in before if not piece.launches), None)
+    if empty is not None:
+        detail = f"slice {empty} has no launches, and slice {last} has some"
+        yield Flag("empty_capture", detail, invalidates("empty_capture"))
+    short = next((piece for piece in before if 0 < piece.launches < piece.launch_count), None)
+    if short is not None:
+        had = f"{short.launches:,} of {short.launch_count:,} launches"
+        detail = f"slice {short.index} has {had}, and slice {last} has some"
+        yield Flag("slice_gap", detail, invalidates("slice_gap"))
 
 
 def _content_hash(hashes: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from enum import Enum
 
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.failures import FailureClass, failure
+from assay_sampling.validity import FLAGS
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.state import failure_of_runs
@@ -235,8 +236,28 @@ class Schedule(Transitions):
         if wrong is not None:
             self._fail(attempt, wrong, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
+        again = self._worth_another_try(attempt)
+        if again is not None:
+            self._fail(attempt, again, AttemptState.FAILED)
+            return FinishOutcome.NOT_WANTED
         self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
         return FinishOutcome.PUBLISH
+
+    def _worth_another_try(self, attempt: Attempt) -> FailureRecord | None:
+        """Why a live attempt's flags make it worth another try; None: they do not, or no try is left."""
+        run = self.store.run(attempt.key.run_id)
+        if run is None or run.command is None:  # a recording is always the same
+            return None
+        for flag in attempt.flags:
+            kind = FLAGS.get(flag.name)
+            if kind is None or kind.retry_as is None:
+                continue
+            cause = f"{kind.cause}: {flag.detail}" if flag.detail else kind.cause
+            why = failure_record(failure(kind.retry_as, str(attempt.key), cause, kind.remedy))
+            others = [a for a in self.store.attempts(*_slice_of(attempt)) if a.key != attempt.key]
+            if self._policy.retry.delay_after([*others, replace(attempt, failure=why)], why) is not None:
+                return why
+        return None
 
     def end_publish(self, key: AttemptKey, file: PublishedFile) -> bool:
         """The slice's file is in its place. False: it is not wanted any more."""
@@ -297,6 +318,10 @@ class Schedule(Transitions):
 def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
     """Keys of attempts whose staged segments may still be asked for."""
     return [attempt.key for attempt in attempts if attempt.state in UNENDED_ATTEMPTS]
+
+
+def _slice_of(attempt: Attempt) -> tuple[str, int]:
+    return attempt.key.run_id, attempt.key.slice
 
 
 def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> FailureRecord | None:
