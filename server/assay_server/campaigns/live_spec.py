@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, WrapValidator
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.counters import FEATURE_SETS, features_of
 from assay_sampling.launch_table import BASELINE, CacheCondition, Condition
+from assay_sampling.replay_passes import replay_passes
+from assay_server.campaigns.assumptions import Assumptions
+from assay_server.campaigns.slice_cost import SliceCost, assumed_cost
+from assay_server.campaigns.windows import Slicing, cut
 from assay_server.campaigns.yaml_source import Place
 from assay_server.store.model import device_key
 
@@ -29,27 +34,68 @@ class SpecModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
 
+# Launches of a window that ends by itself, in slices planned before the first of them has been made.
+SLICES_AHEAD = 2
+_MOST_LAUNCHES = 1 << 40
+_LONGEST_BUDGET_S = 30 * 24 * 3600
+
+CounterSet = Literal["cycles", "features"]
+
+
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class DetailedSpec(SpecModel):
-    """The detailed level of live runs: the ``first`` launches, in slices of ``slice_launches``."""
+def _first(value: Any, number: ValidatorFunctionWrapHandler) -> int:
+    return 0 if value == "auto" else int(number(value))
 
-    first: int = Field(default=1000, ge=1, le=1 << 40)
-    slice_launches: int = Field(default=500, ge=1, le=1 << 40)
+
+class DetailedSpec(SpecModel):
+    """The detailed level of live runs: the ``first`` launches, in slices of ``slice_launches``.
+
+    ``first`` is 0 for "auto": until nothing new comes. ``sets`` are runs of their own.
+    """
+
+    first: Annotated[
+        int,
+        Field(ge=1, le=_MOST_LAUNCHES),
+        WrapValidator(_first),
+        WithJsonSchema(
+            {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_LAUNCHES}, {"const": "auto"}]}
+        ),
+    ] = 1000
+    slice_launches: int | None = Field(default=None, ge=1, le=_MOST_LAUNCHES)
+    time_budget_s: float | None = Field(default=None, gt=0, le=_LONGEST_BUDGET_S)
+    sets: Annotated[list[CounterSet], BeforeValidator(_listed)] = Field(
+        default=["features"], min_length=1, max_length=2
+    )
     features: Annotated[list[str], BeforeValidator(_listed)] = Field(
         default=["table2"], min_length=1, max_length=10
     )
 
-    @property
-    def slices(self) -> int:
-        return math.ceil(self.first / self.slice_launches)
+    @cached_property
+    def slicing(self) -> Slicing:
+        """How its runs are cut into slices."""
+        return Slicing(self.first, self.slice_launches or 0, self.time_budget_s or 0.0)
+
+    def windows(self, cost: SliceCost) -> list[tuple[int, int]]:
+        """The slices that are planned before any has been made."""
+        return list(cut(self.slicing, cost, most=SLICES_AHEAD if self.slicing.is_open else None))
 
     def counters(self) -> tuple[str, ...]:
-        """Canonical names of what a detailed run collects, each once."""
+        """Canonical names of what the runs with features collect, each once."""
         of_features = [name for features in self.features for name in features_of(features)]
         return tuple(dict.fromkeys((*of_features, *COST_COUNTERS)))
+
+    def counters_of_sets(self) -> tuple[tuple[str, ...], ...]:
+        """The counters of each of its runs under the baseline: true cycles first, in one pass."""
+        of = {"cycles": COST_COUNTERS, "features": self.counters()}
+        return tuple(of[name] for name in ("cycles", "features") if name in self.sets)
+
+
+def cost_before(counters: Sequence[str], assumed: Assumptions | None = None) -> SliceCost:
+    """What slices that collect these counters are assumed to cost before any was made."""
+    return assumed_cost(replay_passes(counters).passes, assumed or Assumptions())
 
 
 class LiveConditionSpec(SpecModel):
@@ -73,7 +119,9 @@ def planned_slices(
     flushed = sum(condition.flushed for condition in conditions)
     shares = len(conditions) - flushed
     light = 1 + shares + (1 if shares else 0)
-    return workloads * gpus * repeats * ((1 + flushed) * detailed.slices + light)
+    runs = [*detailed.counters_of_sets(), *[COST_COUNTERS] * flushed]
+    slices = {counters: len(detailed.windows(cost_before(counters))) for counters in set(runs)}
+    return workloads * gpus * repeats * (sum(slices[counters] for counters in runs) + light)
 
 
 def gpu_faults(gpus: Sequence[str]) -> Iterator[Fault]:
@@ -107,7 +155,9 @@ def condition_faults(conditions: Sequence[LiveConditionSpec]) -> Iterator[Fault]
 
 
 def detailed_faults(detailed: DetailedSpec) -> Iterator[Fault]:
-    """Feature sets that do not exist."""
+    """Feature sets that do not exist, sets that stand twice."""
+    if len(set(detailed.sets)) < len(detailed.sets):
+        yield ("detailed", "sets"), f"{detailed.sets[0]!r} stands twice"
     for features in detailed.features:
         if features not in FEATURE_SETS:
             known = ", ".join(FEATURE_SETS)
@@ -128,5 +178,5 @@ def command_faults(command: Sequence[str], environment: dict[str, str], place: P
 
 def uncollected(features: str, detailed: DetailedSpec) -> tuple[str, ...]:
     """Counters that a feature set needs and that the campaign's detailed runs do not collect."""
-    collected = set(detailed.counters())
+    collected = {name for counters in detailed.counters_of_sets() for name in counters}
     return tuple(name for name in features_of(features) if name not in collected)

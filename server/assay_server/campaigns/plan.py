@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 from assay_sampling.errors import CampaignError
-from assay_sampling.launch_table import BASELINE, Level
-from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec
+from assay_sampling.launch_table import BASELINE
+from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec, cost_before
+from assay_server.campaigns.slice_cost import SliceCost
 from assay_server.campaigns.spec import Campaign, ConditionSpec, WorkloadSpec, resolved_path
+from assay_server.campaigns.windows import Window
 from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice, device_key
 
 RECORDED_PROFILER = "recorded"
@@ -26,7 +28,8 @@ class Plan:
     slices: tuple[Slice, ...]
 
 
-Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
+# What slices of a run are expected to cost; None where none like them has been made.
+CostOf = Callable[[Run], SliceCost | None]
 _WHOLE: tuple[Window, ...] = ((0, 0),)
 
 
@@ -37,16 +40,28 @@ class _Base:
     campaign_id: str
     directory: str
     file_name: str
+    cost_of: CostOf
 
 
-def plan_campaign(campaign: Campaign, campaign_id: str, base_directory: str, file_name: str) -> Plan:
+def _not_measured(run: Run) -> SliceCost | None:
+    return None
+
+
+def plan_campaign(
+    campaign: Campaign,
+    campaign_id: str,
+    base_directory: str,
+    file_name: str,
+    cost_of: CostOf = _not_measured,
+) -> Plan:
     """The runs of every workload in the order of the file; CampaignError for a path without a base.
 
     A recording is one run a level. A live workload on a kind of GPU is, for each repeat: a detailed run
-    of the window in slices, a light run, a detailed run for each flushed condition, and for SM shares a
-    light run each and one at 100 % under the same MPS daemon.
+    of the window in slices for each of its sets of counters, a light run, a detailed run for each flushed
+    condition, and for SM shares a light run each and one at 100 % under the same MPS daemon. ``cost_of``
+    sizes slices for which the file does not say how many launches they have.
     """
-    base = _Base(campaign_id, base_directory, file_name)
+    base = _Base(campaign_id, base_directory, file_name, cost_of)
     runs: list[Run] = []
     slices: list[Slice] = []
     for workload in campaign.workloads:
@@ -90,44 +105,36 @@ def _live_runs(
     campaign: Campaign, workload: WorkloadSpec, base: _Base
 ) -> Iterator[tuple[Run, tuple[Window, ...]]]:
     command = _command(workload, base)
-    windows = _windows(campaign.detailed)
     for gpu in campaign.gpus:
-        detailed, light = (
-            _run(
-                campaign,
-                base,
-                workload=workload.name,
-                device_kind=gpu,
-                device_key=device_key(gpu),
-                level=level,
-                profiler=profiler,
-                command=command,
-                counters=counters,
-            )
-            for level, profiler, counters in _levels(campaign.detailed)
-        )
+        on_gpu = {
+            "workload": workload.name,
+            "device_kind": gpu,
+            "device_key": device_key(gpu),
+            "command": command,
+        }
+        light = _run(campaign, base, level="light", profiler=LIGHT_PROFILER, **on_gpu)
+        detailed = [
+            _run(campaign, base, level="detailed", profiler=DETAILED_PROFILER, counters=counters, **on_gpu)
+            for counters in campaign.detailed.counters_of_sets()
+        ]
         for repeat in range(campaign.repeats):
-            yield replace(detailed, repeat=repeat), windows
+            for run in detailed:
+                yield replace(run, repeat=repeat), _windows(campaign.detailed, run, base)
             yield replace(light, repeat=repeat), _WHOLE
             shares = []
             for spec in campaign.conditions:
                 condition = spec.condition()
                 if spec.flushed:
-                    flushed = replace(detailed, condition=condition, counters=COST_COUNTERS, repeat=repeat)
-                    yield flushed, windows
+                    flushed = replace(detailed[0], condition=condition, counters=COST_COUNTERS, repeat=repeat)
+                    yield flushed, _windows(campaign.detailed, flushed, base)
                 else:
                     shares.append(condition)
             for condition in (*shares, BASELINE) if shares else ():
                 yield replace(light, condition=condition, under_mps=True, repeat=repeat), _WHOLE
 
 
-def _levels(detailed: DetailedSpec) -> tuple[tuple[Level, str, tuple[str, ...]], ...]:
-    return (("detailed", DETAILED_PROFILER, detailed.counters()), ("light", LIGHT_PROFILER, ()))
-
-
-def _windows(detailed: DetailedSpec) -> tuple[Window, ...]:
-    step = detailed.slice_launches
-    return tuple((skip, min(step, detailed.first - skip)) for skip in range(0, detailed.first, step))
+def _windows(detailed: DetailedSpec, run: Run, base: _Base) -> tuple[Window, ...]:
+    return tuple(detailed.windows(base.cost_of(run) or cost_before(run.counters)))
 
 
 def _run(campaign: Campaign, base: _Base, **fields: Any) -> Run:

@@ -300,8 +300,9 @@ def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     yield from gpu_faults(campaign.gpus)
     yield from condition_faults(campaign.conditions)
     yield from faults
-    if not faults:
-        yield from _uncollected_faults(campaign)
+    if faults:
+        return
+    yield from _uncollected_faults(campaign)
     slices = planned_slices(
         campaign.live_workloads, len(campaign.gpus), campaign.repeats, campaign.detailed, campaign.conditions
     )
