@@ -52,7 +52,22 @@ real-tools:  ## NVIDIA's own ncu, nsys and MPS daemon into a cache folder (about
 
 .PHONY: test-real-tools
 test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped where these cannot be had
-	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py $(PYTEST_ARGS)
+	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
+
+# Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
+export ASSAY_TRACER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/tracer
+
+.PHONY: tracer
+tracer: $(STAMP)  ## compile the CUPTI tracer against the headers of CUDA 13 and 12, without a warning
+	$(BIN)/python -m assay_agent.tracer.build --may-lack
+
+.PHONY: test-tracer
+test-tracer: tracer  ## the tracer fed by a fake CUPTI; 'make test' runs it too where the tracer is built
+	$(BIN)/pytest tests/tracer $(PYTEST_ARGS)
+
+.PHONY: tracer-soak
+tracer-soak: tracer  ## ten million launches through the tracer: none lost, memory bounded, launches per second
+	ASSAY_REQUIRE_TRACER=1 ASSAY_TRACER_LAUNCHES=10000000 $(BIN)/pytest -q tests/tracer -k million $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages

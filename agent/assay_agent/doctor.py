@@ -17,6 +17,7 @@ from assay_agent.doctor_box import box_checks
 from assay_agent.doctor_check import Check, finding
 from assay_agent.doctor_tools import tool_checks
 from assay_agent.inventory import Inventory, read_inventory
+from assay_agent.tracer.doctor import tracer_check
 from assay_sampling.errors import NotReadyError, ParameterError
 
 NEEDS = ("client", "agent", "server")
@@ -69,6 +70,7 @@ def _checks(needs: frozenset[str], state: Path, server: str) -> Iterator[Check]:
     agent = "agent" in needs
     yield from _devices(inventory, agent)
     yield from tool_checks(inventory, agent)
+    yield tracer_check()
     yield from box_checks(inventory, state, agent)
     yield _server(server, agent)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from traced_runs import BuiltTracer
 
 from assay_agent.tracer.build import (
     GENERATIONS,
@@ -19,20 +19,6 @@ from assay_agent.tracer.build import (
 
 _HERE = Path(__file__).parent
 _FLAGS = ("-std=gnu11", "-O2", "-pthread")
-
-
-@dataclass(frozen=True)
-class BuiltTracer:
-    """The tracer of one generation of headers, and a program that finds the fake CUPTI beside it."""
-
-    cuda: str
-    library: Path
-    workload: Path
-
-    @property
-    def newest(self) -> int:
-        """The newest version of CUPTI that this build reads."""
-        return {"13": 130500, "12": 28}[self.cuda]
 
 
 def _built(cuda: str, folder: Path) -> BuiltTracer:

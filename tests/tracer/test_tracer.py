@@ -13,8 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import BuiltTracer
-from traced_runs import SCHEMA, SECONDS, TracedRun, expected_numbers, numbers, short_folder, start, trace
+from traced_runs import (
+    SCHEMA,
+    SECONDS,
+    BuiltTracer,
+    TracedRun,
+    expected_numbers,
+    numbers,
+    short_folder,
+    start,
+    trace,
+)
 
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver

@@ -22,6 +22,20 @@ SCHEMA = launch_schema(TableMetadata(level="light", synthetic=True))
 SECONDS = 240.0
 
 
+@dataclass(frozen=True)
+class BuiltTracer:
+    """The tracer of one generation of headers, and a program that finds the fake CUPTI beside it."""
+
+    cuda: str
+    library: Path
+    workload: Path
+
+    @property
+    def newest(self) -> int:
+        """The newest version of CUPTI that this build reads."""
+        return {"13": 130500, "12": 28}[self.cuda]
+
+
 @dataclass
 class TracedRun:
     """What came of a run; ``said`` is the workload's line of JSON."""

@@ -100,6 +100,9 @@ class CuptiMeasurement(LiveMeasurement):
         self._ending = _Ending(cancelled)
         super().__init__(work, gpu, tools, state, self._ending)
 
+    def require(self) -> None:
+        require_tracer()
+
     def batches(self) -> Iterator[LaunchBatch]:
         assert self.work.command is not None
         path = self.space.temporary / "tracer"
@@ -231,3 +234,6 @@ class _Ending(threading.Event):
 
     def is_set(self) -> bool:
         return super().is_set() or self.by_others
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._cancelled.wait(timeout) or self.is_set()

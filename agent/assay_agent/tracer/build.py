@@ -3,8 +3,10 @@
     python -m assay_agent.tracer.build [--cache DIR] [--cuda 13] [--cuda 12] [--may-lack]
 
 The headers are NVIDIA's and are never part of Assay: wheels are downloaded into a cache folder, their headers
-are unpacked there, and the rest is thrown away. What is built lies beside them and is named by a digest of
-the sources, so that a build of other sources is never taken for it. Source: notes on CUPTI, section 3.
+and libcupti are unpacked there, and the rest is thrown away. What is built lies beside them and is named by a
+digest of the sources, so that a build of other sources is never taken for it.
+
+Source: notes on CUPTI, section 3.
 """
 
 from __future__ import annotations
@@ -148,12 +150,18 @@ def compile_c(
     words = [*compiler, *flags, *_WARNINGS, *includes, *map(str, sources), "-o", str(output), *libraries]
     try:
         ended = subprocess.run(
-            words, capture_output=True, text=True, errors="replace", timeout=_COMPILE_SECONDS, check=False
+            words,
+            env={**os.environ, "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_COMPILE_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TracerBuildError(compiler[0], f"it cannot be run ({error})", _NO_COMPILER) from error
     if ended.returncode != 0:
-        said = [line for line in ended.stderr.splitlines() if "error" in line] or ended.stderr.splitlines()
+        said = [line for line in ended.stderr.splitlines() if "error: " in line] or ended.stderr.splitlines()
         raise TracerBuildError(
             " ".join(path.name for path in sources),
             f"it does not compile: {said[0][:400] if said else 'the compiler says nothing'}",
@@ -211,13 +219,16 @@ def _download(generation: Generation, wheels: Path) -> None:
 
 
 def _unpack_headers(wheel: Path, folder: Path) -> None:
-    """What lies below ``include/`` in a wheel, whatever stands before it."""
+    """What lies below ``include/`` in a wheel, whatever stands before it, and libcupti, which tests ask."""
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.infolist():
             parts = PurePosixPath(member.filename).parts
-            if member.is_dir() or "include" not in parts or "nvvm" in parts or ".." in parts:
+            if parts[-1].startswith("libcupti.so"):
+                target = folder / parts[-1]
+            elif "include" in parts and not {"nvvm", ".."} & set(parts) and not member.is_dir():
+                target = folder.joinpath(*parts[parts.index("include") + 1 :])
+            else:
                 continue
-            target = folder.joinpath(*parts[parts.index("include") + 1 :])
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(archive.read(member))
 

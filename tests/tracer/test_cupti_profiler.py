@@ -1,0 +1,149 @@
+"""The CUPTI profiler of the agent, its workload under the fake CUPTI: launches, failures, cancelling."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from traced_runs import BuiltTracer, expected_numbers, numbers
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.cupti import CuptiProfiler
+from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.work import Assignment, AttemptKey, CommandSource
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import BASELINE, Condition, Device, table_metadata
+
+KEY = AttemptKey("c.0000", 0, 1, 1)
+WORK = Assignment(KEY, "c", "w", "Fake", "light", BASELINE, "cupti", synthetic=True)
+
+
+def work(tracer: BuiltTracer, folder: Path, *words: str, **switches: str) -> Assignment:
+    command = CommandSource((str(tracer.workload), *words), switches, str(folder), 60.0)
+    return replace(WORK, command=command)
+
+
+def profiler(tmp_path: Path) -> CuptiProfiler:
+    device = Device(0, "Fake", "GPU-fake", "9.0", 132)
+    # The sensors are those of a virtual GPU; the launches are made up by the workload itself.
+    variables = {"ASSAY_VIRTUAL_GPU": json.dumps({"architecture": "V100", "seed": 1, "index": 0})}
+    gpu = MeasuredGPU(device, synthetic=True, path="/usr/bin:/bin", variables=variables, scope=str(tmp_path))
+    return CuptiProfiler(gpu, ToolBox(), tmp_path)
+
+
+def measured(tmp_path: Path, assignment: Assignment) -> tuple[pa.Table, str]:
+    with profiler(tmp_path).run(assignment, threading.Event()) as measurement:
+        batches = [batch.records for batch in measurement.batches()]
+        return pa.Table.from_batches(batches), measurement.log.text
+
+
+def failure(tmp_path: Path, assignment: Assignment) -> ProfilerError:
+    with pytest.raises(ProfilerError) as caught:
+        measured(tmp_path, assignment)
+    return caught.value
+
+
+@pytest.mark.tracer
+@pytest.mark.processes
+class TestRuns:
+    def test_a_light_run_gives_every_launch_and_says_what_measured_it(
+        self, tracer: BuiltTracer, tmp_path: Path
+    ) -> None:
+        table, log = measured(tmp_path, work(tracer, tmp_path, "launches=5000", "graphs=50"))
+        assert np.array_equal(numbers(table), expected_numbers(5000, graphs=50))
+        metadata = table_metadata(table.schema)
+        assert (metadata.level, metadata.synthetic, metadata.format) == ("light", True, "cupti-tracer")
+        assert (metadata.tool, metadata.tool_version) == ("CUPTI", "13.5")
+        assert metadata.devices[0].uuid == "GPU-fake"
+        assert "4,900 launches and 100 graph launches, 5,300 kernels handed on" in log
+
+    @pytest.mark.parametrize(
+        ("words", "switches", "failure_class", "cause", "remedy"),
+        [
+            (["launches=10"], {"FAKE_CUPTI_SUBSCRIBE": "39"}, FailureClass.SERVER_REFUSED,
+             "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "torch.profiler"),
+            (["launches=10"], {"FAKE_CUPTI_SUBSCRIBE": "35"}, FailureClass.PERMISSION,
+             "INSUFFICIENT_PRIVILEGES", "NVreg_RestrictProfilingToAdminUsers"),
+            (["launches=10"], {"FAKE_CUPTI_VERSION": "140000"}, FailureClass.SERVER_REFUSED,
+             "CUPTI has version 140000", "newer release of Assay"),
+            (["launches=9000"], {"FAKE_CUPTI_DROP_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
+             "dropped 18 records", "smaller window"),
+            (["launches=9000"], {"FAKE_CUPTI_LOSE_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
+             "launched 9,000 kernels, and CUPTI gave 8,982", ""),
+            (["launches=10", "end=_exit"], {}, FailureClass.DROPPED_EVENTS, "last records", ""),
+            (["launches=0"], {}, FailureClass.NOTHING_PROFILED, "launched a kernel", ""),
+        ],
+    )  # fmt: skip
+    def test_what_goes_wrong_has_its_class_and_remedy(  # noqa: PLR0917 - a table of cases
+        self,
+        tracer: BuiltTracer,
+        tmp_path: Path,
+        words: list[str],
+        switches: dict[str, str],
+        failure_class: FailureClass,
+        cause: str,
+        remedy: str,
+    ) -> None:
+        found = failure(tmp_path, work(tracer, tmp_path, *words, **switches))
+        assert found.failure_class == failure_class, found
+        assert cause in found.cause and remedy in found.remedy
+
+    def test_a_workload_that_uses_no_gpu_and_one_that_fails(
+        self, tracer: BuiltTracer, tmp_path: Path
+    ) -> None:
+        def of(*argv: str) -> Assignment:
+            return replace(WORK, command=CommandSource(argv, {}, str(tmp_path), 60.0))
+
+        idle = failure(tmp_path, of("true"))
+        assert idle.failure_class == FailureClass.NOTHING_PROFILED and "initialised CUDA" in idle.cause
+        broken = failure(tmp_path, of("sh", "-c", "echo the end >&2; exit 7"))
+        assert broken.failure_class == FailureClass.APPLICATION_FAILED and "the end" in broken.cause
+        absent = failure(tmp_path, of("./no-such-program"))
+        assert absent.failure_class == FailureClass.APPLICATION_FAILED
+        slow = replace(of("sleep", "60"), command=CommandSource(("sleep", "60"), {}, str(tmp_path), 0.5))
+        assert failure(tmp_path, slow).failure_class == FailureClass.HANG
+
+    def test_cancelling_ends_the_workload_and_so_does_a_caller_that_wants_no_more(
+        self, tracer: BuiltTracer, tmp_path: Path
+    ) -> None:
+        endless = work(
+            tracer, tmp_path, "launches=100000000", "every=1000", "pause_us=1000", ASSAY_TRACER_FLUSH_MS="20"
+        )
+        cancelled = threading.Event()
+        with profiler(tmp_path).run(endless, cancelled) as measurement:
+            for _ in measurement.batches():
+                cancelled.set()
+        assert "the run was cancelled" in measurement.log.text
+        began = time.monotonic()
+        with profiler(tmp_path).run(endless, threading.Event()) as measurement:
+            batches = measurement.batches()
+            next(batches)
+            batches.close()  # type: ignore[attr-defined]
+        assert time.monotonic() - began < 60
+
+
+def test_without_a_built_tracer_the_run_is_refused_with_the_command_that_builds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_TRACER_CACHE", str(tmp_path))
+    monkeypatch.delenv("ASSAY_TRACER", raising=False)
+    command = CommandSource(("true",), {}, str(tmp_path), 60.0)
+    found = failure(tmp_path, replace(WORK, command=command))
+    assert found.failure_class == FailureClass.SERVER_REFUSED
+    assert "python -m assay_agent.tracer.build" in found.remedy
+
+
+@pytest.mark.parametrize(
+    "changes", [{"level": "detailed"}, {"launch_count": 5}, {"condition": Condition("all", "none", 100.0)}]
+)
+def test_what_it_cannot_measure_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
+    asked = replace(WORK, command=CommandSource(("true",), {}, str(tmp_path), 0.0), **changes)  # type: ignore[arg-type]
+    with pytest.raises(ProfilerError):
+        profiler(tmp_path).plan(asked)
