@@ -67,12 +67,17 @@ class RecordedSource:
 
 @dataclass(frozen=True)
 class CommandSource:
-    """The command that a live run measures; ``timeout_seconds`` 0: the agent's own limit."""
+    """The command that a live run measures.
+
+    ``timeout_seconds`` 0: the agent's own limit. ``memory_limit_bytes`` is for all processes of the workload
+    and its profiler; 0: no limit.
+    """
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     working_directory: str = ""
     timeout_seconds: float = 0.0
+    memory_limit_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,7 +149,11 @@ def _command(run: agent_pb2.RunSpec) -> CommandSource | None:
         return None
     command = run.command
     return CommandSource(
-        tuple(command.argv), dict(command.environment), command.working_directory, command.timeout_s
+        tuple(command.argv),
+        dict(command.environment),
+        command.working_directory,
+        command.timeout_s,
+        command.memory_limit_bytes,
     )
 
 

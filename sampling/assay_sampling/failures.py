@@ -33,9 +33,11 @@ class FailureClass(StrEnum):
     MPS_NOT_IN_FORCE = "mps_not_in_force"
     INPUT_UNREADABLE = "input_unreadable"
     DISK_FULL = "disk_full"
+    MEMORY_LIMIT = "memory_limit"
     AGENT_RESTARTED = "agent_restarted"
     LEASE_EXPIRED = "lease_expired"
     SERVER_REFUSED = "server_refused"
+    REFUSED_BY_POLICY = "refused_by_policy"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
 
@@ -138,6 +140,11 @@ _TABLE: dict[FailureClass, _Entry] = {
         "free disk space, or start the agent with --state on a larger disk; nothing already stored is lost",
         True,
     ),
+    FailureClass.MEMORY_LIMIT: _Entry(
+        "the workload and its profiler took more memory than the workload's limit",
+        "raise memory_limit_bytes of the workload in the campaign file, or give it a smaller input",
+        False,
+    ),
     FailureClass.AGENT_RESTARTED: _Entry(
         "the agent ended before the attempt was complete",
         "nothing, unless it happens again: the run is tried again",
@@ -151,6 +158,11 @@ _TABLE: dict[FailureClass, _Entry] = {
     FailureClass.SERVER_REFUSED: _Entry(
         "the server refused what the agent sent, and would refuse it again",
         "run the same release of Assay on agent and server, and look at the server's log",
+        False,
+    ),
+    FailureClass.REFUSED_BY_POLICY: _Entry(
+        "the agent's local policy does not allow what the server asked it to run",
+        "have the policy file on the box allow it, and restart the agent, or change the campaign file",
         False,
     ),
     FailureClass.CANCELLED: _Entry(

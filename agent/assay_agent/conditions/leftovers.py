@@ -22,6 +22,7 @@ from assay_agent.conditions.journal import Journal
 from assay_agent.conditions.mps_control import PIPE_VARIABLE, MpsControl, MpsError, MpsFolders
 from assay_agent.conditions.nvml import NvmlError, nvml_device
 from assay_agent.profilers.tool_run import run_tool
+from assay_agent.telemetry.dcgm import DcgmPause
 from assay_sampling.errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,8 @@ def undo_leftovers(state: Path) -> None:
                 _log.warning(
                     "GPU %s is in use, so what an earlier agent left on it is not undone", journal.gpu_uuid
                 )
+    pauses = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}" / "dcgm"
+    DcgmPause(pauses, os.environ.get("PATH", os.defpath)).resume_leftovers()
 
 
 def undo(journal: Journal) -> None:

@@ -17,6 +17,7 @@ class TelemetrySettings:
         pause_at_celsius: a run waits where the GPU is that hot or hotter; 0: never.
         resume_below_celsius: it begins once the GPU is cooler than that.
         longest_wait_seconds: after that it begins all the same, flagged ``started_hot``.
+        minimum_free_bytes: a run ends where the disk of its reports has less left; 0: never.
     """
 
     interval_seconds: float = 0.25
@@ -24,6 +25,7 @@ class TelemetrySettings:
     pause_at_celsius: float = 85.0
     resume_below_celsius: float = 75.0
     longest_wait_seconds: float = 180.0
+    minimum_free_bytes: int = 256 << 20
 
     def __post_init__(self) -> None:
         for name in ("interval_seconds", "slow_interval_seconds"):

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.telemetry.dcgm import DcgmPause
 from assay_agent.telemetry.nvml_sensors import NvmlSensors
 from assay_agent.telemetry.processes import Owner, ProcessOwners
 from assay_agent.telemetry.rules import telemetry_flags
@@ -63,13 +64,20 @@ class GpuWatch:
         self._gpu, self._work, self._cancelled = gpu, work, cancelled
         self._open, self._owners = sensors, ProcessOwners(directory)
         self._sensors: GpuSensors | None = None
+        self._stack = contextlib.ExitStack()
+        self._dcgm_problem = ""
+        self._dcgm = DcgmPause(directory.parent / "dcgm", gpu.path)
+        self._holder = directory.name
         source = "virtual sensors" if gpu.synthetic else "NVML"
         self.summary = TelemetrySummary(gpu.device.uuid, source, synthetic=gpu.synthetic)
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
         """What the rules say; complete once the last command was measured."""
-        return tuple(telemetry_flags(self.summary))
+        found = tuple(telemetry_flags(self.summary))
+        if self._dcgm_problem:
+            found += (ValidityFlag.of_kind("dcgm_not_paused", self._dcgm_problem),)
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """The summary as plain values, for the attempt's log."""
@@ -80,13 +88,19 @@ class GpuWatch:
             self._sensors = self._open(self._gpu, self._work)
             self.summary.before = self._sensors.state()
             self._note_others(self._sensors)
+        if self._work.level == "detailed" and not self._gpu.synthetic:
+            self._stack.enter_context(self._dcgm.held(self._holder, self._note_dcgm))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stack.close()
         if self._sensors is not None:
             self._sensors.close()
+
+    def _note_dcgm(self, problem: str) -> None:
+        self._dcgm_problem = problem
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:

@@ -159,6 +159,7 @@ def _command(workload: WorkloadSpec, base: _Base) -> Command:
         environment=dict(workload.environment),
         working_directory=base.directory,
         timeout_s=float(workload.timeout_s or 0.0),
+        memory_limit_bytes=workload.memory_limit_bytes or 0,
     )
 
 

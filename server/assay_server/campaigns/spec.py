@@ -77,6 +77,7 @@ class WorkloadSpec(SpecModel):
     command: list[Word] | None = Field(default=None, min_length=1, max_length=1000)
     environment: dict[str, Word] = Field(default_factory=dict, max_length=1000)
     timeout_s: float | None = Field(default=None, gt=0, le=_LONGEST_TIMEOUT_S)
+    memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
     recordings: list[RecordingSpec] = Field(default_factory=list, min_length=1, max_length=1000)
 
 
@@ -278,7 +279,7 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Place, 
     if workload.command is None:
         if not workload.recordings:
             yield place, "it has nothing to run; give a 'command' or 'recordings'"
-        for key in ("environment", "timeout_s"):
+        for key in ("environment", "timeout_s", "memory_limit_bytes"):
             if key in workload.model_fields_set:
                 yield (*place, key), "it belongs to a workload with a 'command'"
         return

@@ -177,6 +177,7 @@ def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
             environment=run.command.environment,
             working_directory=run.command.working_directory,
             timeout_s=run.command.timeout_s,
+            memory_limit_bytes=run.command.memory_limit_bytes,
         )
     return agent_pb2.Work(
         key=key_message(lease.attempt.key),

@@ -117,12 +117,16 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Command:
-    """What a live run executes; ``timeout_s`` 0 leaves the limit to the agent."""
+    """What a live run executes; ``timeout_s`` 0 leaves the limit to the agent.
+
+    ``memory_limit_bytes`` is for all processes of the workload and its profiler; 0: no limit.
+    """
 
     argv: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
     working_directory: str = ""
     timeout_s: float = 0.0
+    memory_limit_bytes: int = 0
 
 
 @dataclass(frozen=True)
