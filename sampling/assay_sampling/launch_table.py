@@ -59,6 +59,7 @@ __all__ = [
 SCHEMA_VERSION = 1
 METADATA_KEY = b"assay"
 
+
 @dataclass(frozen=True)
 class TableMetadata:
     """What holds for every launch of a table; travels as JSON in the schema metadata.
