@@ -67,8 +67,8 @@ def test_slices_are_no_larger_than_they_must_be() -> None:
     cheap = SliceCost(10.0, 1e-6, 0.05)
     assert list(cut(Slicing(2600), cheap)) == [(0, 500), (500, 500), (1000, 500), (1500, 500), (2000, 600)]
     dear = SliceCost(0.0, 0.01, 0.02)
-    # Behind s launches, a slice that skips for under 20 % takes more than 4 x s x 0.01 / 0.02 = 2 s.
-    assert list(cut(Slicing(20_000), dear)) == [(0, 500), (500, 1001), (1501, 3003), (4504, 15_496)]
+    # Behind s launches, a slice that skips for under 18 % takes more than 82 / 18 x s x 0.01 / 0.02 of them.
+    assert list(cut(Slicing(30_000), dear)) == [(0, 500), (500, 1139), (1639, 3734), (5373, 24_627)]
     assert next(cut(Slicing(1_000_000), cheap)) == (0, 5000)  # at most 200 slices a run
 
 

@@ -8,8 +8,10 @@ from weakref import WeakValueDictionary
 
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.kinds import LaunchKinds
+from assay_server.campaigns.reslice import slicing_of
 from assay_server.campaigns.schedule import FinishOutcome
-from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, FailureRecord, Flag
+from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, FailureRecord, Flag, Slice
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import DamagedSegmentError
 
@@ -26,6 +28,7 @@ class Publisher:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._slices: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
+        self._kinds = LaunchKinds(lambda piece: str(coordinator.records.path(piece.file)))
 
     def finish(
         self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
@@ -68,11 +71,20 @@ class Publisher:
             return self._commit(key, file)
 
     def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
+        self._look_at(key, file)
         with self._coordinator.schedule() as schedule:
-            wanted = schedule.end_publish(key, file)
+            wanted = schedule.end_publish(key, file, self._kinds)
         if not wanted:
             self._coordinator.records.withdraw(key.run_id, key.slice)
         return wanted
+
+    def _look_at(self, key: AttemptKey, file: PublishedFile) -> None:
+        """Read the file before the transaction, where what is new in it decides how the run goes on."""
+        with self._coordinator.snapshot() as store:
+            run = store.run(key.run_id)
+            slicing = None if run is None else slicing_of(store, run)
+        if slicing is not None and slicing.is_open:
+            self._kinds.of(Slice(key.run_id, key.slice, file=file.file, content_hash=file.content_hash))
 
     def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
         """What was acknowledged is not there any more: the slice is run again (unless it was cancelled)."""

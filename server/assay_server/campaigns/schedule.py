@@ -17,6 +17,8 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.failures import FailureClass, failure
 from assay_sampling.validity import FLAGS
 from assay_server.campaigns.errors import known_campaign
+from assay_server.campaigns.kinds import LaunchKinds
+from assay_server.campaigns.reslice import rest_after
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.state import failure_of_runs
 from assay_server.campaigns.transitions import UNENDED_ATTEMPTS, Transitions
@@ -259,8 +261,11 @@ class Schedule(Transitions):
                 return why
         return None
 
-    def end_publish(self, key: AttemptKey, file: PublishedFile) -> bool:
-        """The slice's file is in its place. False: it is not wanted any more."""
+    def end_publish(self, key: AttemptKey, file: PublishedFile, kinds: LaunchKinds | None = None) -> bool:
+        """The slice's file is in its place. False: it is not wanted any more.
+
+        ``kinds`` of launches in published slices decide how far a run goes that ends when nothing new comes.
+        """
         attempt = self.store.attempt(key.run_id, key.slice, key.attempt)
         piece = self.store.slice(key.run_id, key.slice)
         if attempt is None or piece is None or attempt.key != key:
@@ -268,19 +273,25 @@ class Schedule(Transitions):
         if attempt.state is not AttemptState.PUBLISHING:
             return attempt.state is AttemptState.PUBLISHED
         self._end(attempt, AttemptState.PUBLISHED, None)
+        done = replace(
+            piece,
+            state=SliceState.DONE,
+            file=file.file,
+            file_bytes=file.file_bytes,
+            content_hash=file.content_hash,
+            launches=file.launches,
+        )
+        self.store.save_slice(done)
         run = self.store.run(key.run_id)
         if run is not None:
-            self.store.save_run(replace(run, flags=tuple(dict.fromkeys((*run.flags, *attempt.flags)))))
-        self._set_slice(
-            replace(
-                piece,
-                state=SliceState.DONE,
-                file=file.file,
-                file_bytes=file.file_bytes,
-                content_hash=file.content_hash,
-                launches=file.launches,
-            )
-        )
+            rest = None if kinds is None else rest_after(self.store, run, kinds)
+            if rest is not None:
+                self.store.replace_slices(run.run_id, rest.index, rest.slices)
+                self.effects.work = True
+            flags = (*run.flags, *attempt.flags, *([rest.flag] if rest and rest.flag else []))
+            self.store.save_run(replace(run, flags=tuple(dict.fromkeys(flags))))
+        # The rest of the run stands before its state follows: it is done only if nothing is to come.
+        self._set_slice(done)
         return True
 
     def cancel(self, campaign_id: str) -> Campaign:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.learned import learned_costs
 from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
 from assay_server.campaigns.spec import load_campaign
 from assay_server.store.model import Campaign, CampaignState
@@ -19,7 +20,7 @@ def submit(
     with coordinator.schedule() as schedule:
         number = next_number(schedule.store.campaign_numbers(spec.campaign))
         campaign_id = f"{spec.campaign}-{number}"
-        plan = plan_campaign(spec, campaign_id, base_directory, file_name)
+        plan = plan_campaign(spec, campaign_id, base_directory, file_name, learned_costs(schedule.store))
         schedule.add_campaign(
             Campaign(
                 campaign_id=campaign_id,

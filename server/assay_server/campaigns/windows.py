@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from assay_server.campaigns.slice_cost import SliceCost
 
 MOST_SKIPPED_PERCENT = 20.0
+# What slices are cut for: a cost that turns out a little different does not change them all.
+PLANNED_SKIPPED_PERCENT = 18.0
 LEAST_SLICE_LAUNCHES = 500
 MOST_SLICES_OF_A_RUN = 200
 
@@ -51,7 +53,7 @@ class Slicing:
 def cut(slicing: Slicing, cost: SliceCost, begin: int = 0, most: int | None = None) -> Iterator[Window]:
     """The slices from launch ``begin`` on, at most ``most``; an open run has no last one of its own.
 
-    Slices that are sized by cost skip for less than MOST_SKIPPED_PERCENT of their time each; what would be
+    Slices that are sized by cost skip for less than PLANNED_SKIPPED_PERCENT of their time each; what would be
     left over for a slice too small for that belongs to the one before.
     """
     skip, made = begin, 0
@@ -71,7 +73,7 @@ def slice_launches(slicing: Slicing, cost: SliceCost, skip: int) -> int:
     if slicing.slice_launches:
         return slicing.slice_launches
     skipping = cost.skip_seconds * skip
-    others = skipping * (100.0 / MOST_SKIPPED_PERCENT - 1.0) - cost.start_seconds
+    others = skipping * (100.0 / PLANNED_SKIPPED_PERCENT - 1.0) - cost.start_seconds
     if others <= 0:
         return slicing.least_launches
     if cost.launch_seconds <= 0:

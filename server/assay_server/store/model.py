@@ -180,6 +180,20 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class SliceTime:
+    """A published slice of a detailed live run, and how long the commands that measured it ran."""
+
+    run_id: str
+    workload: str
+    device_key: str
+    command: Command
+    counters: tuple[str, ...]
+    launch_skip: int
+    launches: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class AttemptKey:
     """One execution under one lease. ``token`` grows with every lease that this store ever gave."""
 

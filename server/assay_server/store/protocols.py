@@ -20,6 +20,7 @@ from assay_server.store.model import (
     Segment,
     Slice,
     SliceState,
+    SliceTime,
     Slot,
 )
 
@@ -65,6 +66,15 @@ class MetadataReader(Protocol):
     def slice_states(self, run_id: str) -> list[SliceState]:
         """The states that slices of a run are in, each once."""
 
+    def slice_times(self, most: int) -> list[SliceTime]:
+        """What the newest published slices of detailed live runs took, of any campaign, newest first."""
+
+    def untried_from(self, run_id: str) -> int:
+        """The index from which on no slice of a run was ever given to anybody."""
+
+    def seconds_spent(self, run_id: str) -> float:
+        """How long all ended attempts of a run ran, whatever became of them."""
+
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None: ...
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
@@ -104,6 +114,9 @@ class MetadataTransaction(MetadataReader, Protocol):
     def save_run(self, run: Run) -> None: ...
 
     def save_slice(self, piece: Slice) -> None: ...
+
+    def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
+        """Put these slices in place of those of a run from an index on, none of which was ever tried."""
 
     def next_token(self) -> int:
         """A fencing token larger than every one before, also over restarts."""

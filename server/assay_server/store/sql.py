@@ -30,6 +30,7 @@ from assay_server.store.model import (
     Segment,
     Slice,
     SliceState,
+    SliceTime,
     Slot,
 )
 
@@ -134,6 +135,17 @@ class SqlTransaction:
         query = sa.select(s.state).where(s.run_id == run_id).distinct()
         return [SliceState(state) for state in self._connection.scalars(query)]
 
+    def slice_times(self, most: int) -> list[SliceTime]:
+        return [_slice_time(row) for row in self._rows(statements.slice_times(), {"most": most})]
+
+    def untried_from(self, run_id: str) -> int:
+        a = tables.attempts.c
+        last = self._connection.scalar(sa.select(sa.func.max(a.slice)).where(a.run_id == run_id))
+        return 0 if last is None else int(last) + 1
+
+    def seconds_spent(self, run_id: str) -> float:
+        return float(self._connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
+
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return _first(self._by_key(tables.attempts, run_id, slice_index, attempt), _attempt)
 
@@ -190,6 +202,11 @@ class SqlTransaction:
 
     def save_slice(self, piece: Slice) -> None:
         self._replace(tables.slices, dataclasses.asdict(piece))
+
+    def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
+        s = tables.slices.c
+        self._write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
+        self._write(sa.insert(tables.slices), [dataclasses.asdict(piece) for piece in slices])
 
     def next_token(self) -> int:
         t = tables.tokens.c
@@ -275,7 +292,7 @@ def _run(row: Row) -> Run:
     values["condition"] = Condition(**row["condition"])
     command = row["command"]
     if command is not None:
-        values["command"] = Command(**{**command, "argv": tuple(command["argv"])})
+        values["command"] = _command(command)
     values["counters"] = tuple(row["counters"])
     values["state"] = RunState(row["state"])
     values["failure"] = _failure(row["failure"])
@@ -286,6 +303,15 @@ def _run(row: Row) -> Run:
 def _run_values(run: Run) -> dict[str, Any]:
     documents = _json(run, "condition", "command", "failure", "flags")
     return {**_shallow(run), "state": str(run.state), "counters": list(run.counters), **documents}
+
+
+def _command(document: Mapping[str, Any]) -> Command:
+    return Command(**{**document, "argv": tuple(document["argv"])})
+
+
+def _slice_time(row: Row) -> SliceTime:
+    values = {**row, "command": _command(row["command"]), "counters": tuple(row["counters"])}
+    return SliceTime(**values)
 
 
 def _slice(row: Row) -> Slice:

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_server.store import tables
-from assay_server.store.model import OPEN_RUNS, AttemptKey
+from assay_server.store.model import OPEN_RUNS, AttemptKey, AttemptState
 
 KEY = "key_"  # a column's own name would clash with the one that an update sets
 
@@ -87,6 +87,34 @@ def attempts_in(given: tuple[str, ...]) -> sa.Select[Any]:
     }
     query = sa.select(tables.attempts).where(a.state.in_(sa.bindparam("states", expanding=True)))
     return query.where(*(conditions[name] for name in given)).order_by(a.token)
+
+
+def _seconds() -> sa.ColumnElement[float]:
+    """How long an attempt's tools ran; of one whose agent did not say, how long it had its lease."""
+    a = tables.attempts.c
+    return sa.case((a.wall_seconds > 0, a.wall_seconds), else_=(a.ended_at_ms - a.leased_at_ms) / 1000.0)
+
+
+@cache
+def slice_times() -> sa.Select[Any]:
+    """The ``most`` newest published slices of detailed live runs, with the runs' identity and seconds."""
+    a, r, s = tables.attempts.c, tables.runs.c, tables.slices.c
+    named = (r.run_id, r.workload, r.device_key, r.command, r.counters, s.launch_skip, s.launches)
+    return (
+        sa.select(*named, _seconds().label("seconds"))
+        .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
+        .join(tables.slices, sa.and_(s.run_id == a.run_id, s.index == a.slice))
+        .where(a.state == str(AttemptState.PUBLISHED), r.level == "detailed", r.device_key != "")
+        .order_by(a.token.desc())
+        .limit(sa.bindparam("most"))
+    )
+
+
+@cache
+def seconds_spent() -> sa.Select[Any]:
+    """Seconds of all attempts of a run that have ended."""
+    a = tables.attempts.c
+    return sa.select(sa.func.sum(_seconds())).where(a.run_id == sa.bindparam("run_id"), a.ended_at_ms > 0)
 
 
 def segments_of(key: AttemptKey) -> sa.Select[Any]:

@@ -1,0 +1,304 @@
+"""Slices while a run goes on: cut anew by what they cost, ended by what they bring, shared by equal GPUs.
+
+A lab of pretended GPUs makes the slices that a real scheduler gives it, on a clock of its own: a slice takes
+what a known cost says. No tool runs, so nothing here depends on the machine.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from assay_server.campaigns.kinds import LaunchKinds
+from assay_server.campaigns.learned import learned_costs
+from assay_server.campaigns.plan import analysis_settings, plan_campaign
+from assay_server.campaigns.schedule import FinishOutcome, Lease, Schedule, SegmentOutcome
+from assay_server.campaigns.slice_cost import SliceCost
+from assay_server.campaigns.spec import load_campaign
+from assay_server.campaigns.transitions import SchedulePolicy
+from assay_server.store.model import (
+    Agent,
+    AttemptLog,
+    Campaign,
+    CampaignState,
+    Run,
+    RunState,
+    Segment,
+    Slice,
+    Slot,
+)
+from assay_server.store.protocols import PublishedFile
+from assay_server.store.sqlite import SqliteStore
+
+TEXT = """\
+campaign: lab
+gpus: [V100]
+detailed: {detailed}
+workloads: [{{name: w, command: [train]}}]
+"""
+# What the forecast assumes is far from this: a launch costs 2 ms, skipping one 0.1 ms, starting 1 s.
+COST = SliceCost(1.0, 0.0001, 0.002)
+
+
+class Kinds(LaunchKinds):
+    """The kinds of launches of a workload of which ``kind_of`` gives those of an array of ordinals."""
+
+    def __init__(self, kind_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        super().__init__(lambda piece: "")
+        self._kind_of = kind_of
+
+    def of(self, piece: Slice) -> np.ndarray:
+        return np.unique(self._kind_of(np.arange(piece.launch_skip, piece.launch_skip + piece.launches)))
+
+
+@dataclass
+class Lab:
+    """A scheduler, and GPUs that make what it gives them; ``seconds`` of work by GPU."""
+
+    gpus: int = 1
+    launches: int = 1 << 40
+    cost: SliceCost = COST
+    kind_of: Callable[[np.ndarray], np.ndarray] = lambda ordinals: ordinals
+    store: SqliteStore = field(default_factory=lambda: SqliteStore(None))
+    seconds: dict[str, float] = field(default_factory=dict)
+    now_s: float = 0.0
+    campaigns: int = 0
+
+    def __post_init__(self) -> None:
+        slots = [Slot(f"gpu-{n}", ("nsight_compute",), False, {"name": "V100"}) for n in range(self.gpus)]
+        others = Slot("other", ("nsight_compute",), False, {"name": "A100"})
+        with self.schedule() as schedule:
+            schedule.register(Agent("a", "s", "box", {}, (*slots, others), 0), [])
+
+    @contextmanager
+    def schedule(self) -> Iterator[Schedule]:
+        with self.store.transaction() as transaction:
+            yield Schedule(transaction, SchedulePolicy(), 1000 + int(self.now_s * 1000))
+
+    def submit(self, detailed: str) -> str:
+        self.campaigns += 1
+        name, text = f"lab-{self.campaigns}", TEXT.format(detailed=detailed)
+        spec = load_campaign(text, "c.yaml")
+        with self.schedule() as schedule:
+            plan = plan_campaign(spec, name, "/base", "c.yaml", learned_costs(schedule.store))
+            settings = analysis_settings(spec)
+            campaign = Campaign(
+                name,
+                "lab",
+                self.campaigns,
+                False,
+                CampaignState.RUNNING,
+                text,
+                "c.yaml",
+                "/base",
+                settings,
+                0,
+            )
+            schedule.add_campaign(campaign, plan.runs, plan.slices)
+        return f"{name}.0000"
+
+    def work(self, run_id: str, most: int = 10_000) -> list[Slice]:
+        """Give every GPU work until there is none, or ``most`` slices are made; the slices of the run."""
+        idle = [f"gpu-{n}" for n in range(self.gpus)]
+        busy: list[tuple[float, str, Lease]] = []
+        for _ in range(most):
+            for gpu in sorted(idle):
+                with self.schedule() as schedule:
+                    lease = schedule.lease("a", gpu)
+                if lease is not None:
+                    idle.remove(gpu)
+                    heapq.heappush(busy, (self.now_s + self.take(gpu, lease), gpu, lease))
+            if not busy:
+                break
+            self.now_s, gpu, lease = heapq.heappop(busy)
+            idle.append(gpu)
+            self.publish(lease)
+        return self.slices(run_id)
+
+    def made(self, piece: Slice) -> int:
+        return max(0, min(piece.launch_count, self.launches - piece.launch_skip))
+
+    def take(self, gpu: str, lease: Lease) -> float:
+        piece = lease.slice
+        seconds = self.cost.seconds(min(piece.launch_skip, self.launches), self.made(piece))
+        self.seconds[gpu] = self.seconds.get(gpu, 0.0) + seconds
+        return seconds
+
+    def publish(self, lease: Lease) -> None:
+        key, launches = lease.attempt.key, self.made(lease.slice)
+        skipped = min(lease.slice.launch_skip, self.launches)
+        log = AttemptLog(wall_seconds=self.cost.seconds(skipped, launches))
+        with self.schedule() as schedule:
+            if launches:
+                segment = Segment(key.run_id, key.slice, key.attempt, 0, 0, launches, 0, 1, b"", b"h")
+                assert schedule.add_segment(segment, key) is SegmentOutcome.ADDED
+            outcome = schedule.begin_publish(key, int(launches > 0), launches, (), log)
+            assert outcome is FinishOutcome.PUBLISH
+            file = PublishedFile("x" if launches else "", 1, launches, f"{key}")
+            assert schedule.end_publish(key, file, Kinds(self.kind_of))
+
+    def slices(self, run_id: str) -> list[Slice]:
+        with self.store.snapshot() as read:
+            return read.slices(run_id)
+
+    def run(self, run_id: str) -> Run:
+        with self.store.snapshot() as read:
+            found = read.run(run_id)
+        assert found is not None
+        return found
+
+
+def windows(slices: list[Slice]) -> list[tuple[int, int]]:
+    return [(piece.launch_skip, piece.launch_count) for piece in slices]
+
+
+def skipped(lab: Lab, slices: list[Slice]) -> float:
+    return max(lab.cost.skipped_percent(piece.launch_skip, piece.launches) for piece in slices)
+
+
+def test_the_rest_is_cut_anew_as_soon_as_slices_show_what_they_cost() -> None:
+    lab = Lab(cost=SliceCost(0.1, 0.001, 0.002))
+    run_id = lab.submit("{first: 100000}")
+    before = windows(lab.slices(run_id))
+    # The forecast thinks profiling 60 times as dear as skipping; here it is twice.
+    assert before[:2] == [(0, 500), (500, 500)] and len(before) > 50
+    slices = lab.work(run_id)
+    assert sum(piece.launches for piece in slices) == 100_000
+    assert [skip for skip, _ in windows(slices)] == [0, *(a + n for a, n in windows(slices)[:-1])]
+    assert skipped(lab, slices[2:]) < 20.0
+    assert len(slices) < 12
+    assert lab.run(run_id).state is RunState.DONE
+    assert lab.run(run_id).flags == ()
+    # The next campaign knows from the beginning, and no cut is changed any more.
+    again = lab.submit("{first: 100000}")
+    planned = windows(lab.slices(again))
+    assert skipped(lab, [Slice("", 0, a, n, launches=n) for a, n in planned]) < 20.0
+    assert windows(lab.work(again)) == planned
+
+
+def test_slices_that_the_file_gives_are_never_changed() -> None:
+    lab = Lab(cost=SliceCost(0.0, 1.0, 0.002), launches=900)
+    run_id = lab.submit("{first: 2000, slice_launches: 400}")
+    slices = lab.work(run_id)
+    assert [piece.launches for piece in slices] == [400, 400, 100, 0, 0]
+    assert lab.run(run_id).state is RunState.DONE
+
+
+def test_nothing_is_run_behind_the_end_of_the_workload() -> None:
+    lab = Lab(launches=1200)
+    run_id = lab.submit("{first: 100000}")
+    assert [piece.launches for piece in lab.work(run_id)] == [500, 500, 200]
+    assert lab.run(run_id).state is RunState.DONE
+
+
+def test_an_open_run_ends_when_slices_bring_no_new_kind_of_launch() -> None:
+    # New kinds until launch 1,750, of which slices of 500 see the last in the fourth.
+    lab = Lab(kind_of=lambda ordinals: np.minimum(ordinals // 50, 35))
+    run_id = lab.submit("{first: auto, slice_launches: 500}")
+    assert windows(lab.slices(run_id)) == [(0, 500), (500, 500)]
+    slices = lab.work(run_id)
+    assert [piece.launches for piece in slices] == [500] * 6
+    run = lab.run(run_id)
+    assert run.state is RunState.DONE
+    assert [(flag.name, flag.detail, flag.invalidates) for flag in run.flags] == [
+        (
+            "window_cut",
+            "the window ends after 3,000 launches: the last 1,000 brought no new kind",
+            False,
+        )
+    ]
+
+
+def test_an_open_run_whose_launches_always_differ_ends_with_the_workload() -> None:
+    lab = Lab(launches=7300)
+    run_id = lab.submit("{first: auto}")
+    slices = lab.work(run_id)
+    assert sum(piece.launches for piece in slices) == 7300
+    assert (lab.run(run_id).state, lab.run(run_id).flags) == (RunState.DONE, ())
+
+
+def test_an_open_run_keeps_every_equal_gpu_busy() -> None:
+    lab = Lab(gpus=5, launches=50_000)
+    run_id = lab.submit("{first: auto, slice_launches: 500}")
+    lab.work(run_id)
+    assert len(lab.seconds) == 5
+    assert max(lab.seconds.values()) < 0.25 * sum(lab.seconds.values())
+
+
+@pytest.mark.parametrize(
+    "detailed", ["{first: 100000, TIME}", "{first: auto, TIME}", "{first: 9000, slice_launches: 500, TIME}"]
+)
+def test_a_run_ends_with_its_time_budget(detailed: str) -> None:
+    lab = Lab()
+    run_id = lab.submit(detailed.replace("TIME", "time_budget_s: 20"))
+    slices = lab.work(run_id)
+    # Slices of 500 take 2, 2.05, 2.1 ... seconds: nine of them 19.8, and a tenth would end after 22.3.
+    assert [piece.launches for piece in slices] == [500] * 9
+    assert sum(lab.seconds.values()) == pytest.approx(19.8)
+    [flag] = lab.run(run_id).flags
+    assert flag.name == "window_cut"
+    assert flag.detail == (
+        "the window ends after 4,500 launches: another slice would exceed the time budget of 20 s"
+    )
+    assert lab.run(run_id).state is RunState.DONE
+
+
+def test_a_budget_too_small_for_two_slices_still_gives_one() -> None:
+    lab = Lab()
+    run_id = lab.submit("{first: 100000, time_budget_s: 0.5}")
+    assert [piece.launches for piece in lab.work(run_id)] == [500]
+
+
+@pytest.mark.parametrize("detailed", ["{first: 100000}", "{first: 100000, slice_launches: 5000}"])
+def test_two_equal_gpus_share_a_run_and_need_at_most_0_6_of_the_time_of_one(detailed: str) -> None:
+    alone, together = Lab(), Lab(gpus=2)
+    one, both = alone.submit(detailed), together.submit(detailed)
+    first, second = alone.work(one), together.work(both)
+    assert sum(piece.launches for piece in first) == sum(piece.launches for piece in second) == 100_000
+    busiest, needed = max(together.seconds.values()), alone.seconds["gpu-0"]
+    print(f"{detailed}: {needed:.1f} s on one GPU, {busiest:.1f} s on two, ratio {busiest / needed:.3f}")
+    assert len(together.seconds) == 2
+    assert busiest <= 0.6 * needed
+    assert together.now_s == pytest.approx(busiest)
+
+
+def test_what_was_begun_is_never_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(gpus=3, cost=SliceCost(0.1, 0.001, 0.002))
+    run_id = lab.submit("{first: 100000}")
+    begun: dict[int, tuple[int, int]] = {}
+    publish = lab.publish
+
+    def watched(lease: Lease) -> None:
+        publish(lease)
+        now = {piece.index: (piece.launch_skip, piece.launch_count) for piece in lab.slices(run_id)}
+        assert all(now[index] == window for index, window in begun.items())
+
+    take = lab.take
+    monkeypatch.setattr(lab, "publish", watched)
+    monkeypatch.setattr(
+        lab,
+        "take",
+        lambda gpu, lease: (
+            begun.update({lease.slice.index: (lease.slice.launch_skip, lease.slice.launch_count)})
+            or take(gpu, lease)
+        ),
+    )
+    assert sum(piece.launches for piece in lab.work(run_id)) == 100_000
+
+
+def test_another_workload_teaches_nothing() -> None:
+    lab = Lab(cost=SliceCost(0.1, 0.001, 0.002))
+    lab.work(lab.submit("{first: 2000}"))
+    other = TEXT.format(detailed="{first: 2000}").replace("[train]", "[train, --other]")
+    with lab.store.snapshot() as read:
+        costs = learned_costs(read)
+        runs = [plan_campaign(load_campaign(text, "c"), "x-1", "/base", "c").runs[0] for text in
+                (other, TEXT.format(detailed="{}"))]  # fmt: skip
+        assert costs(runs[0]) is None
+        known = costs(runs[1])
+    assert known is not None and known.launch_seconds == pytest.approx(0.002, rel=0.1)
