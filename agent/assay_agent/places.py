@@ -19,11 +19,13 @@ from assay_agent.config import VirtualGPUs
 from assay_agent.durable import storage_errors
 from assay_agent.inventory import InstalledDevice, Inventory
 from assay_agent.profilers.base import Profiler
+from assay_agent.profilers.cupti import CuptiProfiler
 from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.telemetry.settings import TelemetrySettings
+from assay_agent.tracer.build import find_tracer
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.launch_table import Device
 
@@ -137,6 +139,8 @@ def _gpu_place(gpu: MeasuredGPU, names: list[str], tools: ToolBox, state: Path, 
     for name in names:
         profiler = _TOOLS[name](gpu, tools, state)
         profilers[profiler.name] = profiler
+    if not gpu.synthetic and find_tracer() is not None:
+        profilers[CuptiProfiler.name] = CuptiProfiler(gpu, tools, state)
     device = common_pb2.Device(
         name=gpu.device.name,
         uuid=gpu.device.uuid,

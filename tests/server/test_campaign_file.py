@@ -81,7 +81,7 @@ FAULTS = [
         "seed: 7",
         "colour: 7",
         "3: field colour: unknown key; "
-        "the keys here are campaign, synthetic, seed, gpus, detailed, conditions, repeats, workloads, "
+        "the keys here are campaign, synthetic, seed, gpus, detailed, light, conditions, repeats, workloads, "
         "playback, analysis",
     ),
     ("campaign: real-recordings\n", "", "1: field campaign: this key is required"),

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from traced_runs import BuiltTracer, expected_numbers, numbers
 
+from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.places import installed_places
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.cupti import CuptiProfiler
 from assay_agent.profilers.environment import MeasuredGPU
@@ -138,6 +140,26 @@ def test_without_a_built_tracer_the_run_is_refused_with_the_command_that_builds_
     found = failure(tmp_path, replace(WORK, command=command))
     assert found.failure_class == FailureClass.SERVER_REFUSED
     assert "python -m assay_agent.tracer.build" in found.remedy
+
+
+def test_a_gpu_is_offered_with_the_tracer_where_it_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "nsys"
+    tool.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ASSAY_TRACER", str(tmp_path / "tracer.so"))
+    device = InstalledDevice(0, "V100", "GPU-1", "7.0", 80, 1 << 34)
+    inventory = Inventory("box", "", 2, 1 << 34, (device,))
+
+    def offered() -> list[str]:
+        (place,) = installed_places(inventory, tmp_path)
+        assert list(place.profilers) == list(place.slot.profilers)
+        return list(place.profilers)
+
+    assert offered() == ["nsight_systems"]
+    (tmp_path / "tracer.so").touch()
+    assert offered() == ["nsight_systems", "cupti"]
 
 
 @pytest.mark.parametrize(

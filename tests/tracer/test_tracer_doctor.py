@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from assay_agent.tracer import build
 from assay_agent.tracer.build import GENERATIONS, TracerBuildError, compile_c, find_tracer, header_folders
 from assay_agent.tracer.doctor import tracer_check
 
@@ -54,6 +55,18 @@ def test_missing_headers_and_compilers_are_errors_with_remedies(
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(TracerBuildError, match=r"no such C compiler; install a C compiler"):
         compile_c([cache / "a.c"], cache / "a", [], ())
+
+
+def test_what_is_lacking_ends_a_build_in_1_unless_it_may_lack_and_is_kept_for_the_doctor(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    for generation in GENERATIONS.values():
+        (cache / "headers" / generation.name).mkdir(parents=True)
+    assert build.main(["--may-lack"]) == 0
+    assert "tracer: no cu13: no-such-compiler: there is no such C compiler" in capsys.readouterr().out
+    assert build.main([]) == 1
+    assert "cu12: no-such-compiler" in tracer_check().found
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

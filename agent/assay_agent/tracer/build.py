@@ -42,6 +42,10 @@ class TracerBuildError(AssayError):
     """The tracer cannot be built here: no headers, no compiler, or sources that do not compile."""
 
 
+class TracerLackingError(TracerBuildError):
+    """What the tracer is built from or with is not here: headers or a compiler."""
+
+
 @dataclass(frozen=True)
 class Generation:
     """The headers of one major version of CUDA; ``requirements`` are the packages that hold them."""
@@ -112,7 +116,7 @@ def header_folders(generation: Generation, cache: Path | None = None) -> list[Pa
     """Where the headers lie; raises TracerBuildError where they were not fetched."""
     folder = (cache or default_cache()) / "headers" / generation.name
     if not folder.is_dir():
-        raise TracerBuildError(
+        raise TracerLackingError(
             str(folder), "NVIDIA's headers were not fetched", "run: python -m assay_agent.tracer.build"
         )
     return [folder]
@@ -145,7 +149,7 @@ def compile_c(
     """Compile and link without one warning; raises TracerBuildError with the first that the compiler says."""
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if shutil.which(compiler[0]) is None:
-        raise TracerBuildError(compiler[0], "there is no such C compiler", _NO_COMPILER)
+        raise TracerLackingError(compiler[0], "there is no such C compiler", _NO_COMPILER)
     includes = [word for folder in folders for word in ("-isystem", str(folder))]
     words = [*compiler, *flags, *_WARNINGS, *includes, *map(str, sources), "-o", str(output), *libraries]
     try:
@@ -182,7 +186,7 @@ def fetch_headers(generation: Generation, cache: Path) -> Path:
         for wheel in sorted(wheels.glob("*.whl")):
             _unpack_headers(wheel, unpacked)
         if not (unpacked / "cupti.h").is_file():
-            raise TracerBuildError(
+            raise TracerLackingError(
                 ", ".join(generation.requirements), "there is no cupti.h in the packages", _OFFLINE_REMEDY
             )
         unpacked.replace(folder)
@@ -208,10 +212,10 @@ def _download(generation: Generation, wheels: Path) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise TracerBuildError("pip", f"it cannot be run ({error})", "install pip") from error
+        raise TracerLackingError("pip", f"it cannot be run ({error})", "install pip") from error
     if ended.returncode != 0:
         said = [line for line in ended.stderr.splitlines() if line.startswith("ERROR")]
-        raise TracerBuildError(
+        raise TracerLackingError(
             f"the headers of {generation.name}",
             f"pip cannot download them ({said[-1][:300] if said else f'exit status {ended.returncode}'})",
             _OFFLINE_REMEDY,
@@ -249,12 +253,15 @@ def _lock(cache: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what was asked for: 0; 1 where something cannot be built, but for ``--may-lack`` of headers."""
+    """Build what was asked for; 0, or 1 where something cannot be built.
+
+    With ``--may-lack`` only sources that do not compile count.
+    """
     parser = argparse.ArgumentParser(description="Build Assay's CUPTI tracer.")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where headers and builds lie")
     parser.add_argument("--cuda", action="append", choices=list(GENERATIONS), help="default: 13 and 12")
     parser.add_argument(
-        "--may-lack", action="store_true", help="exit status 0 also where the headers cannot be had"
+        "--may-lack", action="store_true", help="exit status 0 also without headers or compiler"
     )
     given = parser.parse_args(arguments)
     say = sys.stdout.write
@@ -264,11 +271,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for major in given.cuda or GENERATIONS:
             generation = GENERATIONS[major]
             try:
-                if not given.may_lack or _headers_can_be_had(generation, given.cache, reasons):
-                    say(f"tracer: {build(generation, given.cache)}\n")
+                say(f"tracer: {build(generation, given.cache)}\n")
             except TracerBuildError as error:
                 reasons[generation.name] = str(error)
-                failed = True
+                failed |= not (given.may_lack and isinstance(error, TracerLackingError))
         path = given.cache / _UNAVAILABLE
         if reasons:
             path.write_text(json.dumps(reasons, indent=2) + "\n")
@@ -277,15 +283,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, reason in reasons.items():
         say(f"tracer: no {name}: {reason}\n")
     return 1 if failed else 0
-
-
-def _headers_can_be_had(generation: Generation, cache: Path, reasons: dict[str, str]) -> bool:
-    try:
-        fetch_headers(generation, cache)
-    except TracerBuildError as error:
-        reasons[generation.name] = str(error)
-        return False
-    return True
 
 
 if __name__ == "__main__":

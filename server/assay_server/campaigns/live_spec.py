@@ -18,6 +18,9 @@ from assay_server.campaigns.windows import Slicing, cut
 from assay_server.campaigns.yaml_source import Place
 from assay_server.store.model import device_key
 
+# What light runs are made with: Nsight Systems, or our own CUPTI tracer; "auto" leaves it to the release.
+LightLevel = Literal["nsys", "cupti", "auto"]
+
 MOST_SLICES = 100_000
 _LONGEST_WORD = 32_768
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_sampling.errors import CampaignError
 from assay_sampling.launch_table import BASELINE
-from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec, cost_before
+from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec, LightLevel, cost_before
 from assay_server.campaigns.slice_cost import SliceCost
 from assay_server.campaigns.spec import Campaign, ConditionSpec, WorkloadSpec, resolved_path
 from assay_server.campaigns.windows import Window
@@ -17,7 +17,12 @@ from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice
 
 RECORDED_PROFILER = "recorded"
 DETAILED_PROFILER = "nsight_compute"
-LIGHT_PROFILER = "nsight_systems"
+# "auto" is Nsight Systems until our tracer has been shown to agree with it, launch for launch, on a GPU.
+LIGHT_PROFILERS: dict[LightLevel, str] = {
+    "nsys": "nsight_systems",
+    "cupti": "cupti",
+    "auto": "nsight_systems",
+}
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def _live_runs(
             "device_key": device_key(gpu),
             "command": command,
         }
-        light = _run(campaign, base, level="light", profiler=LIGHT_PROFILER, **on_gpu)
+        light = _run(campaign, base, level="light", profiler=LIGHT_PROFILERS[campaign.light], **on_gpu)
         detailed = [
             _run(campaign, base, level="detailed", profiler=DETAILED_PROFILER, counters=counters, **on_gpu)
             for counters in campaign.detailed.counters_of_sets()

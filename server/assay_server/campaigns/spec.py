@@ -20,6 +20,7 @@ from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_server.campaigns.live_spec import (
     MOST_SLICES,
     DetailedSpec,
+    LightLevel,
     LiveConditionSpec,
     SpecModel,
     Word,
@@ -36,7 +37,7 @@ MOST_ERRORS = 10
 _NAME = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
 _LONGEST_TIMEOUT_S = 30 * 24 * 3600
-_LIVE_KEYS = ("gpus", "detailed", "conditions", "repeats")
+_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats")
 
 
 class ConditionSpec(SpecModel):
@@ -122,6 +123,7 @@ class Campaign(SpecModel):
     seed: int = Field(default=0, ge=0, lt=1 << 32)
     gpus: list[Annotated[str, _LABEL]] = Field(default_factory=list, min_length=1, max_length=100)
     detailed: DetailedSpec = DetailedSpec()
+    light: LightLevel = "nsys"
     conditions: list[LiveConditionSpec] = Field(default_factory=list, max_length=100)
     repeats: int = Field(default=1, ge=1, le=1000)
     workloads: list[WorkloadSpec] = Field(min_length=1, max_length=10_000)
@@ -299,6 +301,8 @@ def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
         yield ("workloads", live, "command"), "no GPU to run it on is named; give a list of kinds in 'gpus'"
     faults = list(detailed_faults(campaign.detailed))
     yield from gpu_faults(campaign.gpus)
+    if campaign.synthetic and campaign.light == "cupti":
+        yield ("light",), "virtual GPUs have no CUPTI; their light runs are made with nsys"
     yield from condition_faults(campaign.conditions)
     yield from faults
     if faults:
