@@ -97,6 +97,10 @@ bench: $(STAMP)  ## ingest and classification beside named peers; see docs/bench
 scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through server and agents; ten minutes on two cores
 	ASSAY_SCALE=full $(BIN)/pytest -q -s tests/integration/test_many_virtual_gpus.py $(PYTEST_ARGS)
 
+.PHONY: slices
+slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and two GPUs side by side; ten minutes on two cores
+	ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
+
 .PHONY: lock
 lock: $(STAMP)  ## write the versions of this environment down for everybody
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip==' > requirements/constraints.txt
