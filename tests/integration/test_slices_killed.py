@@ -1,8 +1,8 @@
 """Slices of a detailed run while its agent is killed (-9), and shared by two equal GPUs: the same profile.
 
 The short form runs with every test; ``make slices`` runs 100,000 launches and 20 kills
-(``ASSAY_SLICES=full``). Everything is synthetic. Nothing here is about speed: the work of GPUs is counted in launches that their tools
-went through, never in seconds.
+(``ASSAY_SLICES=full``). Everything is synthetic. Nothing here is about speed: the work of GPUs is counted in
+launches that their tools went through, never in seconds.
 """
 
 from __future__ import annotations
