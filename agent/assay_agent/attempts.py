@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from assay_agent.connection import Connection, ServerRefusedError
+from assay_agent.policy import Gate
 from assay_agent.profilers.base import Profiler, ProfilerError
 from assay_agent.records import AttemptLog
 from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
@@ -22,8 +23,8 @@ class AttemptRunner:
     """Makes attempts, one at a time for each caller; safe to use from several threads.
 
     Nothing is raised to the caller: every way an attempt can end is told to the server, or is the server's
-    own doing. ``give_up`` ends the waiting for a server that does not answer; ``on_begin`` is called when
-    the spool holds a new attempt.
+    own doing. ``gate`` judges what the server asks for before anything is started. ``give_up`` ends the
+    waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class AttemptRunner:
         profilers: Mapping[str, Profiler],
         give_up: threading.Event,
         *,
+        gate: Gate,
         on_begin: Callable[[], None] = lambda: None,
     ) -> None:
         self._agent_id = agent_id
@@ -41,6 +43,7 @@ class AttemptRunner:
         self._connection = connection
         self._profilers = profilers
         self._give_up = give_up
+        self._gate = gate
         self._on_begin = on_begin
 
     def run(self, work: Assignment) -> None:
@@ -62,6 +65,7 @@ class AttemptRunner:
         self._see_through(attempt, lambda: None, log)
 
     def _measure(self, work: Assignment, attempt: SpooledAttempt, log: _LogHolder) -> None:
+        work = self._gate.admit(work)
         profiler = self._profilers.get(work.profiler)
         if profiler is None:
             raise ProfilerError(

@@ -42,6 +42,12 @@ class VirtualGPUs:
         return cls(kind, int(count))
 
 
+def is_on_this_machine(server: str) -> bool:
+    """Whether an address can only be answered by this machine; a tunnel that begins here looks like one."""
+    host = server.rpartition(":")[0].strip("[]")
+    return server.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")
+
+
 @dataclass(frozen=True)
 class AgentConfig:
     """Set-up of one agent; raises ParameterError for values that cannot be.
@@ -60,6 +66,7 @@ class AgentConfig:
         flush_seconds: launches wait at most so long for their segment to fill.
         lease_wait_ms: how long one request for work may wait at the server.
         drain_seconds: how long a run may go on after the agent was told to stop.
+        policy_file: what a server may ask for; None: anything where it is on this machine, else nothing.
         telemetry: how GPUs are watched while they measure, and when they are too hot to begin.
     """
 
@@ -76,6 +83,7 @@ class AgentConfig:
     drain_seconds: float = 5.0
     agent_id: str = ""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    policy_file: Path | None = None
 
     def __post_init__(self) -> None:
         check_address(self.server)

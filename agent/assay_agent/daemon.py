@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from assay_agent.attempts import AttemptRunner
-from assay_agent.config import AgentConfig
+from assay_agent.config import AgentConfig, is_on_this_machine
 from assay_agent.connection import Connection, ServerRefusedError
 from assay_agent.inventory import Inventory, read_inventory
 from assay_agent.places import Place, installed_places, recorded_places, virtual_places
+from assay_agent.policy import Gate
+from assay_agent.policy_file import read_policy
 from assay_agent.profilers.base import Profiler
 from assay_agent.profilers.environment import remove_old_jobs
 from assay_agent.profilers.recorded import RecordedProfiler
@@ -34,8 +36,10 @@ from assay_sampling.failures import FailureClass, failure
 
 _log = logging.getLogger(__name__)
 
-_LAST_WORDS_SECONDS = 3.0
-_JOIN_SECONDS = 10.0
+# How long threads may take to end by themselves, and after everything they wait for was cut.
+_LAST_WORDS_SECONDS, _LAST_WORDS_AT_ONCE_SECONDS = 3.0, 0.5
+_JOIN_SECONDS, _JOIN_AT_ONCE_SECONDS = 10.0, 0.5
+_HAND_BACK_SECONDS = 2.0
 _LEAST_HEARTBEAT_SECONDS = 0.05
 _PAUSE_AFTER_REFUSAL_SECONDS = 5.0
 _DRAIN_STEP_SECONDS = 0.5
@@ -63,26 +67,36 @@ class Agent:
         self._session = Session()
         self._give_up = threading.Event()
         self._drain_seconds = config.drain_seconds
+        self._at_once = False
 
     @property
     def registered(self) -> bool:
         """Whether the server knows this agent now."""
         return self._session.registered
 
-    def stop(self, drain_seconds: float | None = None) -> None:
-        """Take no more work; runs that go on have ``drain_seconds`` to finish, then they are handed back."""
+    def stop(self, drain_seconds: float | None = None, *, at_once: bool = False) -> None:
+        """Take no more work; runs that go on have ``drain_seconds`` to finish, then they are handed back.
+
+        ``at_once``: hand them back now, and do not wait for profilers that are slow to end: what supervises
+        them ends them when this process has gone.
+        """
         if drain_seconds is not None:
             self._drain_seconds = drain_seconds
+        if at_once:
+            self._drain_seconds, self._at_once = 0.0, True
         self._session.stop()
 
     def run(self) -> None:
         """Work until stopped.
 
         Raises StorageError where another agent has the state directory or the disk refuses,
-        ServerRefusedError where the server does not take this agent.
+        ServerRefusedError where the server does not take this agent, InputError for a policy file that is not
+        valid, NotReadyError where it does not allow the user of this process.
         """
         config = self.config
+        gate = _gate(config)
         with StateDirectory(config.state_dir, config.agent_id) as state:
+            _log.info("%s", gate.describe())
             limit = config.spool_limit_bytes
             spool = Spool(
                 state.spool,
@@ -93,7 +107,11 @@ class Agent:
             try:
                 inventory = self._read_inventory()
                 places = self._places(inventory, state)
-                _Process(self, state.agent_id, spool, Connection(config.server), places).run(inventory)
+                connection = Connection(config.server)
+                process = _Process(
+                    self, state.agent_id, spool=spool, connection=connection, places=places, gate=gate
+                )
+                process.run(inventory)
             finally:
                 spool.close()
 
@@ -110,9 +128,17 @@ class _Process:
     """One call of Agent.run: the threads and what they share."""
 
     def __init__(
-        self, agent: Agent, agent_id: str, spool: Spool, connection: Connection, places: Sequence[Place]
+        self,
+        agent: Agent,
+        agent_id: str,
+        *,
+        spool: Spool,
+        connection: Connection,
+        places: Sequence[Place],
+        gate: Gate,
     ) -> None:
         self._agent = agent
+        self._gate = gate
         self._agent_id = agent_id
         self._spool = spool
         self._connection = connection
@@ -142,6 +168,7 @@ class _Process:
             self._connection,
             profilers,
             self._give_up,
+            gate=self._gate,
             on_begin=self._session.wake,
         )
 
@@ -287,13 +314,40 @@ class _Process:
             attempt.end(handed_back, keep_sealed=True)
         for worker in self._workers:
             worker.interrupt()
-        _join(self._threads, _LAST_WORDS_SECONDS)
+        at_once = self._agent._at_once
+        _join(self._threads, _LAST_WORDS_AT_ONCE_SECONDS if at_once else _LAST_WORDS_SECONDS)
+        self._hand_back(attempts)
         self._give_up.set()
         self._uplink.stop()
         self._connection.close()  # whatever call still waits for an answer ends here
-        _join(self._threads, _JOIN_SECONDS)
+        _join(self._threads, _JOIN_AT_ONCE_SECONDS if self._agent._at_once else _JOIN_SECONDS)
         for thread in self._busy():
             _log.warning("thread %s does not end; it is left behind", thread.name)
+
+    def _hand_back(self, attempts: Sequence[SpooledAttempt]) -> None:
+        """Tell the server of attempts whose profilers are slow to end: it need not wait for leases."""
+        with self._spool.changed:
+            slow = [a for a in attempts if a.seal_record is None and a.key in self._spool.attempts]
+        if not slow or not self._session.registered:
+            return
+
+        def tell() -> None:
+            for attempt in slow:
+                cause = "the agent was told to stop, and the profiler was slow to end"
+                handed_back = failure(FailureClass.AGENT_RESTARTED, str(attempt.key), cause)
+                self._runner.report(attempt.key, handed_back, AttemptLog())
+
+        telling = threading.Thread(target=tell, name="assay-hand-back", daemon=True)
+        telling.start()
+        telling.join(_HAND_BACK_SECONDS)
+
+
+def _gate(config: AgentConfig) -> Gate:
+    """What judges the server's wishes. Raises InputError, NotReadyError."""
+    policy = read_policy(config.policy_file) if config.policy_file is not None else None
+    gate = Gate(policy, server_is_local=is_on_this_machine(config.server))
+    gate.require_user()
+    return gate
 
 
 def _join(threads: Sequence[threading.Thread], seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The command line of the agent: ``assay-agent run``, ``assay-agent inventory``, ``assay-agent doctor``."""
+"""The command line of the agent: ``assay-agent run``, and verbs that look at its box and its rules."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from typing import Annotated
 import typer
 
 from assay_agent.config import DEFAULT_SERVER, AgentConfig, VirtualGPUs
+from assay_agent.config_file import CONFIG_OPTION
 from assay_agent.daemon import Agent
 from assay_agent.doctor import examine, require_nothing_missing
 from assay_agent.inventory import Inventory, read_inventory
+from assay_agent.policy_command import POLICY_OPTION, policy_app, policy_in_force
+from assay_agent.probe import describe_probe, probe_box
 from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import AssayError
 
@@ -30,6 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+app.add_typer(policy_app, name="policy")
 
 _STATE_HELP = "Directory of this agent's identity and spool; only one agent may use it at a time."
 
@@ -90,13 +95,15 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
         float,
         typer.Option(envvar="ASSAY_AGENT_LONGEST_COOLING", min=0, help="Seconds a hot GPU waits at most."),
     ] = 180.0,
+    policy: Annotated[Path | None, POLICY_OPTION] = None,
+    config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
     log_level: Annotated[
         str, typer.Option(envvar="ASSAY_LOG_LEVEL", help="debug, info, warning, error.")
     ] = "info",
 ) -> None:
     """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
     _set_up_logging(log_level)
-    config = AgentConfig(
+    settings = AgentConfig(
         server=server,
         state_dir=state,
         name=name or socket.gethostname(),
@@ -111,8 +118,9 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
             resume_below_celsius=resume_below_celsius,
             longest_wait_seconds=longest_cooling,
         ),
+        policy_file=policy_in_force(policy),
     )
-    _run_until_signalled(Agent(config))
+    _run_until_signalled(Agent(settings))
 
 
 @app.command()
@@ -122,6 +130,25 @@ def inventory(
     """Say what this box has: processors, memory, GPUs, or why it has no GPU."""
     found = read_inventory()
     typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else _described(found))
+
+
+@app.command()
+def probe(
+    *,
+    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=_STATE_HELP)] = Path(
+        "assay-agent-state"
+    ),
+    virtual: Annotated[
+        list[str] | None, typer.Option(metavar="KIND[:COUNT]", help="As in 'run'. Repeatable.")
+    ] = None,
+    policy: Annotated[Path | None, POLICY_OPTION] = None,
+    config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say what an agent on this box would offer: GPUs, profilers, conditions, and what may run."""
+    groups = [VirtualGPUs.parse(text) for text in virtual or ()]
+    found = probe_box(state, groups, policy_in_force(policy))
+    typer.echo(json.dumps(found, indent=2) if as_json else describe_probe(found))
 
 
 @app.command()
@@ -205,11 +232,11 @@ def _run_until_signalled(agent: Agent) -> None:
             signal.signal(number, lambda received, frame: None)
         thread = threading.Thread(target=work, name="assay-agent", daemon=True)
         thread.start()
-        drain_seconds = None
+        again = False
         while (received := waiting.recv(1)) != _ENDED:
             _log.info("%s: stopping", signal.Signals(received[0]).name)
-            agent.stop(drain_seconds)
-            drain_seconds = 0.0
+            agent.stop(at_once=again)
+            again = True
         thread.join()
         signal.set_wakeup_fd(-1)
     if problems:

@@ -13,6 +13,7 @@ from tests.bench.measure import Measurement
 
 from assay_agent.attempts import AttemptRunner
 from assay_agent.connection import Connection
+from assay_agent.policy import Gate
 from assay_agent.records import AttemptLog
 from assay_agent.spool import Spool, SpooledAttempt
 from assay_agent.uplink import Uplink
@@ -85,7 +86,9 @@ def _spooled(spool: Spool, assignment: Assignment, launches: int) -> SpooledAtte
 
 def _send(spool: Spool, attempt: SpooledAttempt, connection: Connection) -> Measurement:
     uplink = Uplink(spool, connection)
-    runner = AttemptRunner("bench", spool, connection, {}, threading.Event())
+    runner = AttemptRunner(
+        "bench", spool, connection, {}, threading.Event(), gate=Gate(None, server_is_local=True)
+    )
     began = time.perf_counter()
     uplink.start()
     seal = attempt.wait_acknowledged()

@@ -1,0 +1,309 @@
+"""Whether this agent does what a server asks: decided in one place, before any process is started.
+
+Without a policy file a server on this machine may run any command, as it may anyway; a server elsewhere may
+run none. Some things are refused whatever the file says, because nothing honest asks for them.
+Source: design, promise 5; docs/agent.md describes the rules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pwd
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent.policy_file import REST, Policy, Rule
+from assay_agent.policy_pattern import matches, matches_path
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.work import Assignment, CommandSource
+from assay_sampling.errors import NotReadyError
+from assay_sampling.failures import FailureClass
+
+# Variables that load code into every process, or decide which program a name means: a policy must name
+# them letter by letter, globs do not reach them.
+_LOADING = re.compile(
+    r"PATH|LD_\w*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|(CUDA|NVTX)_INJECTION\w*|NV_\w*|QUADD_\w*|PYTHON\w*|"
+    r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PERL5\w*|PERLLIB|RUBY(LIB|OPT)|NODE_(OPTIONS|PATH)|"
+    r"JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|MALLOC_\w*|OPENSSL_(CONF|ENGINES|MODULES)|OCL_ICD_\w*|BASH_FUNC_.*",
+    re.DOTALL,
+)
+# Of these, what goes into the profiler as well as into the workload: never without a policy that says so.
+_INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTALL)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_SHOWN = 120
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether a command may run.
+
+    Args:
+        allowed: the answer.
+        why: in one sentence without a final full stop.
+        remedy: what a person who wants it allowed does; "" where it is.
+        program: the file that would run, as it was found, its links not followed; "" where none was found.
+        resolved: the same, links followed: what rules are compared with.
+        rule: the rule that allows it, or that came closest; "" where there is none.
+    """
+
+    allowed: bool
+    why: str
+    remedy: str = ""
+    program: str = ""
+    resolved: str = ""
+    rule: str = ""
+
+
+class Gate:
+    """Lets through what may run, for one agent.
+
+    Args:
+        policy: the policy file; None: there is none.
+        server_is_local: whether the server that asks is on this machine.
+        search_path: the PATH in which programs without a slash are looked up; None: this process's.
+        user_id: whom the agent runs as; None: the user of this process.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | None,
+        *,
+        server_is_local: bool,
+        search_path: str | None = None,
+        user_id: int | None = None,
+    ) -> None:
+        self.policy = policy
+        self._server_is_local = server_is_local
+        self._search_path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
+        self._user_id = os.geteuid() if user_id is None else user_id
+
+    def admit(self, work: Assignment) -> Assignment:
+        """The work, its program named by the very path that was judged.
+
+        Raises ProfilerError (``refused_by_policy``).
+        """
+        if work.recorded is not None:
+            _require(self.decide_recording(work.recorded.path), str(work.key))
+        if work.command is None:
+            return work
+        decision = self.decide(work.command)
+        _require(decision, str(work.key))
+        if not decision.program:
+            return work
+        argv = (decision.program, *work.command.argv[1:])
+        return dataclasses.replace(work, command=dataclasses.replace(work.command, argv=argv))
+
+    def decide(self, command: CommandSource) -> Decision:
+        """Whether the command may run; never raises."""
+        fault = next(_hostile(command), "")
+        if fault:
+            return Decision(False, fault, "correct the campaign file")
+        if self.policy is None:
+            return self._without_policy(command)
+        wrong_user = self.wrong_user()
+        if wrong_user:
+            return Decision(
+                False, wrong_user, f"start the agent as another user, or change {self.policy.path}"
+            )
+        return self._by_rules(self.policy, command)
+
+    def decide_recording(self, path: Path) -> Decision:
+        """Whether a recording may be read and sent to the server; never raises."""
+        shown = _shown(str(path))
+        if "\0" in str(path):
+            return Decision(False, f"the path {shown} holds a null character", "correct the campaign file")
+        if self.policy is None:
+            return self._everything(f"read {shown}")
+        resolved = os.path.realpath(path)
+        if any(matches_path(pattern, resolved) for pattern in self.policy.recordings):
+            return Decision(
+                True, f"{self.policy.path} allows the recording {_shown(resolved)}", resolved=resolved
+            )
+        return Decision(
+            False,
+            f"no pattern of 'recordings' in {self.policy.path} stands for {_shown(resolved)}",
+            f"add the file or its folder to 'recordings' in {self.policy.path}, and restart the agent",
+            resolved=resolved,
+        )
+
+    def wrong_user(self) -> str:
+        """Why the agent's own user may run nothing; "" where it may."""
+        if self.policy is None:
+            return ""
+        if self._user_id == 0:
+            forbidden = f"this agent runs as root, and {self.policy.path} does not say 'allow_root = true'"
+            return "" if self.policy.allow_root else forbidden
+        name = _user_name(self._user_id)
+        if self.policy.users and name not in self.policy.users:
+            return f"this agent runs as {name!r}, who is not among 'users' in {self.policy.path}"
+        return ""
+
+    def require_user(self) -> None:
+        """Raises NotReadyError where the agent's own user may run nothing, for agents that start."""
+        wrong_user = self.wrong_user()
+        if wrong_user:
+            raise NotReadyError(
+                "this agent", wrong_user, "start it as the user that the policy file is written for"
+            )
+
+    def describe(self) -> str:
+        """What the log says of the rules in force."""
+        if self.policy is not None:
+            count = len(self.policy.allow)
+            return (
+                f"the policy file {self.policy.path} is in force: {count} command rules, all else is refused"
+            )
+        name = _user_name(self._user_id)
+        if self._server_is_local:
+            return (
+                f"there is no policy file: the server, on this machine, may run any command as {name!r}; "
+                "name one with --policy to say which"
+            )
+        return "there is no policy file, and the server is on another machine: every run is refused"
+
+    def _without_policy(self, command: CommandSource) -> Decision:
+        injecting = sorted(name for name in command.environment if _INJECTING.fullmatch(name))
+        if injecting:
+            return Decision(
+                False,
+                f"{', '.join(injecting)} would load code into the profiler, and no policy file allows it",
+                "leave it out of the campaign file, or write a policy file that names it in 'environment'",
+            )
+        return self._everything("run any command")
+
+    def _everything(self, what: str) -> Decision:
+        if self._server_is_local:
+            return Decision(True, f"there is no policy file, and a server on this machine may {what}")
+        return Decision(
+            False,
+            f"there is no policy file, so a server on another machine may not {what}",
+            "write a policy file that says what it may, and start the agent with --policy FILE",
+        )
+
+    def _by_rules(self, policy: Policy, command: CommandSource) -> Decision:
+        program = self._program(command)
+        resolved = os.path.realpath(program) if program else ""
+        if not program:
+            return Decision(
+                False,
+                f"there is no program {_shown(command.argv[0])} in the PATH of the agent",
+                "write the whole path of the program into the campaign file",
+            )
+        closest = ("", "")
+        for rule in policy.allow:
+            if not matches_path(rule.program, resolved):
+                continue
+            against = next(_against(policy, rule, command), "")
+            title = policy.title(rule)
+            if not against:
+                why = f"{title} of {policy.path} allows it"
+                return Decision(True, why, program=program, resolved=resolved, rule=title)
+            closest = closest if closest[0] else (title, against)
+        title, against = closest
+        if against:
+            why = f"{title} of {policy.path} allows the program {_shown(resolved)}, but {against}"
+        else:
+            why = f"no rule of {policy.path} allows the program {_shown(resolved)}"
+        remedy = f"change the campaign, or have {policy.path} allow it, and restart the agent"
+        return Decision(False, why, remedy, program, resolved, title)
+
+    def _program(self, command: CommandSource) -> str:
+        """The file that the first word means, links and ``..`` kept for the system to follow; "" for none."""
+        word = command.argv[0]
+        if word.startswith("/"):
+            return word
+        found = shutil.which(word, path=command.environment.get("PATH", self._search_path)) or ""
+        return found if found.startswith("/") else ""
+
+
+def _against(policy: Policy, rule: Rule, command: CommandSource) -> Iterator[str]:
+    """What of the command a rule for its program does not allow."""
+    yield from _wrong_arguments(rule, command)
+    yield from _wrong_directory([*policy.directories, *rule.directories], command)
+    yield from _wrong_environment([*policy.environment, *rule.environment], command)
+
+
+def _wrong_arguments(rule: Rule, command: CommandSource) -> Iterator[str]:
+    if rule.arguments is None:
+        return
+    patterns, open_end = list(rule.arguments), rule.arguments[-1:] == [REST]
+    if open_end:
+        patterns.pop()
+    given = command.argv[1:]
+    if len(given) < len(patterns) or (len(given) > len(patterns) and not open_end):
+        most = "or more" if open_end else "exactly"
+        yield f"takes {len(patterns)} arguments {most}, and not {len(given)}"
+    for number, (pattern, argument) in enumerate(zip(patterns, given, strict=False), 1):
+        if not _argument_matches(pattern, argument, command.working_directory):
+            yield f"argument {number}, {_shown(argument)}, is not {pattern!r}"
+
+
+def _argument_matches(pattern: str, argument: str, directory: str) -> bool:
+    if not pattern.startswith("/"):
+        return matches(pattern, argument)
+    # A path: what it leads to counts, not how it is written.
+    if not (directory or argument.startswith("/")):
+        return False
+    return matches_path(pattern, os.path.realpath(os.path.join(directory, argument)))  # noqa: PTH118
+
+
+def _wrong_directory(patterns: list[str], command: CommandSource) -> Iterator[str]:
+    if not command.working_directory:
+        return  # a folder of the agent's own
+    resolved = os.path.realpath(command.working_directory)
+    if not any(matches_path(pattern, resolved) for pattern in patterns):
+        yield f"not the working directory {_shown(resolved)}"
+
+
+def _wrong_environment(patterns: list[str], command: CommandSource) -> Iterator[str]:
+    for name in sorted(command.environment):
+        if _LOADING.fullmatch(name):
+            allowed = name in patterns
+        else:
+            allowed = any(matches(pattern, name) for pattern in patterns)
+        if not allowed:
+            yield f"not the environment variable {name}"
+
+
+def _hostile(command: CommandSource) -> Iterator[str]:
+    """What no honest campaign asks for."""
+    if not command.argv or not command.argv[0]:
+        yield "the command names no program"
+        return
+    words = [*command.argv, command.working_directory, *command.environment.values()]
+    if any("\0" in word for word in words):
+        yield "the command, its directory or its environment holds a null character"
+    program = command.argv[0]
+    if program.startswith("-"):
+        yield f"the program's name {_shown(program)} would be an option of the profiler"
+    if "/" in program and not program.startswith("/"):
+        # A server makes the programs of a campaign absolute when it is submitted.
+        yield f"the program {_shown(program)} is a relative path, and nobody says relative to what"
+    if not program.isprintable():
+        yield f"the program's name {_shown(program)} holds characters that cannot be printed"
+    if command.working_directory and not command.working_directory.startswith("/"):
+        yield f"the working directory {_shown(command.working_directory)} is no absolute path"
+    for name in sorted(command.environment):
+        if not _VARIABLE.fullmatch(name):
+            yield f"{_shown(name)} is no name of an environment variable"
+
+
+def _require(decision: Decision, subject: str) -> None:
+    if not decision.allowed:
+        raise ProfilerError(FailureClass.REFUSED_BY_POLICY, subject, decision.why, decision.remedy)
+
+
+def _shown(text: str) -> str:
+    """A hostile text as messages and logs may show it: one line, of bounded length."""
+    return repr(text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "...")
+
+
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)

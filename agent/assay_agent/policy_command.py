@@ -1,0 +1,90 @@
+"""``assay-agent policy``: what the local policy allows, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_agent.config import DEFAULT_SERVER, is_on_this_machine
+from assay_agent.config_file import CONFIG_OPTION
+from assay_agent.connection import check_address
+from assay_agent.policy import Decision, Gate
+from assay_agent.policy_file import DEFAULT_POLICY_FILE, read_policy
+from assay_agent.work import CommandSource
+from assay_sampling.errors import ParameterError, RefusedError
+
+POLICY_OPTION = typer.Option(
+    envvar="ASSAY_AGENT_POLICY",
+    help=f"TOML file of what a server may ask for; default: {DEFAULT_POLICY_FILE}, where it is there.",
+)
+
+policy_app = typer.Typer(help="What a server may ask this agent to run.", no_args_is_help=True)
+
+
+def policy_in_force(given: Path | None) -> Path | None:
+    """The policy file that was named, else that of the box, where there is one."""
+    if given is None and DEFAULT_POLICY_FILE.exists():
+        return DEFAULT_POLICY_FILE
+    return given
+
+
+@policy_app.callback()
+def _policy() -> None:
+    """What a server may ask this agent to run."""
+
+
+@policy_app.command()
+def check(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Program and arguments.")],
+    *,
+    directory: Annotated[str, typer.Option(help="Working directory; default: the agent's own.")] = "",
+    environment: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable. Repeatable.")
+    ] = None,
+    server: Annotated[
+        str, typer.Option(envvar="ASSAY_SERVER", help="Who asks: HOST:PORT or unix:PATH.")
+    ] = DEFAULT_SERVER,
+    policy: Annotated[Path | None, POLICY_OPTION] = None,
+    config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Say whether a command may run here, and which rule decides; exit code 7 where it may not.
+
+    Put -- before a command that has options.
+    """
+    file = policy_in_force(policy)
+    local = is_on_this_machine(server)
+    if local:
+        check_address(server)
+    gate = Gate(read_policy(file) if file is not None else None, server_is_local=local)
+    decision = gate.decide(CommandSource(tuple(command), _variables(environment or []), directory))
+    if as_json:
+        document = {**dataclasses.asdict(decision), "policy": str(file) if file is not None else None}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        typer.echo(_described(decision))
+    if not decision.allowed:
+        raise RefusedError("this command", decision.why, decision.remedy)
+
+
+def _described(decision: Decision) -> str:
+    lines = [f"{'allowed' if decision.allowed else 'refused'}: {decision.why}"]
+    if decision.program:
+        lines.append(f"program  {decision.program!r}")
+    if decision.resolved not in ("", decision.program):
+        lines.append(f"that is  {decision.resolved!r}")
+    return "\n".join(lines)
+
+
+def _variables(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ParameterError("--env", f"{text!r} has no '='", "write NAME=VALUE")
+        found[name] = value
+    return found

@@ -1,0 +1,46 @@
+"""Stopping an agent whose profiler does not want to end: bounded, handed back, nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from fake_server import FakeServer, wait_for
+from nvidia_tools import processes_of
+from test_agent_process import agent_process
+from test_tool_failures import WORKLOAD
+from test_virtual_agent import add
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "small.toml").write_text(WORKLOAD)
+    return tmp_path
+
+
+def test_a_second_signal_hands_a_stubborn_run_back_at_once(
+    server: FakeServer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The profiler dies of SIGKILL only, and 10 minutes of draining were asked for."""
+    state = folder / "state"
+    monkeypatch.setenv("TMPDIR", str(folder))  # the tools' HOME is made there
+    add(server, "c-1.0000", folder, "light", "hang:stubborn")
+    with agent_process(
+        server, state, "--virtual", "V100", "--recorded-slots", "0", "--drain", "600"
+    ) as agent:
+        wait_for(lambda: any("nsys" in text for text in processes_of(folder).values()))
+        agent.send_signal(signal.SIGTERM)
+        time.sleep(1)
+        assert agent.poll() is None, "it drains"
+        beats = len(server.heartbeats)
+        wait_for(lambda: len(server.heartbeats) > beats), "draining keeps the lease"
+        agent.send_signal(signal.SIGINT)
+        assert agent.wait(30) == 0
+        (failed,) = server.failures
+        assert (failed.failure.failure_class, failed.failure.retryable) == ("agent_restarted", True)
+        assert failed.failure.cause == "the agent was told to stop, and the profiler was slow to end"
+        wait_for(lambda: not processes_of(folder)), "its supervisor ends what the agent left"

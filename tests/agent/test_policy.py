@@ -1,0 +1,377 @@
+"""What a server may ask an agent to run: rules, and hostile wishes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_agent.policy import Gate
+from assay_agent.policy_file import Policy, read_policy
+from assay_agent.policy_pattern import matches, matches_path
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.work import Assignment, AttemptKey, CommandSource, RecordedSource
+from assay_sampling.errors import InputError, NotReadyError
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import BASELINE
+
+
+class Box:
+    """A folder with programs, and gates with rules about them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+        self.bin, self.work = self.root / "bin", self.root / "work"
+        self.bin.mkdir()
+        self.work.mkdir()
+        for name in ("matmul", "stencil"):
+            self.program(self.bin / name)
+        self.file = self.root / "policy.toml"
+
+    @staticmethod
+    def program(path: Path) -> Path:
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return path
+
+    def gate(self, text: str, *, user_id: int = 1000, **options: Any) -> Gate:
+        self.file.write_text("version = 1\n" + text.replace("ROOT", str(self.root)))
+        options = {"server_is_local": True, "search_path": str(self.bin), **options}
+        return Gate(read_policy(self.file), user_id=user_id, **options)
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Box:
+    return Box(tmp_path)
+
+
+def command(*argv: str, directory: str = "", **environment: str) -> CommandSource:
+    return CommandSource(argv, environment, directory)
+
+
+def assignment(**source: Any) -> Assignment:
+    return Assignment(
+        AttemptKey("c-1.0000", 0, 1, 7), "c-1", "w", "V100", "light", BASELINE, "nsys", **source
+    )
+
+
+MATMUL = '[[allow]]\nname = "ours"\nprogram = "ROOT/bin/matmul"\n'
+
+
+def test_what_a_rule_names_may_run_and_nothing_else(box: Box) -> None:
+    gate = box.gate(MATMUL)
+    allowed = gate.decide(command(f"{box.bin}/matmul", "64"))
+    assert (allowed.allowed, allowed.rule) == (True, "rule 'ours'")
+    assert allowed.why == f"rule 'ours' of {box.file} allows it"
+    refused = gate.decide(command(f"{box.bin}/stencil"))
+    assert not refused.allowed
+    assert refused.why == f"no rule of {box.file} allows the program '{box.bin}/stencil'"
+    assert refused.remedy == f"change the campaign, or have {box.file} allow it, and restart the agent"
+
+
+def test_an_empty_policy_allows_nothing(box: Box) -> None:
+    gate = box.gate("")
+    assert not gate.decide(command(f"{box.bin}/matmul")).allowed
+    assert not gate.decide_recording(box.root / "profile.csv").allowed
+
+
+def test_a_program_is_what_its_links_and_dots_lead_to(box: Box) -> None:
+    gate = box.gate('[[allow]]\nprogram = "ROOT/bin/*"\n')
+    (box.bin / "shell").symlink_to("/bin/sh")
+    (box.root / "elsewhere").symlink_to(box.bin / "matmul")
+    assert not gate.decide(command(f"{box.bin}/shell", "-c", "id")).allowed
+    assert not gate.decide(command(f"{box.bin}/../policy.toml")).allowed
+    assert not gate.decide(command(f"{box.bin}/../../../../../bin/sh")).allowed
+    assert gate.decide(command(f"{box.root}/elsewhere")).allowed
+    assert gate.decide(command(f"{box.work}/../bin/matmul")).allowed
+
+
+def test_a_rule_may_name_a_link_itself(box: Box) -> None:
+    (box.root / "current").symlink_to(box.bin)
+    assert (
+        box.gate('[[allow]]\nprogram = "ROOT/current/matmul"\n').decide(command(f"{box.bin}/matmul")).allowed
+    )
+    gate = box.gate('[[allow]]\nprogram = "ROOT/current/*"\n')
+    assert gate.decide(command(f"{box.root}/current/matmul")).allowed
+
+
+def test_a_glob_stays_in_its_folder(box: Box) -> None:
+    (box.bin / "deep").mkdir()
+    box.program(box.bin / "deep" / "hidden")
+    assert (
+        not box.gate('[[allow]]\nprogram = "ROOT/bin/*"\n').decide(command(f"{box.bin}/deep/hidden")).allowed
+    )
+    assert box.gate('[[allow]]\nprogram = "ROOT/bin/**"\n').decide(command(f"{box.bin}/deep/hidden")).allowed
+
+
+def test_a_program_without_a_slash_is_the_one_of_the_path_and_runs_as_such(box: Box) -> None:
+    gate = box.gate(MATMUL)
+    assert gate.decide(command("matmul")).program == f"{box.bin}/matmul"
+    assert gate.decide(command("stencil")).program == f"{box.bin}/stencil"
+    assert not gate.decide(command("stencil")).allowed
+    missing = gate.decide(command("nowhere"))
+    assert missing.why == "there is no program 'nowhere' in the PATH of the agent"
+    admitted = gate.admit(assignment(command=command("matmul", "64")))
+    assert admitted.command == command(f"{box.bin}/matmul", "64")
+
+
+def test_a_relative_path_that_is_searched_finds_nothing(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(box.bin)
+    gate = box.gate(MATMUL, search_path=".:")
+    assert not gate.decide(command("matmul")).allowed
+
+
+@pytest.mark.parametrize(
+    ("patterns", "given", "allowed"),
+    [
+        ([], [], True),
+        ([], ["x"], False),
+        (["[0-9]", "--fast"], ["7", "--fast"], True),
+        (["[0-9]", "--fast"], ["--fast", "7"], False),
+        (["[0-9]", "--fast"], ["7"], False),
+        (["[0-9]", "..."], ["7"], True),
+        (["[0-9]", "..."], ["7", "a", "/etc/passwd"], True),
+        (["..."], [], True),
+        (["--out=*"], ["--out=x"], True),
+        (["--out=*"], ["--out=/etc/passwd"], False),
+        (["--out=**"], ["--out=/etc/passwd"], True),
+        (["7"], ["7\n"], False),
+        (["7*"], ["7\n--evil"], True),
+    ],
+)
+def test_arguments_are_compared_one_by_one(
+    box: Box, patterns: list[str], given: list[str], allowed: bool
+) -> None:
+    gate = box.gate(f"{MATMUL}arguments = {patterns}\n")
+    assert gate.decide(command("matmul", *given)).allowed is allowed
+
+
+def test_an_argument_that_is_a_path_is_what_it_leads_to(box: Box) -> None:
+    gate = box.gate(f'directories = ["ROOT/work"]\n{MATMUL}arguments = ["ROOT/bin/*"]\n')
+    directory = str(box.work)
+    assert gate.decide(command("matmul", f"{box.bin}/x", directory=directory)).allowed
+    assert gate.decide(command("matmul", "../bin/x", directory=directory)).allowed
+    assert not gate.decide(command("matmul", f"{box.bin}/../x", directory=directory)).allowed
+    assert not gate.decide(command("matmul", "x", directory=directory)).allowed
+    (box.bin / "link").symlink_to("/etc/passwd")
+    refused = gate.decide(command("matmul", f"{box.bin}/link", directory=directory))
+    assert refused.why.endswith(f"but argument 1, '{box.bin}/link', is not '{box.root}/bin/*'")
+    # Without a folder that somebody named, a relative path leads nowhere that can be judged.
+    assert not gate.decide(command("matmul", f"{box.bin}/x"[1:])).allowed
+
+
+def test_working_directories_are_those_of_the_file_and_of_the_rule(box: Box) -> None:
+    text = f'directories = ["ROOT/work/**"]\n{MATMUL}directories = ["ROOT/bin"]\n'
+    gate = box.gate(text)
+    (box.work / "a").mkdir()
+    (box.work / "out").symlink_to("/etc")
+    for directory, allowed in (
+        (box.work / "a", True),
+        (box.bin, True),
+        (box.root, False),
+        (box.work / "out", False),
+    ):
+        assert gate.decide(command("matmul", directory=str(directory))).allowed is allowed
+    assert gate.decide(command("matmul", directory=f"{box.work}/a/..//../bin")).allowed
+    refused = gate.decide(command("matmul", directory=f"{box.work}/out"))
+    assert refused.why.endswith("but not the working directory '/etc'")
+
+
+def test_variables_that_load_code_must_be_named_letter_by_letter(box: Box) -> None:
+    wide = box.gate(f'environment = ["*"]\n{MATMUL}')
+    assert wide.decide(command("matmul", OMP_NUM_THREADS="1")).allowed
+    for name in (
+        "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "PATH", "PYTHONPATH", "PYTHONSTARTUP", "BASH_ENV",
+        "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "GCONV_PATH", "NODE_OPTIONS", "PERL5OPT",
+    ):  # fmt: skip
+        refused = wide.decide(command(f"{box.bin}/matmul", **{name: "/evil.so"}))
+        assert refused.why.endswith(f"not the environment variable {name}"), name
+    named = box.gate(f'environment = ["LD_LIBRARY_PATH"]\n{MATMUL}environment = ["OMP_*"]\n')
+    assert named.decide(command("matmul", LD_LIBRARY_PATH="/opt/lib", OMP_NUM_THREADS="1")).allowed
+    assert not named.decide(command("matmul", LD_LIBRARY_PATH_="x")).allowed
+
+
+def test_a_path_that_a_campaign_brings_decides_what_its_program_is(box: Box) -> None:
+    box.program(box.work / "matmul")
+    gate = box.gate(f'environment = ["PATH"]\n{MATMUL}')
+    assert not gate.decide(command("matmul", PATH=str(box.work))).allowed
+    assert not box.gate(MATMUL).decide(command("matmul", PATH=str(box.bin))).allowed
+
+
+HOSTILE = [
+    (command(), "the command names no program"),
+    (command(""), "the command names no program"),
+    (command("/bin/true\0"), "holds a null character"),
+    (command("/bin/true", "a\0b"), "holds a null character"),
+    (command("/bin/true", directory="/tmp\0"), "holds a null character"),
+    (command("/bin/true", A="\0"), "holds a null character"),
+    (command("--log-file=/etc/passwd", "/bin/true"), "would be an option of the profiler"),
+    (command("/bin/tr\nue"), "cannot be printed"),
+    (command("/bin/\x1b[2Jtrue"), "cannot be printed"),
+    (command("./matmul"), "is a relative path"),
+    (command("../bin/sh"), "is a relative path"),
+    (command("/bin/true", directory="work"), "is no absolute path"),
+    (command("/bin/true", **{"A=B": "x"}), "is no name of an environment variable"),
+    (command("/bin/true", **{"A\nB": "x"}), "is no name of an environment variable"),
+    (command("/bin/true", **{"": "x"}), "is no name of an environment variable"),
+    (command("/bin/true", **{"BASH_FUNC_x%%": "() { :; }"}), "is no name of an environment variable"),
+]
+
+
+@pytest.mark.parametrize(("asked", "why"), HOSTILE)
+def test_what_no_honest_campaign_asks_for_is_refused_with_and_without_a_policy(
+    box: Box, asked: CommandSource, why: str
+) -> None:
+    open_policy = 'environment = ["*"]\ndirectories = ["/**"]\n[[allow]]\nprogram = "/**"\n'
+    for gate in (Gate(None, server_is_local=True), box.gate(open_policy, search_path="/bin")):
+        decision = gate.decide(asked)
+        assert not decision.allowed
+        assert why in decision.why
+        assert decision.why.isprintable()
+
+
+def test_without_a_policy_a_local_server_may_all_and_a_distant_one_nothing() -> None:
+    wish = command("/bin/sh", "-c", "make\nrun", directory="/tmp", LD_LIBRARY_PATH="/opt/lib")
+    local, distant = Gate(None, server_is_local=True), Gate(None, server_is_local=False)
+    assert local.decide(wish).allowed
+    assert local.admit(assignment(command=wish)).command == wish
+    refused = distant.decide(wish)
+    assert not refused.allowed
+    assert refused.why == "there is no policy file, so a server on another machine may not run any command"
+    assert "--policy FILE" in refused.remedy
+    assert local.decide_recording(Path("/x.csv")).allowed
+    assert not distant.decide_recording(Path("/x.csv")).allowed
+    assert "every run is refused" in distant.describe()
+    assert "may run any command" in local.describe()
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"])
+def test_what_would_load_code_into_the_profiler_needs_a_policy(name: str) -> None:
+    decision = Gate(None, server_is_local=True).decide(command("/bin/true", **{name: "/x.so"}))
+    assert not decision.allowed
+    assert decision.why.startswith(f"{name} would load code into the profiler")
+
+
+def test_recordings_are_read_where_the_policy_says(box: Box) -> None:
+    gate = box.gate('recordings = ["ROOT/work/*.csv"]\n')
+    assert gate.decide_recording(box.work / "a.csv").allowed
+    assert not gate.decide_recording(box.work / ".." / "a.csv").allowed
+    (box.work / "key.csv").symlink_to("/etc/shadow")
+    assert not gate.decide_recording(box.work / "key.csv").allowed
+    with pytest.raises(ProfilerError, match="'recordings'"):
+        gate.admit(assignment(recorded=RecordedSource(Path("/etc/shadow"))))
+    # Both at once: neither hides the other.
+    both = assignment(recorded=RecordedSource(Path("/etc/shadow")), command=command("matmul"))
+    with pytest.raises(ProfilerError):
+        box.gate(MATMUL).admit(both)
+
+
+def test_a_refusal_is_a_failure_that_no_retry_helps(box: Box) -> None:
+    with pytest.raises(ProfilerError) as raised:
+        box.gate(MATMUL).admit(assignment(command=command("/bin/sh")))
+    failed = raised.value.failure
+    assert (failed.failure_class, failed.retryable) == (FailureClass.REFUSED_BY_POLICY, False)
+    assert str(box.file) in failed.cause
+    assert str(box.file) in failed.remedy
+    assert failed.subject == "run c-1.0000 slice 0 attempt 1"
+
+
+def test_root_and_other_users_run_nothing_unless_the_policy_says_so(box: Box) -> None:
+    wish = command("matmul")
+    as_root = box.gate(MATMUL, user_id=0)
+    assert not as_root.decide(wish).allowed
+    assert "does not say 'allow_root = true'" in as_root.wrong_user()
+    with pytest.raises(NotReadyError, match="runs as root"):
+        as_root.require_user()
+    assert box.gate(f"allow_root = true\n{MATMUL}", user_id=0).decide(wish).allowed
+    # A user whom nobody named is called by their number.
+    assert box.gate(f'users = ["54321"]\n{MATMUL}', user_id=54321).decide(wish).allowed
+    stranger = box.gate(f'users = ["assay"]\n{MATMUL}', user_id=54321)
+    assert not stranger.decide(wish).allowed
+    assert "'54321', who is not among 'users'" in stranger.wrong_user()
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "cause"),
+    [
+        ("version = 2", "version", "Input should be 1"),
+        ("", "version", "Field required"),
+        ("version = 1\nalow = []", "alow", "Extra inputs are not permitted"),
+        ('version = 1\n[[allow]]\nprogram = "bin/x"', "allow.1.program", "'bin/x' is no absolute path"),
+        ("version = 1\n[[allow]]\nname = 'x'", "allow.1.program", "Field required"),
+        (
+            'version = 1\n[[allow]]\nprogram = "/x"\narguments = ["...", "a"]',
+            "allow.1.arguments",
+            "comes last",
+        ),
+        ('version = 1\ndirectories = ["work"]', "directories.1", "no absolute path"),
+        ('version = 1\nallow_root = "no"', "allow_root", "valid boolean"),
+        ('version = 1\npath = "/x"', "path", "no such key"),
+        ("version = ", None, "not TOML"),
+    ],
+)
+def test_a_policy_that_is_not_valid_is_refused_with_its_field(
+    tmp_path: Path, text: str, field: str | None, cause: str
+) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_policy(file)
+    assert raised.value.field == field
+    assert cause in raised.value.cause
+
+
+def test_a_policy_that_others_may_change_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "etc"
+    folder.mkdir(mode=0o755)
+    file = folder / "policy.toml"
+    file.write_text("version = 1\n")
+    file.chmod(0o664)
+    with pytest.raises(InputError, match="others than root"):
+        read_policy(file)
+    file.chmod(0o644)
+    assert read_policy(file) == Policy(version=1, path=file)
+    folder.chmod(0o777)
+    with pytest.raises(InputError, match="others than root"):
+        read_policy(file)
+    folder.chmod(0o1777)
+    assert read_policy(file).allow == []
+
+
+@pytest.mark.parametrize("name", ["none.toml", "."])
+def test_a_policy_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        read_policy(tmp_path / name)
+
+
+def test_the_patterns_by_example() -> None:
+    for pattern, text, expected in (
+        ("*.py", "a.py", True), ("*.py", "d/a.py", False), ("**.py", "d/a.py", True), ("**", "", True),
+        ("a?c", "abc", True), ("a?c", "a/c", False), ("[a-c]", "b", True), ("[!a-c]", "b", False),
+        ("[!a-c]", "/", False), ("[]]", "]", True), ("[a", "[a", True), ("a.c", "abc", False),
+        ("x", "x\n", False), ("*", "a\nb", True), ("***x", "a/x", True), ("", "", True), ("[-a]", "-", True),
+    ):  # fmt: skip
+        assert matches(pattern, text) is expected, (pattern, text)
+
+
+@given(st.text(alphabet="ab*?[]!-/.", max_size=12), st.text(alphabet="ab/.]", max_size=12))
+def test_a_star_stands_for_no_slash_and_every_text_for_itself(pattern: str, text: str) -> None:
+    assert matches(text, text)
+    if "**" not in pattern and "[" not in pattern and matches(pattern, text):
+        assert text.count("/") == pattern.count("/")
+
+
+def test_a_hostile_text_takes_no_more_than_its_length() -> None:
+    assert not matches("**a**a**a**a**a**a**a**b", "a" * 20_000)
+
+
+def test_a_folder_with_the_characters_of_a_glob_is_itself(tmp_path: Path) -> None:
+    odd = tmp_path / "link"
+    odd.symlink_to(tmp_path / "a[b]*")
+    resolved = os.path.realpath(tmp_path)
+    assert matches_path(f"{odd}/*", f"{resolved}/a[b]*/x")
+    assert not matches_path(f"{odd}/*", f"{resolved}/ab/x")

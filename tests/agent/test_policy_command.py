@@ -1,0 +1,118 @@
+"""``assay-agent policy check``, and the policy of a running agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_server import FakeServer, wait_for
+from test_agent_process import agent_process, run_agent, write_recording
+
+from assay_protos import agent_pb2
+
+pytestmark = pytest.mark.processes
+
+RULES = """
+version = 1
+allow_root = true
+directories = ["/tmp/**"]
+environment = ["OMP_*"]
+
+[[allow]]
+name = "shell scripts of ours"
+program = "/bin/sh"
+arguments = ["/opt/workloads/*.sh", "..."]
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(RULES)
+    return path
+
+
+def test_check_explains_which_rule_decides(policy: Path) -> None:
+    allowed = run_agent(
+        "policy", "check", "--policy", str(policy), "--env", "OMP_NUM_THREADS=4", "--directory", "/tmp/x",
+        "--", "sh", "/opt/workloads/a.sh", "--size", "7",
+    )  # fmt: skip
+    assert allowed.returncode == 0, allowed.stderr
+    assert allowed.stdout.startswith(
+        f"allowed: rule 'shell scripts of ours' of {policy} allows it\nprogram  "
+    )
+    refused = run_agent("policy", "check", "--policy", str(policy), "--", "/bin/sh", "-c", "id")
+    assert refused.returncode == 7
+    assert "argument 1, '-c', is not '/opt/workloads/*.sh'" in refused.stdout
+    assert refused.stderr.startswith("assay-agent: this command: rule 'shell scripts of ours'")
+    assert f"have {policy} allow it, and restart the agent" in refused.stderr
+
+
+def test_check_answers_in_json(policy: Path) -> None:
+    done = run_agent("policy", "check", "--json", "--policy", str(policy), "/bin/true")
+    assert done.returncode == 7
+    document = json.loads(done.stdout)
+    assert document["allowed"] is False
+    assert document["policy"] == str(policy)
+    assert set(document) == {"allowed", "why", "remedy", "program", "resolved", "rule", "policy"}
+
+
+def test_check_knows_servers_on_this_machine_from_others(tmp_path: Path) -> None:
+    local = run_agent("policy", "check", "--server", "unix:/tmp/s", "/bin/true")
+    assert local.returncode == 0
+    distant = run_agent("policy", "check", "--server", "gpu.example:7170", "/bin/true")
+    assert distant.returncode == 7
+    assert "a server on another machine may not run any command" in distant.stdout
+    assert run_agent("policy", "check", "--env", "A", "/bin/true").returncode == 2
+    assert run_agent("policy", "check", "--policy", str(tmp_path / "none"), "/bin/true").returncode == 3
+
+
+def test_a_running_agent_refuses_before_it_starts_anything(
+    server: FakeServer, tmp_path: Path, policy: Path
+) -> None:
+    victim = tmp_path / "victim"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {victim}\n")
+    program.chmod(0o755)
+    command = agent_pb2.CommandSource(argv=[str(program)], working_directory=str(tmp_path))
+    server.add_run("c-1.0000", profiler="nsight_systems", synthetic=True, command=command)
+    recording = write_recording(tmp_path / "r.parquet", 100, 1)
+    server.add_run("c-1.0001", recorded={"path": str(recording)})
+    with agent_process(server, tmp_path / "state", "--virtual", "V100", "--policy", str(policy)) as agent:
+        wait_for(lambda: len(server.failures) == 2)
+        agent.terminate()
+        _, log = agent.communicate(timeout=30)
+    failures = {request.key.run_id: request.failure for request in server.failures}
+    for failure in failures.values():
+        assert (failure.failure_class, failure.retryable) == ("refused_by_policy", False)
+        assert str(policy) in failure.cause and str(policy) in failure.remedy
+    assert f"'{program}'" in failures["c-1.0000"].cause
+    assert "'recordings'" in failures["c-1.0001"].cause
+    assert not victim.exists()
+    assert f"the policy file {policy} is in force" in log
+
+
+def test_what_the_policy_allows_is_measured(server: FakeServer, tmp_path: Path) -> None:
+    recording = write_recording(tmp_path / "r.parquet", 100, 1)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'version = 1\nallow_root = true\nrecordings = ["{tmp_path}/*.parquet"]\n')
+    server.add_run("c-1.0001", recorded={"path": str(recording)})
+    with agent_process(server, tmp_path / "state", "--policy", str(policy)):
+        wait_for(lambda: server.published)
+    assert server.failures == []
+
+
+def test_an_agent_without_a_policy_says_so_and_a_bad_policy_ends_it(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    with agent_process(server, tmp_path / "state") as agent:
+        wait_for(lambda: server.registrations)
+        agent.terminate()
+        _, log = agent.communicate(timeout=30)
+    assert "there is no policy file: the server, on this machine, may run any command as" in log
+    bad = tmp_path / "bad.toml"
+    bad.write_text("version = 1\nallows = []\n")
+    ended = run_agent("run", "--server", server.address, "--state", str(tmp_path / "s"), "--policy", str(bad))
+    assert ended.returncode == 3
+    assert "field 'allows'" in ended.stderr
