@@ -1,0 +1,120 @@
+"""The systemd units and the examples beside them say what the programs understand."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from assay_agent.config_file import read_settings
+from assay_agent.main import app as agent_app
+from assay_agent.policy import Gate
+from assay_agent.policy_file import read_policy
+from assay_agent.work import CommandSource
+from assay_server.main import program as server_program
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PROGRAMS = {
+    "assay-agent.service": (agent_app, ["run", "--help"]),
+    "assay-server.service": (server_program, ["--help"]),
+}
+
+
+def sections(unit: Path) -> dict[str, dict[str, list[str]]]:
+    """Every assignment of a unit; fails on a line that is none."""
+    found: dict[str, dict[str, list[str]]] = {}
+    section = ""
+    for line in unit.read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        if header := re.fullmatch(r"\[(\w+)\]", line):
+            section = header[1]
+            found[section] = {}
+            continue
+        assignment = re.fullmatch(r"([A-Z]\w*)=(.*)", line)
+        assert assignment, f"{unit.name}: {line!r}"
+        found[section].setdefault(assignment[1], []).append(assignment[2])
+    return found
+
+
+def service(unit: Path) -> dict[str, str]:
+    return {name: values[-1] for name, values in sections(unit)["Service"].items()}
+
+
+def test_both_programs_have_their_unit() -> None:
+    assert [unit.name for unit in UNITS] == list(PROGRAMS)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_the_options_of_a_unit_exist(unit: Path) -> None:
+    app, question = PROGRAMS[unit.name]
+    offered = CliRunner().invoke(app, question, env={"COLUMNS": "200", "TERM": "dumb"}).stdout
+    words = shlex.split(service(unit)["ExecStart"])
+    assert Path(words[0]).name == unit.stem
+    options = [word for word in words if word.startswith("--")]
+    assert options
+    for option in options:
+        assert re.search(rf"{option}\b", offered), option
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_is_capped_hardened_and_restarted(unit: Path) -> None:
+    found = service(unit)
+    words = shlex.split(found["ExecStart"])
+    state = words[words.index("--state") + 1]
+    assert state == f"/var/lib/{found['StateDirectory']}"
+    assert found["KillMode"] == "mixed", "only the main process is asked to end; it ends its run in order"
+    assert (found["Restart"], found["OOMPolicy"]) == ("on-failure", "continue")
+    for cap in ("MemoryMax", "MemoryHigh", "TasksMax", "LimitNOFILE"):
+        assert found[cap]
+    for hardening in ("NoNewPrivileges", "RestrictSUIDSGID", "LockPersonality", "ProtectKernelModules"):
+        assert found[hardening] == "yes"
+    assert found["ProtectSystem"] == "strict"
+    assert found["CapabilityBoundingSet"] == ""
+    assert found["User"] not in ("", "root")
+
+
+def test_systemd_waits_longer_than_the_agent_drains() -> None:
+    found = service(DEPLOY / "systemd" / "assay-agent.service")
+    words = shlex.split(found["ExecStart"])
+    assert int(found["TimeoutStopSec"]) >= int(words[words.index("--drain") + 1]) + 30
+    assert "--policy" in words, "an agent that nobody tends has a policy"
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("there is no systemd-analyze on this machine")
+    # What is not here: the installed program, and its user.
+    text = unit.read_text().replace("/opt/assay/bin", str(Path(sys.executable).parent))
+    text = re.sub(r"^(User|Group)=.*$", r"\1=root", text, flags=re.MULTILINE)
+    (tmp_path / unit.name).write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_examples_beside_the_units_are_valid(tmp_path: Path) -> None:
+    assert read_settings(DEPLOY / "agent.toml")["server"] == "127.0.0.1:7170"
+    copy = tmp_path / "policy.toml"  # the checkout's folder may be open to others
+    copy.write_bytes((DEPLOY / "policy.toml").read_bytes())
+    policy = read_policy(copy)
+    assert not Gate(policy, server_is_local=True, user_id=0).decide(CommandSource(("/bin/sh",), {})).allowed
+    everybody = policy.model_copy(update={"users": []})
+    gate = Gate(everybody, server_is_local=True, user_id=1000)
+    assert gate.decide(CommandSource(("/srv/workloads/bin/matmul", "1024"), {}, "/srv/workloads")).allowed
+    python = "/usr/bin/python3"
+    assert gate.decide(CommandSource((python, "/srv/workloads/net.py", "--batch", "8"), {})).allowed
+    assert not gate.decide(CommandSource((python, "-c", "import os"), {})).allowed
+    assert not gate.decide(CommandSource((python, "/srv/workloads/../net.py"), {})).allowed
