@@ -157,9 +157,9 @@ def test_a_gpu_is_offered_with_the_tracer_where_it_is_built(
         assert list(place.profilers) == list(place.slot.profilers)
         return list(place.profilers)
 
-    assert offered() == ["nsight_systems"]
+    assert "nsight_systems" in offered() and "cupti" not in offered()
     (tmp_path / "tracer.so").touch()
-    assert offered() == ["nsight_systems", "cupti"]
+    assert {"nsight_systems", "cupti"} <= set(offered())
 
 
 @pytest.mark.parametrize(

@@ -192,13 +192,13 @@ def named(*entries: tuple[int, int, int, str]) -> ProcessNames:
 
 
 def test_names_are_demangled_and_ranges_become_paths_with_their_operator() -> None:
-    assert demangled("_Z8kernel_1Pfi") == "kernel_1(float*, int)"
+    assert demangled("_Z8kernel_1Pfi") == "kernel_1(float *, int)"
     assert demangled("plain") == "plain" and demangled("_Zbroken") == "_Zbroken"
     names = named(
         (1, 0, 0, "_Z1fIfEvPT_"), (2, 0, 1, "step"), (3, 2, 1, "aten::linear"),
         (4, 3, 1, "aten::addmm, sizes = [[2], [2, 3]]"), (5, 2, 1, "my, own range"),
     )  # fmt: skip
-    assert names.kernels(np.array([1, 1]))[0] == ["void f<float>(float*)"]
+    assert names.kernels(np.array([1, 1]))[0] == ["void f<float>(T1 *)"]
     texts, index = names.ranges(np.array([5, 4, 3, 0]))
     assert [texts[i] for i in index] == [
         ("step/my, own range", "", ""),

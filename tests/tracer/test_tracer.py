@@ -45,7 +45,7 @@ def test_every_launch_comes_once_and_in_the_order_of_the_calls(each_tracer: Buil
     assert (row["grid_y"], row["grid_z"], row["block_x"], row["registers_per_thread"]) == (2, 3, 128, 32)
     assert (row["start_ns"], row["duration_ns"], row["stream"]) == (1_000_000_005_000, 505, 9)
     assert row["shared_memory_bytes"] == 1024
-    assert found.texts("kernel_id")[4] == "kernel_5(float*, int)"
+    assert found.texts("kernel_id")[4] == "kernel_5(float *, int)"
     assert found.processes[0].hello["cupti_version"] == each_tracer.newest
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from assay_agent.tracer import demangle
 from assay_agent.tracer.protocol import Frame
 
 _RANGE = 1
@@ -66,7 +67,10 @@ class ProcessNames:
 
 @lru_cache(maxsize=65536)
 def demangled(symbol: str) -> str:
-    """The C++ name of a symbol, as libstdc++ writes it; the symbol itself where it is none."""
+    """The C++ name of a symbol as NVIDIA's tools write it; as libstdc++ does where we cannot read it."""
+    ours = demangle.demangled(symbol)
+    if ours is not None:
+        return ours
     function = _demangler()
     if function is None or not symbol.startswith("_Z"):
         return symbol
