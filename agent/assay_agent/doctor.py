@@ -107,6 +107,9 @@ def _devices(inventory: Inventory, needed: bool) -> Iterator[Check]:
         if device.problem:
             remedy = "reset the GPU or reboot the box; nvidia-smi and the kernel's log say more"
             yield finding(name, needed, device.problem, remedy)
+        elif device.left_out:
+            found, _, remedy = device.left_out.partition("; ")
+            yield Check(name, "note", f"takes no runs: {found}", remedy)
         else:
             yield Check(
                 name, "ok", f"{device.name}, compute capability {device.compute_capability}, {device.uuid}"

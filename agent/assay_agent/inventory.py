@@ -14,6 +14,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
+from assay_agent.visible_devices import hidden
 from assay_protos import agent_pb2, common_pb2
 
 _REASONS = {
@@ -23,6 +24,10 @@ _REASONS = {
 }
 # "Not supported", "function not found" and "deprecated": this GPU or driver just does not say.
 _ABSENT = {3, 13, 26}
+_PARTITIONED = (
+    "it is partitioned (MIG): its instances share clocks, caches and counters, so a run on one measures its "
+    "neighbours too; to measure the whole GPU: nvidia-smi -i {index} -mig 0, as root"
+)
 _CORES_PER_SM = {
     "6.0": 64, "6.1": 128, "6.2": 128, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64, "8.6": 128, "8.7": 128,
     "8.9": 128, "9.0": 128, "10.0": 128, "10.3": 128, "12.0": 128, "12.1": 128,
@@ -33,7 +38,8 @@ _CORES_PER_SM = {
 class InstalledDevice:
     """A GPU of this box. ``sm_count`` and ``memory_bytes`` are 0 where the driver does not say.
 
-    ``problem`` is set where the GPU is there, but cannot be asked.
+    ``problem`` is set where the GPU is there, but cannot be asked; ``left_out`` where it takes no runs by
+    somebody's choice: what that choice is, and how to change it.
     """
 
     index: int
@@ -43,6 +49,7 @@ class InstalledDevice:
     sm_count: int
     memory_bytes: int
     problem: str = ""
+    left_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,9 @@ def _with_devices(found: Inventory, nvml: Any) -> Inventory:
         return dataclasses.replace(found, no_device_reason=_reason(error))
     try:
         devices = tuple(_device(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        devices = tuple(
+            _offered(device, reason) for device, reason in zip(devices, hidden(devices), strict=True)
+        )
         return dataclasses.replace(
             found,
             devices=devices,
@@ -132,6 +142,7 @@ def _device(nvml: Any, index: int) -> InstalledDevice:
         capability = f"{major}.{minor}" if major else ""
         cores = _asked(nvml, 0, nvml.nvmlDeviceGetNumGpuCores, handle)
         memory = _asked(nvml, None, nvml.nvmlDeviceGetMemoryInfo, handle)
+        mig_mode, _ = _asked(nvml, (0, 0), nvml.nvmlDeviceGetMigMode, handle)
         return InstalledDevice(
             index=index,
             name=_text(_asked(nvml, "", nvml.nvmlDeviceGetName, handle)),
@@ -139,9 +150,15 @@ def _device(nvml: Any, index: int) -> InstalledDevice:
             compute_capability=capability,
             sm_count=cores // _CORES_PER_SM[capability] if capability in _CORES_PER_SM else 0,
             memory_bytes=int(memory.total) if memory is not None else 0,
+            left_out=_PARTITIONED.format(index=index) if mig_mode else "",
         )
     except nvml.NVMLError as error:
         return InstalledDevice(index, "", "", "", 0, 0, problem=_reason(error))
+
+
+def _offered(device: InstalledDevice, hidden_reason: str) -> InstalledDevice:
+    """The device, left out where the agent's environment hides it or it was left out before."""
+    return dataclasses.replace(device, left_out=hidden_reason or device.left_out)
 
 
 def _asked(nvml: Any, otherwise: Any, function: Any, *arguments: Any) -> Any:

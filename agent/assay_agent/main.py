@@ -191,6 +191,7 @@ def _described(found: Inventory) -> str:
         what = device.problem or (
             f"{device.name}, compute capability {device.compute_capability}, {device.sm_count or '?'} SMs, "
             f"{device.memory_bytes / 2**30:.1f} GiB, {device.uuid}"
+            f"{'; takes no runs: ' + device.left_out if device.left_out else ''}"
         )
         lines.append(f"GPU {device.index}   {what}")
     if found.no_device_reason:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_agent.conditions import undo_leftovers
 from assay_agent.config import VirtualGPUs
 from assay_agent.durable import storage_errors
 from assay_agent.inventory import InstalledDevice, Inventory
@@ -60,16 +61,20 @@ def recorded_places(count: int, profilers: Mapping[str, Profiler]) -> list[Place
 def installed_places(
     inventory: Inventory, state: Path, telemetry: TelemetrySettings | None = None
 ) -> Iterator[Place]:
-    """The GPUs of the box that can be asked and have a tool in the PATH of this process."""
+    """The GPUs of the box that can be asked, are this agent's, and have a tool in the PATH of this process.
+
+    What an earlier process of this agent left in force on them is undone first.
+    """
+    undo_leftovers(state)
     tools = ToolBox()
     path = os.environ.get("PATH", _SYSTEM_PATH)
     found = [name for name in _TOOLS if shutil.which(name, path=path)]
     for device in inventory.devices:
-        if device.problem or not device.uuid or not found:
+        if device.problem or device.left_out or not device.uuid or not found:
             _log.warning(
                 "GPU %d takes no runs: %s",
                 device.index,
-                device.problem or "neither ncu nor nsys is in the PATH",
+                device.problem or device.left_out or "neither ncu nor nsys is in the PATH",
             )
             continue
         gpu = MeasuredGPU(

@@ -31,6 +31,7 @@ class FakeNvml:
             "nvmlDeviceGetCudaComputeCapability": (8, 0),
             "nvmlDeviceGetNumGpuCores": 6912,
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=85_899_345_920),
+            "nvmlDeviceGetMigMode": (0, 0),
             **answers,
         }
 
@@ -51,6 +52,7 @@ class FakeNvml:
 
 
 def inventory_with(monkeypatch: pytest.MonkeyPatch, nvml: FakeNvml) -> Any:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setitem(sys.modules, "pynvml", nvml)  # type: ignore[arg-type]
     assert importlib.import_module("pynvml") is nvml
     return read_inventory()
@@ -94,7 +96,10 @@ def test_a_driver_that_finds_no_gpu_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("absent", [3, 13, 26])
 def test_what_an_old_driver_does_not_say_is_left_open(monkeypatch: pytest.MonkeyPatch, absent: int) -> None:
-    names = ("nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability")
+    names = (
+        "nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability",
+        "nvmlDeviceGetMigMode",
+    )  # fmt: skip
     nvml = FakeNvml(**dict.fromkeys((*names, "nvmlSystemGetCudaDriverVersion_v2"), -absent))
     found = inventory_with(monkeypatch, nvml)
     assert found.devices[1] == InstalledDevice(1, "NVIDIA A100-SXM4-80GB", "GPU-1", "", 0, 0)
@@ -115,3 +120,10 @@ def test_a_lost_gpu_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) ->
     found = inventory_with(monkeypatch, FakeNvml(nvmlDeviceGetUUID=uuid))
     assert found.devices[0].problem == "NVML error 15: GPU is lost"
     assert found.devices[1].uuid == "GPU-1"
+
+
+def test_a_gpu_in_parts_is_left_out_with_the_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = inventory_with(monkeypatch, FakeNvml(nvmlDeviceGetMigMode=lambda handle: (int(handle[-1]), 0)))
+    assert found.devices[0].left_out == ""
+    assert found.devices[1].left_out.startswith("it is partitioned (MIG)")
+    assert "nvidia-smi -i 1 -mig 0" in found.devices[1].left_out

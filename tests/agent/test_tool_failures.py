@@ -21,7 +21,6 @@ from assay_agent.places import Place, virtual_places
 from assay_agent.profilers import live, tool_run
 from assay_agent.profilers.base import Measurement, ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import Assignment, CommandSource
@@ -289,10 +288,7 @@ def real_gpu() -> MeasuredGPU:
 @pytest.mark.parametrize(
     ("changes", "failure_class", "cause"),
     [
-        ({"condition": replace(BASELINE, sm_percent=50.0)}, F.MPS_NOT_IN_FORCE, "a share of 50 % of the SMs"),
-        ({"under_mps": True}, F.MPS_NOT_IN_FORCE, "a run under MPS was asked for"),
         ({"condition": replace(BASELINE, cache="all")}, F.SERVER_REFUSED, "caches are flushed .* only under"),
-        ({"condition": replace(BASELINE, clock="base")}, F.SERVER_REFUSED, "cannot lock the clocks"),
         ({"synthetic": True}, F.SERVER_REFUSED, "GPU Tesla V100 is real, .* to be synthetic"),
         ({"launch_skip": 1}, F.SERVER_REFUSED, "no windows of launches"),
         ({"command": None}, F.SERVER_REFUSED, "no command"),
@@ -314,10 +310,9 @@ def test_a_measured_run_never_goes_to_a_virtual_gpu(bench: Bench) -> None:
     assert "is virtual, and the campaign's data are to be measured" in error.cause
 
 
-def test_a_share_under_nsight_compute_is_refused_on_a_real_gpu(tmp_path: Path) -> None:
-    profiler = NsightComputeProfiler(real_gpu(), ToolBox(), tmp_path)
-    with pytest.raises(ProfilerError, match="does not drive MPS"):
-        profiler.run(replace(WORK, condition=replace(BASELINE, sm_percent=25.0)), threading.Event())
+def test_a_light_run_on_a_virtual_gpu_has_no_clocks_to_lock(bench: Bench) -> None:
+    error = failed(bench, bench.work(SYSTEMS, condition=replace(BASELINE, clock="base")))
+    check(error, F.SERVER_REFUSED, "has no clocks to lock")
 
 
 @pytest.mark.parametrize(

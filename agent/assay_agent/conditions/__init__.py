@@ -5,8 +5,8 @@ next start of the agent undoes what a killed one left (:mod:`assay_agent.conditi
 have none: the stand-ins obey their environment.
 """
 
-from assay_agent.conditions.around import Conditions
+from assay_agent.conditions.around import Conditions, under_mps
 from assay_agent.conditions.base import Condition, Site
 from assay_agent.conditions.leftovers import undo_leftovers
 
-__all__ = ["Condition", "Conditions", "Site", "undo_leftovers"]
+__all__ = ["Condition", "Conditions", "Site", "under_mps", "undo_leftovers"]

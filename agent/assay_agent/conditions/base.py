@@ -75,6 +75,6 @@ class Condition:
     def check(self) -> None:
         """The run has ended by itself; raises ProfilerError where the condition was not in force."""
 
-    def flag(self, name: str, detail: str, *, invalidates: bool = False) -> None:
-        """Set a validity flag."""
-        self.flags.append(ValidityFlag(name, detail, invalidates))
+    def flag(self, name: str, detail: str) -> None:
+        """Set a validity flag of the registry."""
+        self.flags.append(ValidityFlag.of_kind(name, detail))

@@ -197,7 +197,7 @@ class SmShare(Condition):
             self.site.note(f"MPS: clients terminated: {', '.join(map(str, ended))}")
 
     def check(self) -> None:
-        """Raises ProfilerError where the daemon ended during the run, or the run never was its client."""
+        """Raises ProfilerError where the daemon ended during the run; flags one that was never its client."""
         assert self._daemon is not None
         if not self._daemon.alive:
             raise self._failed(
@@ -208,9 +208,10 @@ class SmShare(Condition):
         clients = self._daemon.clients_seen() - self._probe_clients
         self.facts["mps_clients"] = clients
         if self._probe_clients and not clients:
-            raise self._failed(
-                "no process of the workload was a client of the MPS daemon, so it ran on all SMs",
-                "the command must keep CUDA_MPS_PIPE_DIRECTORY, also for what it starts in containers",
+            self.flag(
+                "sm_share_not_in_force",
+                "no process of the workload was a client of the MPS daemon, so it ran on all SMs: the "
+                "command must keep CUDA_MPS_PIPE_DIRECTORY, also for what it starts in containers",
             )
 
     def _undo(self) -> None:

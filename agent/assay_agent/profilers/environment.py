@@ -108,18 +108,12 @@ def require_possible(work: Assignment, gpu: MeasuredGPU) -> None:
             f"the slot's GPU {gpu.device.name} is {is_}, and the campaign's data are to be {was}",
             "set 'synthetic' in the campaign file to what its GPUs are",
         )
-    if gpu.synthetic:
-        return
-    share = work.condition.sm_percent
-    if (share is not None and share < 100) or work.under_mps:
-        asked = (
-            f"a share of {share:g} % of the SMs" if share is not None and share < 100 else "a run under MPS"
-        )
+    if gpu.synthetic and work.level == "light" and work.condition.clock in ("base", "boost"):
         raise ProfilerError(
-            FailureClass.MPS_NOT_IN_FORCE,
+            FailureClass.SERVER_REFUSED,
             subject,
-            f"{asked} was asked for, and this release of the agent does not drive MPS on a real GPU",
-            "leave conditions with sm_percent out of the campaign for real GPUs",
+            f"a light run on a virtual GPU has no clocks to lock ({work.condition.clock})",
+            "use clock: none for light runs on virtual GPUs",
         )
 
 
@@ -131,13 +125,6 @@ def require_light_condition(work: Assignment) -> None:
             str(work.key),
             "caches are flushed between launches only under Nsight Compute, not in a light run",
             "ask for cache: all at the detailed level only",
-        )
-    if work.condition.clock in ("base", "boost"):
-        raise ProfilerError(
-            FailureClass.SERVER_REFUSED,
-            str(work.key),
-            f"a light run cannot lock the clocks ({work.condition.clock}); only Nsight Compute does",
-            "use clock: none for light runs",
         )
 
 

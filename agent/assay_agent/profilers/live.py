@@ -6,7 +6,7 @@ import abc
 import contextlib
 import shlex
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,8 @@ from typing import Self
 
 import pyarrow as pa
 
+from assay_agent.conditions import Conditions, Site
+from assay_agent.conditions.journal import Journal
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU, Workspace, scrubbed, tool_environment, workspace
 from assay_agent.profilers.tool_run import ToolResult, run_tool
@@ -22,7 +24,7 @@ from assay_agent.records import AttemptLog
 from assay_agent.telemetry.watch import GpuWatch
 from assay_agent.work import Assignment, ValidityFlag
 from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import LaunchBatch, TableMetadata, table_metadata, with_metadata
+from assay_sampling.launch_table import Device, LaunchBatch, TableMetadata, table_metadata, with_metadata
 
 DEFAULT_TIMEOUT_SECONDS = 6 * 3600.0
 _CONVERT_SECONDS = 3600.0
@@ -50,6 +52,7 @@ class LiveMeasurement(abc.ABC):
         self._command: tuple[str, ...] = ()
         self._text: list[str] = []
         self._flags: dict[str, ValidityFlag] = {}
+        self._conditions: Conditions | None = None
         self._watch: GpuWatch | None = None
         self._wall_seconds = 0.0
 
@@ -59,7 +62,11 @@ class LiveMeasurement(abc.ABC):
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
-        return (*self._flags.values(), *(self._watch.flags if self._watch else ()))
+        found = dict(self._flags)
+        for source in (self._conditions, self._watch):
+            for flag in source.flags if source else ():
+                found.setdefault(flag.name, flag)
+        return tuple(found.values())
 
     @property
     def log(self) -> AttemptLog:
@@ -71,15 +78,46 @@ class LiveMeasurement(abc.ABC):
         with contextlib.ExitStack() as stack:
             space = stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
             self._environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
+            self._space = space
+            self.require()
             private = space.home.parent
+            self._conditions = stack.enter_context(Conditions(self._site(space, private)))
+            self._environment |= self._conditions.environment
+            self._note_conditions()
             self._watch = stack.enter_context(GpuWatch(self.gpu, self.work, private, self._cancelled))
-            self._space, self._stack = space, stack.pop_all()
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
+
+    def require(self) -> None:  # noqa: B027 - most tools have nothing to say
+        """Raise ProfilerError for what the tool of this box cannot do; before any condition is made."""
+
+    def _site(self, space: Workspace, private: Path) -> Site:
+        return Site(
+            gpu=self.gpu,
+            work=self.work,
+            base=private,
+            held=space.held,
+            environment=self._environment,
+            journal=Journal(self._state, self.gpu.device.uuid, private / "lock"),
+            cancelled=self._cancelled,
+            note=self.note,
+        )
+
+    def _note_conditions(self) -> None:
+        facts = self._conditions.facts if self._conditions else {}
+        if facts:
+            self.note("conditions: " + ", ".join(f"{name}={value}" for name, value in sorted(facts.items())))
+
+    @property
+    def device(self) -> Device:
+        """The GPU as the run had it: with the SMs of its share, where there is one."""
+        sms = self._conditions.effective_sms if self._conditions else None
+        return self.gpu.device if sms is None else replace(self.gpu.device, sm_count=sms)
 
     @property
     def space(self) -> Workspace:
@@ -120,9 +158,14 @@ class LiveMeasurement(abc.ABC):
                 "put the workload there, or correct the campaign file",
             )
         limit = self.work.command.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+        conditions = self._conditions
+        before_ending = conditions.before_ending if conditions else None
         with self._watch.measuring() if self._watch else contextlib.nullcontext():
-            result = self._run(argv, directory, limit, None)
+            result = self._run(argv, directory, limit, None, before_ending)
         self._wall_seconds += result.seconds
+        if conditions and not (result.timed_out or result.cancelled):
+            conditions.check()
+            self._note_conditions()
         if result.timed_out:
             raise ProfilerError(
                 FailureClass.HANG,
@@ -136,7 +179,12 @@ class LiveMeasurement(abc.ABC):
         return self._run(argv, self.space.job, _CONVERT_SECONDS, output)
 
     def _run(
-        self, argv: Sequence[str], directory: Path, timeout_seconds: float, output: Path | None
+        self,
+        argv: Sequence[str],
+        directory: Path,
+        timeout_seconds: float,
+        output: Path | None,
+        before_ending: Callable[[], None] | None = None,
     ) -> ToolResult:
         self.note(f"$ {shlex.join(argv)}")
         try:
@@ -148,6 +196,7 @@ class LiveMeasurement(abc.ABC):
                 cancelled=self._cancelled,
                 stdout_path=output,
                 held=(self.space.held,),
+                before_ending=before_ending,
             )
         except OSError as error:
             raise ProfilerError(
@@ -163,7 +212,7 @@ class LiveMeasurement(abc.ABC):
         """The schema of what the tool measured, under what this agent knows: device, condition, mark."""
         found = table_metadata(schema)
         ordinals = [device.index for device in found.devices] or [self.gpu.device.index]
-        devices = tuple(replace(self.gpu.device, index=ordinal) for ordinal in ordinals)
+        devices = tuple(replace(self.device, index=ordinal) for ordinal in ordinals)
         metadata = TableMetadata(
             level=self.work.level,
             synthetic=self.gpu.synthetic,

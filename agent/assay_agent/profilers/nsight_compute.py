@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from assay_agent.conditions import under_mps
 from assay_agent.profilers import ncu_command
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.classify import (
@@ -79,6 +80,24 @@ class _Log:
 class NsightComputeMeasurement(LiveMeasurement):
     """One slice under ``ncu``."""
 
+    def require(self) -> None:
+        """Raises ProfilerError for a share of the SMs that this box's release cannot profile under."""
+        if not self._under_mps:
+            return
+        tool = self.tool("ncu", "--help")
+        if not tool.has("--mps"):
+            raise ProfilerError(
+                FailureClass.SERVER_REFUSED,
+                str(self.work.key),
+                f"Nsight Compute {tool.version} of this box does not profile under MPS (it has no option "
+                "--mps), so counters at a share of the SMs would mean nothing",
+                "compare shares of the SMs in light runs, or install a release of Nsight Compute with --mps",
+            )
+
+    @property
+    def _under_mps(self) -> bool:
+        return under_mps(self.work) and not self.gpu.synthetic
+
     def batches(self) -> Iterator[LaunchBatch]:
         tool = self.tool("ncu", "--help")
         metrics = self._metrics(tool)
@@ -118,6 +137,8 @@ class NsightComputeMeasurement(LiveMeasurement):
         """Profile into the report and judge the log; None where the run was cancelled."""
         log_path = self.space.job / "ncu.log"
         command = ncu_command.profile_command(tool, work, metrics, self._report, log_path)
+        if self._under_mps:
+            command = ncu_command.under_mps(command)
         try:
             result = self.measure(command)
         except ProfilerError as error:

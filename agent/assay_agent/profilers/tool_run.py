@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,6 +74,7 @@ def run_tool(
     stdout_path: Path | None = None,
     held: Sequence[int] = (),
     ending: EndingSteps = EndingSteps(),
+    before_ending: Callable[[], None] | None = None,
 ) -> ToolResult:
     """Run ``argv`` to its end.
 
@@ -87,6 +88,7 @@ def run_tool(
         held: descriptors (of locks) that stay open until the last process of the tool has ended, even
             where the agent dies before.
         ending: patience while it is ended.
+        before_ending: called once, before the first signal, where it does not end by itself. Must not raise.
 
     Raises OSError where the supervisor cannot be started or ``stdout_path`` cannot be written.
     """
@@ -109,7 +111,7 @@ def run_tool(
         finally:
             os.close(status_write)
         stack.enter_context(process)
-        run = _Run(process, status, ending, began + timeout_seconds, cancelled)
+        run = _Run(process, status, ending, began + timeout_seconds, cancelled, before_ending=before_ending)
         run.follow()  # where this raises, the pipe is closed, and the supervisor ends the tree
     return run.result(tuple(argv), time.monotonic() - began)
 
@@ -124,8 +126,11 @@ class _Run:
         ending: EndingSteps,
         deadline: float,
         cancelled: threading.Event | None,
+        *,
+        before_ending: Callable[[], None] | None,
     ) -> None:
         self._process, self._ending, self._deadline = process, ending, deadline
+        self._before_ending = before_ending or (lambda: None)
         self._cancelled = cancelled or threading.Event()
         self._status, self._stdout, self._stderr = _Kept(), _Kept(), _Kept()
         self._selector = selectors.DefaultSelector()
@@ -154,6 +159,7 @@ class _Run:
             yield
         self._was_cancelled = self._cancelled.is_set()
         self._timed_out = not self._was_cancelled
+        self._before_ending()
         for order, patience in (
             (b"I", self._ending.interrupt_seconds),
             (b"T", self._ending.terminate_seconds),
