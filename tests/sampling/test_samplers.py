@@ -76,6 +76,8 @@ def test_a_method_that_does_not_exist_is_answered_with_those_that_do() -> None:
         ("random", {"start": "0"}, "no parameter 'start'; it has launches"),
         ("systematic", {"start": "-1"}, "greater than or equal to 0"),
         ("systematic", {"start": "inf"}, "finite number"),
+        ("sieve", {"launches_per_group": "9" * 20}, "'launches_per_group': input should be at most 2\\^53"),
+        ("random", {"launches": 10**30}, r"at most 2\^53"),
     ],
 )
 def test_wrong_parameters_are_named(method: str, parameters: dict[str, Any], shown: str) -> None:

@@ -114,6 +114,14 @@ def test_the_centre_counts_every_launch() -> None:
     assert tbpoint(launches, threshold=0.2).representatives.row.tolist() == [3]
 
 
+@pytest.mark.parametrize("factor", [0.3, 1.1, 1.7])
+def test_of_two_launches_the_first_stands_for_both(factor: float) -> None:
+    # Both are as far from their centre, whatever rounding says.
+    for second in np.linspace(101, 109, 7):
+        launches = launches_of([100 * factor, second * factor, 900 * factor])
+        assert tbpoint(launches, threshold=0.2).representatives.row.tolist() == [0, 2]
+
+
 def test_the_sweep_takes_the_fewest_clusters_below_the_target() -> None:
     # Three kinds near 1: 0.94, 1.00 and 1.06 (0.104 apart), with costs that only the split of all explains.
     executed = [94.0] * 10 + [100.0] * 10 + [106.0] * 10

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic_core import PydanticCustomError
 
 from assay_sampling.counters import default_cost_counter
 from assay_sampling.errors import RefusedError
@@ -17,10 +18,21 @@ from assay_sampling.profile import Profile
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
 
 
+_LARGEST_WHOLE = 1 << 53
+
+
 class Parameters(BaseModel):
     """Base of the parameters of built-in methods: typed, bounded, and no unknown names."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _countable(cls, value: Any) -> Any:
+        """Whole numbers become int64 in NumPy, and some float64."""
+        if isinstance(value, int) and abs(value) > _LARGEST_WHOLE:
+            raise PydanticCustomError("too_large", "Input should be at most 2^53")
+        return value
 
 
 @runtime_checkable

@@ -36,6 +36,7 @@ from assay_sampling.tbpoint_features import (
 DEFAULT_THRESHOLD = 0.1
 SWEPT_THRESHOLDS = tuple(round(0.01 * step, 2) for step in range(1, 21))
 DEFAULT_TARGET_ERROR_PERCENT = 5.0
+_ROUNDING = 1e-9
 
 
 class TBPointParameters(Parameters):
@@ -154,11 +155,24 @@ class _Distinct:
         sizes = np.bincount(labels, weights=self.counts)
         centres = [np.bincount(labels, weights=self.counts * column) / sizes for column in self.points.T]
         apart = np.square(self.points - np.stack(centres, axis=1)[labels]).sum(axis=1)
-        order = np.lexsort((apart, labels))
-        members = np.bincount(labels)
-        chosen = order[np.cumsum(members) - members]
+        chosen = _first_of_nearest(apart, labels)
         executed, own = np.bincount(labels, weights=self.instructions), self.own_instructions[chosen]
         return self.linked.first[chosen], _weights(executed, own, sizes)
+
+
+def _first_of_nearest(apart: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Index of the least ``apart`` of each label, shape (g,), of several the first; both have shape (m,).
+
+    Two launches are as far from their centre as each other: which one is nearer by rounding must not decide.
+    """
+    order = np.argsort(labels, kind="stable")
+    members = np.bincount(labels)
+    starts = np.cumsum(members) - members
+    ordered = apart[order]
+    least = np.repeat(np.minimum.reduceat(ordered, starts), members)
+    hits = np.flatnonzero(ordered <= least * (1 + _ROUNDING))
+    found: np.ndarray = order[hits[np.searchsorted(hits, starts)]]
+    return found
 
 
 def _drawn(clusters: _Clusters, instructions: np.ndarray, per_group: int, seed: int) -> _Clusters:
