@@ -87,6 +87,26 @@ def test_a_star_marks_what_no_other_beats(assay: Assay, raw_page: Path) -> None:
     assert starred == {entry["method"] for entry in scored if entry["pareto"]}
 
 
+def test_the_table_fits_a_terminal_of_80_columns(
+    assay: Assay, raw_page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = assay("compare", raw_page).stdout
+    assert "instructions" in wide
+    assert "left out" not in wide
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = assay("compare", raw_page).stdout
+    table = narrow[narrow.index("Methods (") : narrow.index("(left out on this narrow terminal: by launches")]
+    assert max(map(len, table.splitlines())) <= 80
+    # Other columns lose nothing.
+    first = next(line.split() for line in table.splitlines() if line.startswith("random"))
+    assert first == [cell for cell in _cells(wide, "random") if cell in first]
+    assert len(first) >= 7
+
+
+def _cells(shown: str, method: str) -> list[str]:
+    return next(line.split() for line in shown.splitlines() if line.startswith(method))
+
+
 def test_parameters_go_to_the_method_named_or_to_all_that_have_them(assay: Assay, raw_page: Path) -> None:
     chosen = ["-m", "random", "-m", "systematic", "-m", "pks"]
     given = ["-p", "launches=8", "-p", "systematic.launches=4", "-p", "pks.k=2"]

@@ -17,7 +17,6 @@ from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
 
-
 _LARGEST_WHOLE = 1 << 53
 
 

@@ -15,6 +15,7 @@ _NUMBERS = (
     "groups", "launches to simulate", "error %", "group error %", "expected error %", "speedup",
     "by instructions", "by launches",
 )  # fmt: skip
+_SPARE = ("by launches", "by instructions", "expected error %")
 
 
 def render_comparison(document: Mapping[str, Any], console: Console) -> None:
@@ -34,13 +35,16 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         *[("note", str(note)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
+    # One cost for all stands above the table already.
+    several = len({entry["cost"]["quantity"] for entry in scored}) > 1
     drawn = Table(
         "Methods (*: no other has less error and more speedup)",
-        ["method", "", *_NUMBERS, "cost", "interval holds"],
+        ["method", "", *_NUMBERS, *(["cost"] if several else []), "interval holds"],
         right=_NUMBERS,
+        spare=_SPARE,
     )
     for entry in scored:
-        drawn.add_row(*_row(entry))
+        drawn.add_row(*_row(entry, with_cost=several))
     drawn.print(console)
     others = [entry for entry in entries if entry["status"] != "ok"]
     if others:
@@ -55,7 +59,7 @@ def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:
     }
 
 
-def _row(entry: Mapping[str, Any]) -> list[str]:
+def _row(entry: Mapping[str, Any], *, with_cost: bool) -> list[str]:
     interval = entry["interval"]
     return [
         entry["method"],
@@ -68,7 +72,7 @@ def _row(entry: Mapping[str, Any]) -> list[str]:
         _number(entry["speedup"]),
         _number(entry["speedup_instructions"]),
         _number(entry["speedup_launches"]),
-        entry["cost"]["quantity"],
+        *([entry["cost"]["quantity"]] if with_cost else []),
         _NONE if interval is None else _holds(interval, entry["cost"]["total"]),
     ]
 

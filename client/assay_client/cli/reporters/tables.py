@@ -28,12 +28,15 @@ class Table:
         columns: the headings, broken at spaces where that makes a column narrower.
         right: headings of the columns that hold numbers.
         clip: headings of the columns that are cut where the console is narrow.
+        spare: headings of the columns that go, the first first, where it is too narrow for all; a line below
+            the table names them.
     """
 
     title: str
     columns: Sequence[str]
     right: Sequence[str] = ()
     clip: Sequence[str] = ()
+    spare: Sequence[str] = ()
     rows: list[list[str]] = field(default_factory=list)
 
     def add_row(self, *cells: str) -> None:
@@ -41,6 +44,11 @@ class Table:
 
     def print(self, console: Console) -> None:
         """Draw it; a line that is still too long is left to the terminal to wrap."""
+        gone = self._too_many(console.width)
+        if gone:
+            self._without(gone).print(console)
+            console.print(f"(left out on this narrow terminal: {', '.join(gone)})", soft_wrap=True)
+            return
         widths = self._widths(console.width)
         heads = [_wrapped(name, width) for name, width in zip(self.columns, widths, strict=True)]
         height = max(map(len, heads))
@@ -52,11 +60,35 @@ class Table:
         for row in self.rows:
             console.print(self._line(row, widths), soft_wrap=True)
 
-    def _widths(self, available: int) -> list[int]:
-        widths = [
+    def _too_many(self, available: int) -> list[str]:
+        """The spare columns that must go for the others to fit, in order."""
+        widths = dict(zip(self.columns, self._natural_widths(), strict=True))
+        gone: list[str] = []
+        for name in self.spare:
+            if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= available:
+                break
+            del widths[name]
+            gone.append(name)
+        return gone
+
+    def _without(self, gone: Sequence[str]) -> Table:
+        kept = [index for index, name in enumerate(self.columns) if name not in gone]
+        return Table(
+            self.title,
+            [self.columns[index] for index in kept],
+            self.right,
+            self.clip,
+            rows=[[row[index] for index in kept] for row in self.rows],
+        )
+
+    def _natural_widths(self) -> list[int]:
+        return [
             max([len(word) for word in name.split()] + [len(row[index]) for row in self.rows])
             for index, name in enumerate(self.columns)
         ]
+
+    def _widths(self, available: int) -> list[int]:
+        widths = self._natural_widths()
         for name in self.clip:
             index = list(self.columns).index(name)
             excess = sum(widths) + len(_GAP) * (len(widths) - 1) - available
