@@ -66,7 +66,8 @@ class TableMetadata:
 
     ``tool`` and ``tool_version`` name the profiler that measured; ``format`` the kind of file it was
     read from. ``synthetic`` is True for data that no silicon produced. ``units_assumed`` is True where
-    a file gave no units and base units were taken for granted.
+    a file gave no units and base units were taken for granted. ``driver_version`` is that of NVIDIA's driver,
+    "" where it is not known or there was none.
     """
 
     level: Level
@@ -77,9 +78,12 @@ class TableMetadata:
     tool: str = ""
     tool_version: str = ""
     units_assumed: bool = False
+    driver_version: str = ""
 
     def to_json(self) -> bytes:
         document = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        if not self.driver_version:  # nothing of it where nobody knows, as in files of before
+            del document["driver_version"]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod

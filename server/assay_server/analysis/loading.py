@@ -13,15 +13,29 @@ from assay_sampling.launch_table import (
     Device,
     LaunchBatch,
     TableMetadata,
+    counter_columns,
     table_metadata,
     with_metadata,
 )
 from assay_sampling.launches import Launches, gather
 from assay_sampling.readers import open_recording
+from assay_server.analysis.cycles_apart import with_true_cycles
 from assay_server.analysis.request import RunData
+from assay_server.analysis.side_by_side import require_equal_clocks
 
 
 def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
+    """All launches of a run, in order, with the cycles of the run that measured them apart, if there is one.
+
+    Raises what :func:`load_plain_run` does, MisalignedError where the two runs are not of the same launches.
+    """
+    launches = load_plain_run(run, memory_limit_bytes)
+    if run.cycles is None:
+        return launches
+    return with_true_cycles(launches, load_plain_run(run.cycles, memory_limit_bytes - launches.table.nbytes))
+
+
+def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     """All launches of a run, in order; its source is the run's name, never a path.
 
     Slices of one run may have been made on several GPUs of one kind: the table then names each.
@@ -41,6 +55,8 @@ def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
     except AssayError as error:
         raise _without_paths(error, run) from error
     _check_against_plan(run, launches)
+    if len(run.files) > 1:
+        require_equal_clocks(launches)
     return replace(launches, notes=tuple(notes))
 
 
@@ -79,11 +95,29 @@ def _devices(run: RunData) -> _Devices:
         if not plain.equals(schemas[0], check_metadata=True) or _kinds(metadata) != _kinds(first):
             raise LaunchTableError(
                 f"run {run.run_id}",
-                "its slices differ in counters, level, condition or device",
-                "run it again on GPUs of one kind with one tool",
+                "its slices differ in counters, level, condition or device"
+                f" ({', '.join(_differences(schemas[0], schema)) or 'their schemas'})",
+                "run it again on GPUs of one kind with one tool and driver",
             )
         ordinals.append({device.index: _ordinal(device, known) for device in metadata.devices})
     return _Devices(with_metadata(schemas[0], replace(first, devices=tuple(known))), tuple(ordinals))
+
+
+def _differences(first: pa.Schema, other: pa.Schema) -> Iterator[str]:
+    """What two slices do not agree in, with what either has."""
+    ours, theirs = table_metadata(first), table_metadata(other)
+    for name in ("level", "synthetic", "condition", "tool", "tool_version", "driver_version"):
+        pair = getattr(ours, name), getattr(theirs, name)
+        if pair[0] != pair[1]:
+            yield f"{name.replace('_', ' ')} {pair[0] or 'unknown'} and {pair[1] or 'unknown'}"
+    if _kinds(ours) != _kinds(theirs):
+        names = [", ".join(sorted(device.label() for device in side.devices)) for side in (ours, theirs)]
+        yield f"GPU {names[0]} and {names[1]}"
+    metrics = [{c.name: c.metric for c in counter_columns(schema)} for schema in (first, other)]
+    for name in sorted(metrics[0].keys() | metrics[1].keys()):
+        pair = metrics[0].get(name, "nothing"), metrics[1].get(name, "nothing")
+        if pair[0] != pair[1]:
+            yield f"{name} measured by {pair[0]} and {pair[1]}"
 
 
 def _kinds(metadata: TableMetadata) -> set[tuple[str, str, int | None]]:

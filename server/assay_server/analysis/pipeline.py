@@ -72,7 +72,7 @@ def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis])
             "seed": request.seed,
         },
         "versions": versions(),
-        "runs": [_run(run) for run in request.runs],
+        "runs": [_run(run) for run in _every_run(request)],
         "failed_runs": [_failed_run(run) for run in request.failed_runs],
         "summary": summarise(all_rows, compared),
         "rows": all_rows,
@@ -81,6 +81,11 @@ def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis])
         "selections": selections,
         "drawn": drawn,
     }
+
+
+def _every_run(request: AnalysisRequest) -> list[RunData]:
+    """The runs in order, also those whose cycles serve the one behind them."""
+    return [each for run in request.runs for each in (run.cycles, run) if each is not None]
 
 
 def _failed_run(run: FailedRun) -> dict[str, Any]:

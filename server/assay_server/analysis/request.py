@@ -31,6 +31,8 @@ class RunData:
         live: measured by this campaign and not played back from a recording.
         under_mps: of the runs that SM shares are compared with one another in, one under an MPS daemon.
         slice_launches: launches of each slice, in order, also of those that have none and so no file.
+        costs_only: of a detailed run, that it collected what one pass gives: cycles and instructions.
+        cycles: the run of the same launches in one pass, which its cycles are taken from.
     """
 
     run_id: str
@@ -47,6 +49,8 @@ class RunData:
     live: bool = False
     under_mps: bool = False
     slice_launches: tuple[int, ...] = ()
+    costs_only: bool = False
+    cycles: RunData | None = None
 
     @property
     def compares(self) -> bool:

@@ -74,7 +74,7 @@ def rest_on(row: Row, runs: Sequence[RunData]) -> None:
     """Name the runs that the row's numbers rest on, and what is flagged about them."""
     for run in runs:
         if run.run_id not in row["runs"]:
-            row["runs"].append(run.run_id)
+            row["runs"] += [run.run_id, *([run.cycles.run_id] if run.cycles is not None else [])]
             row["flags"] += flags_of(run)
 
 

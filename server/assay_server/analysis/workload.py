@@ -23,6 +23,7 @@ from assay_server.analysis.held import HeldRuns, Load
 from assay_server.analysis.noise import noise_entries
 from assay_server.analysis.request import AnalysisRequest, RunData
 from assay_server.analysis.rows import LaunchFacts, Method, Row, name_failed_run
+from assay_server.analysis.side_by_side import require_equal_sequences
 from assay_server.analysis.sm_share import sm_share_entries
 from assay_server.analysis.two_level import two_level_facts
 
@@ -137,7 +138,8 @@ class _Work:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name)}
         self._describe(row, cell.whole)
         if len(levels) == 2:
-            row["match"] = _match_of_levels(levels["detailed"], levels["light"])
+            in_slices = cell.detailed is not None and len(cell.detailed.files) > 1
+            row["match"] = _match_of_levels(levels["detailed"], levels["light"], in_slices=in_slices)
         profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
@@ -223,6 +225,8 @@ class _Work:
         self._alignments.clear()
 
 
-def _match_of_levels(detailed: Launches, light: Launches) -> dict[str, Any]:
+def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) -> dict[str, Any]:
     alignments = {kind: align_window(detailed, light, kind) for kind in MATCH_KINDS}
+    if in_slices:
+        require_equal_sequences(detailed, alignments[LEVELS_KIND])
     return match_facts(alignments, LEVELS_KIND, "levels")

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
@@ -24,6 +24,7 @@ from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysis_job import end_with_server
 from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.live_spec import COST_COUNTERS
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.transitions import Effects
 from assay_server.store.model import Campaign, CampaignState, FailureRecord, Flag, Run, RunState, Slice
@@ -174,6 +175,7 @@ def analysis_request(
         raise StorageError(campaign_id, "the store lost this campaign")
     runs = store.runs(campaign_id)
     settings = campaign.analysis
+    failed_runs = tuple(_failed_run(run) for run in runs if run.state is not RunState.DONE)
     return AnalysisRequest(
         campaign_id=campaign_id,
         campaign_name=campaign.name,
@@ -182,13 +184,23 @@ def analysis_request(
         methods=settings.methods,
         reference=settings.reference,
         memory_limit_bytes=settings.memory_limit_bytes,
-        runs=tuple(
-            _run_data(run, campaign, store.slices(run.run_id), path)
-            for run in runs
-            if run.state is RunState.DONE
+        runs=_paired(
+            failed_runs,
+            (
+                _run_data(run, campaign, store.slices(run.run_id), path)
+                for run in runs
+                if run.state is RunState.DONE
+            ),
         ),
-        failed_runs=tuple(_failed_run(run) for run in runs if run.state is not RunState.DONE),
+        failed_runs=failed_runs,
     )
+
+
+def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[RunData, ...]:
+    """The runs, those of features with the cycles that were measured apart."""
+    from assay_server.analysis.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
+
+    return paired(tuple(runs), failed_runs)
 
 
 def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[[Slice], str]) -> RunData:
@@ -210,6 +222,7 @@ def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[
         live=run.command is not None,
         under_mps=run.under_mps,
         slice_launches=tuple(piece.launches for piece in slices),
+        costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
     )
 
 

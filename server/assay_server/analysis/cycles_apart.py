@@ -1,0 +1,94 @@
+"""True cycles from a run in one pass, features from another: the two joined launch by launch.
+
+A launch that is replayed for several passes has its memory saved and restored between them, which disturbs
+its caches; one pass does neither. Source: notes on Nsight Compute, section 1.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from assay_sampling.alignment import align_window, require_match
+from assay_sampling.launches import Launches
+from assay_sampling.levels import refuse_other_kind, source_of
+from assay_server.analysis.request import FailedRun, RunData
+
+# What the run in one pass measures better, where it measured it.
+COSTS = (
+    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_sm_active_avg", "profiled_duration_ns",
+    "clock_gpc_hz", "instructions",
+)  # fmt: skip
+
+
+def with_true_cycles(features: Launches, cycles: Launches) -> Launches:
+    """The launches of ``features`` with the costs that ``cycles`` measured; of both, what both have.
+
+    ``replay_passes`` stays that of the features. Raises RefusedError where the runs are of two kinds,
+    MisalignedError where fewer than 99 % of their launches are the same.
+    """
+    subject = f"{source_of(features)} and {source_of(cycles)}"
+    refuse_other_kind(subject, features, cycles)
+    # A window that ends by itself need not end at the same launch in both.
+    if len(features) <= len(cycles):
+        matched = align_window(features, cycles)
+        rows, cost_rows = matched.left_rows, matched.right_rows
+    else:
+        matched = align_window(cycles, features)
+        rows, cost_rows = matched.right_rows, matched.left_rows
+    require_match(matched, subject=subject)
+    table, costs = features.take(rows).table, cycles.take(cost_rows).table
+    for name in COSTS:
+        if name in costs.schema.names:
+            table = _with_column(table, costs.schema.field(name), costs[name])
+    notes = (*features.notes, *_notes(features, cycles, len(rows)))
+    return replace(features, table=table, notes=tuple(dict.fromkeys(notes)))
+
+
+def _with_column(table: pa.Table, field: pa.Field, values: pa.ChunkedArray) -> pa.Table:
+    place = table.schema.get_field_index(field.name)
+    return table.append_column(field, values) if place < 0 else table.set_column(place, field, values)
+
+
+def _notes(features: Launches, cycles: Launches, joined: int) -> list[str]:
+    notes = [f"cycles of {source_of(cycles)}, other counters of {source_of(features)}"]
+    if joined < len(features):
+        notes.append(f"{joined:,} of {len(features):,} launches are in both")
+    passes = cycles.column("replay_passes") if "replay_passes" in cycles.table.schema.names else np.ones(1)
+    if np.nanmax(passes, initial=1.0) > 1:
+        notes.append(
+            f"{source_of(cycles)} took {np.nanmax(passes):g} passes, so its cycles are disturbed too"
+        )
+    return notes
+
+
+def paired(runs: Sequence[RunData], failed_runs: Sequence[FailedRun] = ()) -> tuple[RunData, ...]:
+    """The runs, each that measured features with the one that measured its cycles in one pass, if any.
+
+    A run whose cycles serve another is no longer there by itself; its flags stand with the other's. Where it
+    has no data, the other's own cycles are what there is, and a flag says so.
+    """
+    of_cycles = {_identity(run): run for run in runs if run.level == "detailed" and run.costs_only}
+    gone = {_identity(run): run.run_id for run in failed_runs if run.level == "detailed"}
+    found: list[RunData] = []
+    served: set[str] = set()
+    for run in runs:
+        if run.level != "detailed" or run.costs_only:
+            found.append(run)
+        elif (cycles := of_cycles.get(_identity(run))) is not None:
+            flags = ((name, f"{cycles.run_id}: {detail}", bad) for name, detail, bad in cycles.flags)
+            found.append(replace(run, cycles=cycles, flags=(*run.flags, *flags)))
+            served.add(cycles.run_id)
+        elif (failed := gone.get(_identity(run))) is not None:
+            detail = f"run {failed}, which was to measure them in one pass, has no data"
+            found.append(replace(run, flags=(*run.flags, ("cycles_of_several_passes", detail, False))))
+        else:
+            found.append(run)
+    return tuple(run for run in found if run.run_id not in served)
+
+
+def _identity(run: RunData | FailedRun) -> tuple[object, ...]:
+    return run.workload, run.device_kind, run.condition, run.repeat
