@@ -19,6 +19,7 @@ from assay_agent.conditions import undo_leftovers
 from assay_agent.config import VirtualGPUs
 from assay_agent.durable import storage_errors
 from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.profilers.bare import BareProfiler
 from assay_agent.profilers.base import Profiler
 from assay_agent.profilers.cupti import CuptiProfiler
 from assay_agent.profilers.environment import MeasuredGPU
@@ -146,6 +147,7 @@ def _gpu_place(gpu: MeasuredGPU, names: list[str], tools: ToolBox, state: Path, 
         profilers[profiler.name] = profiler
     if not gpu.synthetic and find_tracer() is not None:
         profilers[CuptiProfiler.name] = CuptiProfiler(gpu, tools, state)
+    profilers[BareProfiler.name] = BareProfiler(gpu, tools, state)
     device = common_pb2.Device(
         name=gpu.device.name,
         uuid=gpu.device.uuid,

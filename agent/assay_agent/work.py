@@ -14,6 +14,7 @@ from assay_sampling.failures import Failure
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.validity import invalidates
 
+_BARE = "bare"
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -86,6 +87,7 @@ class Assignment:
 
     ``launch_skip`` launches are left out, then ``launch_count`` are taken (0: all the rest).
     ``deadline_seconds`` counts from the lease and is extended by every heartbeat that is answered.
+    ``bare``: a light run's command without its profiler, which gives no launches.
     ``counters`` are the canonical names to collect; ``under_mps``: under a private MPS daemon even at 100 %.
     """
 
@@ -97,6 +99,7 @@ class Assignment:
     condition: Condition
     profiler: str
     synthetic: bool = False
+    bare: bool = False
     repeat: int = 0
     recorded: RecordedSource | None = None
     command: CommandSource | None = None
@@ -123,10 +126,11 @@ class Assignment:
             campaign_id=run.campaign_id,
             workload=run.workload,
             device_kind=run.device_kind,
-            level=_one_of(str(key), "level", run.level, get_args(Level)),
+            level="light" if run.level == _BARE else _one_of(str(key), "level", run.level, get_args(Level)),
             condition=_condition(str(key), run.condition),
             profiler=run.profiler,
             synthetic=run.synthetic,
+            bare=run.level == _BARE,
             repeat=run.repeat,
             recorded=_recorded(run),
             command=_command(run),

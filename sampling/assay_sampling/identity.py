@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Level = Literal["detailed", "light"]
+RunLevel = Literal["detailed", "light", "bare"]  # a bare run has no profiler and so no launches
 CacheCondition = Literal["none", "all"]
 ClockCondition = Literal["none", "base", "boost"]
 

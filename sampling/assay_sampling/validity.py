@@ -119,15 +119,15 @@ _RUN_FLAGS = (
         invalidates=True,
     ),
     FlagKind(
+        "foreign_mps_daemon",
+        "an MPS daemon that is not the agent's lived on the box; the run was kept away from it",
+        "none needed, unless `foreign_process` stands beside it",
+    ),
+    FlagKind(
         "sm_share_not_in_force",
         "a share of the SMs was asked for, and the workload saw all of them",
         "check the MPS daemon's log and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in the attempt's environment",
         invalidates=True,
-    ),
-    FlagKind(
-        "foreign_mps_daemon",
-        "an MPS daemon that is not the agent's lives on the box",
-        "end it where nobody needs it; the run itself is kept away from it",
     ),
     FlagKind(
         "gpu_settings_changed",
@@ -201,6 +201,11 @@ _RUN_FLAGS = (
         "slice_short",
         "the workload ended within the slice",
         "none needed at the end of a workload; a surprise in its middle",
+    ),
+    FlagKind(
+        "window_cut",
+        "the window of launches with counters ended early: no new kind of launch came, or its time was over",
+        "none needed; `first` and `time_budget_s` of `detailed` decide",
     ),
     FlagKind(
         "slice_empty",

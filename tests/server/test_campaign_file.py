@@ -81,8 +81,8 @@ FAULTS = [
         "seed: 7",
         "colour: 7",
         "3: field colour: unknown key; "
-        "the keys here are campaign, synthetic, seed, gpus, detailed, light, conditions, repeats, workloads, "
-        "playback, analysis",
+        "the keys here are campaign, synthetic, seed, gpus, detailed, light, conditions, repeats, bare, "
+        "workloads, playback, analysis",
     ),
     ("campaign: real-recordings\n", "", "1: field campaign: this key is required"),
     ("campaign: real-recordings", "campaign: 12", "1: field campaign: 12 is not text; write it in quotes"),

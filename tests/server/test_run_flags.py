@@ -100,3 +100,16 @@ def test_the_detail_names_the_slices() -> None:
     [flag] = capture_flags(slices(10, 4, 10))
     assert flag.detail == "slice 1 has 4 of 10 launches, and slice 2 has some"
     assert list(capture_flags([Slice("r", 0, 0, 0, launches=7)])) == []
+
+
+def test_a_bare_run_is_published_without_a_launch_and_a_light_one_is_not(desk: Desk) -> None:
+    make_live(desk)
+    with desk.store.transaction() as store:
+        run = store.run("made-1.0000")
+        assert run is not None
+        store.save_run(replace(run, level="bare"))
+    bare, light = desk.must_lease(), desk.must_lease(slot="1")
+    assert [bare.run_id, light.run_id] == ["made-1.0000", "made-1.0001"]
+    assert desk.begin(bare, segments=0, launches=0) is FinishOutcome.PUBLISH
+    assert desk.end(bare, launches=0)
+    assert desk.begin(light, segments=0, launches=0) is FinishOutcome.NOT_WANTED

@@ -46,7 +46,7 @@ def cells_by_workload(runs: Sequence[RunData]) -> dict[str, list[Cell]]:
     """
     grouped: dict[tuple[str, str, Condition], list[RunData]] = {}
     for run in runs:
-        if run.compares:
+        if run.compares or run.level == "bare":
             continue
         grouped.setdefault((run.workload, run.device_kind, run.condition), []).append(run)
     workloads: dict[str, list[Cell]] = {}

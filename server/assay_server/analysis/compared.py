@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_sampling.alignment import Alignment, MatchKind
-from assay_sampling.launch_table import Condition, Level
+from assay_sampling.identity import RunLevel
+from assay_sampling.launch_table import Condition
 from assay_sampling.launches import Launches
 from assay_sampling.selection import Selection
 from assay_server.analysis import rows
@@ -19,15 +20,23 @@ Entry = dict[str, Any]
 
 @dataclass
 class Compared:
-    """Entries of a report: SM shares, flushed caches, and noise over repeats."""
+    """Entries of a report: SM shares, flushed caches, noise over repeats, profilers' overhead, sequences."""
 
     sm_share: list[Entry] = field(default_factory=list)
     cold_start: list[Entry] = field(default_factory=list)
     noise: list[Entry] = field(default_factory=list)
+    overhead: list[Entry] = field(default_factory=list)
+    sequences: list[Entry] = field(default_factory=list)
 
     def parts(self) -> dict[str, list[Entry]]:
         """The entries by their keys in the report."""
-        return {"sm_share": self.sm_share, "cold_start": self.cold_start, "noise": self.noise}
+        return {
+            "sm_share": self.sm_share,
+            "cold_start": self.cold_start,
+            "noise": self.noise,
+            "overhead": self.overhead,
+            "sequences": self.sequences,
+        }
 
     def add(self, other: Compared) -> None:
         """Take over the entries of another workload."""
@@ -67,7 +76,7 @@ class DeviceRuns:
     device_kind: str
     runs: tuple[RunData, ...]
 
-    def of(self, level: Level, condition: Condition, *, under_mps: bool = False) -> list[RunData]:
+    def of(self, level: RunLevel, condition: Condition, *, under_mps: bool = False) -> list[RunData]:
         """Runs of one level and condition, by repeat."""
         found = [
             run
@@ -76,7 +85,7 @@ class DeviceRuns:
         ]
         return sorted(found, key=lambda run: run.repeat)
 
-    def groups(self, level: Level) -> Iterator[list[RunData]]:
+    def groups(self, level: RunLevel) -> Iterator[list[RunData]]:
         """Repeats of one another at a level, by repeat; groups in the order of the campaign."""
         kinds = dict.fromkeys((run.condition, run.under_mps) for run in self.runs if run.level == level)
         for condition, under_mps in kinds:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_sampling.launch_table import BASELINE, Condition, Level
+from assay_sampling.identity import RunLevel
+from assay_sampling.launch_table import BASELINE, Condition
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
@@ -20,7 +21,7 @@ class RunData:
         run_id: the run's name, unique in the store.
         workload: the workload it ran.
         device_kind: the kind of GPU, the column label of tables.
-        level: "detailed" or "light".
+        level: "detailed", "light", or "bare": without a profiler, so without launches.
         condition: cache, clock and SM share it was planned under.
         repeat: 0-based ordinal among runs that differ in nothing else.
         files: Parquet files of the record store, in slice order.
@@ -33,12 +34,15 @@ class RunData:
         slice_launches: launches of each slice, in order, also of those that have none and so no file.
         costs_only: of a detailed run, that it collected what one pass gives: cycles and instructions.
         cycles: the run of the same launches in one pass, which its cycles are taken from.
+        executions: how often the command ran, once a slice; 0: not known.
+        wall_seconds: of all executions together; 0: not known.
+        busy_seconds: how long of it the GPU ran kernels, by the driver's count; None: not known.
     """
 
     run_id: str
     workload: str
     device_kind: str
-    level: Level
+    level: RunLevel
     condition: Condition = BASELINE
     repeat: int = 0
     files: tuple[str, ...] = ()
@@ -51,6 +55,9 @@ class RunData:
     slice_launches: tuple[int, ...] = ()
     costs_only: bool = False
     cycles: RunData | None = None
+    executions: int = 0
+    wall_seconds: float = 0.0
+    busy_seconds: float | None = None
 
     @property
     def compares(self) -> bool:

@@ -21,8 +21,10 @@ from assay_server.analysis.drawn import drawn
 from assay_server.analysis.export import exported
 from assay_server.analysis.held import HeldRuns, Load
 from assay_server.analysis.noise import noise_entries
+from assay_server.analysis.overhead import overhead_entries
 from assay_server.analysis.request import AnalysisRequest, RunData
 from assay_server.analysis.rows import LaunchFacts, Method, Row, name_failed_run
+from assay_server.analysis.sequences import sequence_entries
 from assay_server.analysis.side_by_side import require_equal_sequences
 from assay_server.analysis.sm_share import sm_share_entries
 from assay_server.analysis.two_level import two_level_facts
@@ -96,6 +98,8 @@ def _compared(work: _Work, runs: Sequence[RunData]) -> Compared:
         found.sm_share.extend(sm_share_entries(device, made, held))
         found.cold_start.extend(cold_start_entries(device, made, held))
         found.noise.extend(noise_entries(device, held))
+        found.overhead.extend(overhead_entries(device))
+        found.sequences.extend(sequence_entries(device, held))
     return found
 
 

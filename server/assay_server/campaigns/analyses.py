@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 
@@ -27,7 +29,16 @@ from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.live_spec import COST_COUNTERS
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.transitions import Effects
-from assay_server.store.model import Campaign, CampaignState, FailureRecord, Flag, Run, RunState, Slice
+from assay_server.store.model import (
+    AttemptState,
+    Campaign,
+    CampaignState,
+    FailureRecord,
+    Flag,
+    Run,
+    RunState,
+    Slice,
+)
 from assay_server.store.protocols import MetadataReader
 
 _log = logging.getLogger(__name__)
@@ -187,7 +198,9 @@ def analysis_request(
         runs=_paired(
             failed_runs,
             (
-                _run_data(run, campaign, store.slices(run.run_id), path)
+                _timed(_run_data(run, campaign, store.slices(run.run_id), path), store)
+                if _overheads_asked(run, runs)
+                else _run_data(run, campaign, store.slices(run.run_id), path)
                 for run in runs
                 if run.state is RunState.DONE
             ),
@@ -223,6 +236,24 @@ def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[
         under_mps=run.under_mps,
         slice_launches=tuple(piece.launches for piece in slices),
         costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
+    )
+
+
+def _overheads_asked(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether a run is to be compared with a bare one: logs of attempts are long, and seldom needed."""
+    return run.command is not None and any(other.level == "bare" for other in runs)
+
+
+def _timed(run: RunData, store: MetadataReader) -> RunData:
+    """The run with the times of its published attempts."""
+    logs = [a.log for a in store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
+    busy = [json.loads(log.telemetry).get("busy_seconds") if log.telemetry else None for log in logs]
+    known = [seconds for seconds in busy if isinstance(seconds, int | float)]
+    return replace(
+        run,
+        executions=len(logs),
+        wall_seconds=sum(log.wall_seconds for log in logs),
+        busy_seconds=float(sum(known)) if known and len(known) == len(logs) else None,
     )
 
 

@@ -16,6 +16,7 @@ from assay_server.campaigns.windows import Window
 from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice, device_key
 
 RECORDED_PROFILER = "recorded"
+BARE_PROFILER = "bare"
 DETAILED_PROFILER = "nsight_compute"
 # "auto" is Nsight Systems until our tracer has been shown to agree with it, launch for launch, on a GPU.
 LIGHT_PROFILERS: dict[LightLevel, str] = {
@@ -61,10 +62,10 @@ def plan_campaign(
 ) -> Plan:
     """The runs of every workload in the order of the file; CampaignError for a path without a base.
 
-    A recording is one run a level. A live workload on a kind of GPU is, for each repeat: a detailed run
-    of the window in slices for each of its sets of counters, a light run, a detailed run for each flushed
-    condition, and for SM shares a light run each and one at 100 % under the same MPS daemon. ``cost_of``
-    sizes slices for which the file does not say how many launches they have.
+    A recording is one run a level. A live workload on a kind of GPU is, for each repeat: a bare run where
+    asked for, a detailed run of the window in slices for each of its sets of counters, a light run, a
+    detailed run for each flushed condition, and for SM shares a light run each and one at 100 % under the
+    same MPS daemon. ``cost_of`` sizes slices for which the file does not say how many launches they have.
     """
     base = _Base(campaign_id, base_directory, file_name, cost_of)
     runs: list[Run] = []
@@ -122,7 +123,10 @@ def _live_runs(
             _run(campaign, base, level="detailed", profiler=DETAILED_PROFILER, counters=counters, **on_gpu)
             for counters in campaign.detailed.counters_of_sets()
         ]
+        bare = replace(light, level="bare", profiler=BARE_PROFILER)
         for repeat in range(campaign.repeats):
+            if campaign.bare:
+                yield replace(bare, repeat=repeat), _WHOLE
             for run in detailed:
                 yield replace(run, repeat=repeat), _windows(campaign.detailed, run, base)
             yield replace(light, repeat=repeat), _WHOLE

@@ -234,7 +234,7 @@ class Schedule(Transitions):
         if attempt.state is AttemptState.PUBLISHING:
             return FinishOutcome.PUBLISH
         attempt = replace(attempt, flags=flags, log=log)
-        wrong = _wrong_counts(attempt, segments, launches)
+        wrong = None if self._is_bare(attempt) else _wrong_counts(attempt, segments, launches)
         if wrong is not None:
             self._fail(attempt, wrong, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
@@ -244,6 +244,11 @@ class Schedule(Transitions):
             return FinishOutcome.NOT_WANTED
         self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
         return FinishOutcome.PUBLISH
+
+    def _is_bare(self, attempt: Attempt) -> bool:
+        """Whether no launches are what its run is to give."""
+        run = self.store.run(attempt.key.run_id)
+        return run is not None and run.level == "bare" and not attempt.launches
 
     def _worth_another_try(self, attempt: Attempt) -> FailureRecord | None:
         """Why a live attempt's flags make it worth another try; None: they do not, or no try is left."""

@@ -37,7 +37,7 @@ MOST_ERRORS = 10
 _NAME = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
 _LONGEST_TIMEOUT_S = 30 * 24 * 3600
-_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats")
+_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare")
 
 
 class ConditionSpec(SpecModel):
@@ -126,6 +126,7 @@ class Campaign(SpecModel):
     light: LightLevel = "nsys"
     conditions: list[LiveConditionSpec] = Field(default_factory=list, max_length=100)
     repeats: int = Field(default=1, ge=1, le=1000)
+    bare: bool = False
     workloads: list[WorkloadSpec] = Field(min_length=1, max_length=10_000)
     playback: Literal["full_speed", "recorded_time"] = "full_speed"
     analysis: AnalysisSpec = AnalysisSpec()
@@ -311,6 +312,7 @@ def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     slices = planned_slices(
         campaign.live_workloads, len(campaign.gpus), campaign.repeats, campaign.detailed, campaign.conditions
     )
+    slices += campaign.bare * campaign.live_workloads * len(campaign.gpus) * campaign.repeats
     if slices > MOST_SLICES:
         place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
         yield (

@@ -22,7 +22,7 @@ Entry = Mapping[str, Any]
 
 def compared_tables(report: Report) -> Iterator[Table]:
     """The tables that this report has something to say in."""
-    for make in (sm_share_table, cold_start_table, noise_table):
+    for make in (sm_share_table, cold_start_table, noise_table, overhead_table, sequence_table):
         table = make(report)
         if table is not None:
             yield table
@@ -142,3 +142,49 @@ def noise_table(report: Report) -> Table | None:
     )  # fmt: skip
     note = "Standard deviation: of the totals over repeats (n - 1), relative to their mean."
     return Table("Noise over repeats", *without_empty(columns, body, "notes", "flags"), note)
+
+
+def overhead_table(report: Report) -> Table | None:
+    """What profilers add to the workloads, against bare runs."""
+    body = tuple(
+        (
+            entry["workload"], entry["device"], entry["level"],
+            f"{shown_condition(entry)}{', MPS' if entry['under_mps'] else ''}",
+            f"{entry['executions']:g}", f"{entry['bare_wall_seconds']:.3g}", f"{entry['wall_seconds']:.3g}",
+            percent(entry["overhead_percent"]), percent(entry["busy_overhead_percent"]),
+            flags_text(entry["flags"]),
+        )
+        for entry in report.get("overhead", ())
+    )  # fmt: skip
+    if not body:
+        return None
+    columns = columns_of(
+        "workload", "GPU", "level", CONDITION, "#executions", "#bare / s", "#profiled / s",
+        "#overhead / %", "#GPU busy overhead / %", "~flags",
+    )  # fmt: skip
+    note = (
+        "Wall time of one execution of the command without and with the profiler, its start and report "
+        "included; a detailed run has one execution a slice. GPU busy: the same of the driver's utilisation "
+        "over time, an estimate."
+    )
+    return Table("Overhead of profilers", *without_empty(columns, body, "flags"), note)
+
+
+def sequence_table(report: Report) -> Table | None:
+    """Runs that did not launch what the first light run did."""
+    body = tuple(
+        (
+            entry["workload"], entry["device"], entry["level"], shown_condition(entry), entry["run"],
+            entry["reference"], count(entry["launches"]), count(entry["reference_launches"]),
+            count(entry["differing"]), state_text(entry), flags_text(entry["flags"]),
+        )
+        for entry in report.get("sequences", ())
+    )  # fmt: skip
+    if not body:
+        return None
+    columns = columns_of(
+        "workload", "GPU", "level", CONDITION, "run", "compared with", "#launches", "#launches there",
+        "#differing", "~status", "~flags",
+    )  # fmt: skip
+    note = "Launches that differ in kernel, grid or block at the same place, or that one run lacks."
+    return Table("Launch sequences that differ", *without_empty(columns, body, "flags"), note)

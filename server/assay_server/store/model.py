@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from assay_sampling.launch_table import BASELINE, Condition, Level
+from assay_sampling.identity import RunLevel
+from assay_sampling.launch_table import BASELINE, Condition
 
 
 class CampaignState(StrEnum):
@@ -133,6 +134,7 @@ class Command:
 class Run:
     """A workload on a kind of GPU at one level under one condition, one repeat.
 
+    A bare run is a light one without its profiler: it has no launches, only wall time.
     A recorded run has ``recorded_path``, a live one ``command``. ``device_key`` is what a slot's GPU must
     be called (:func:`device_key`); empty: any slot will do. ``counters`` are the canonical names to
     collect, ``under_mps`` is the run at 100 % that those at an SM share are compared with, and they.
@@ -143,7 +145,7 @@ class Run:
     ordinal: int
     workload: str
     device_kind: str
-    level: Level
+    level: RunLevel
     profiler: str
     condition: Condition = BASELINE
     repeat: int = 0

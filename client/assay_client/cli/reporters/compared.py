@@ -13,7 +13,8 @@ from assay_client.cli.reporters.text import clipped, condition, count
 Entry = Mapping[str, Any]
 
 _NONE = "-"
-_PARTS = {"sm_share": "SM share", "cold_start": "flushed caches", "noise": "noise"}
+_PARTS = {"sm_share": "SM share", "cold_start": "flushed caches", "noise": "noise", "overhead": "overhead",
+          "sequences": "launch sequences"}  # fmt: skip
 
 
 def render_compared(report: Mapping[str, Any], console: Console) -> None:
@@ -21,6 +22,7 @@ def render_compared(report: Mapping[str, Any], console: Console) -> None:
     _render_shares(report.get("sm_share", ()), console)
     _render_flushed(report.get("cold_start", ()), console)
     _render_noise(report.get("noise", ()), console)
+    _render_overhead(report.get("overhead", ()), console)
 
 
 def compared_remarks(report: Mapping[str, Any]) -> Iterator[str]:
@@ -109,6 +111,28 @@ def _render_noise(entries: Any, console: Console) -> None:
             count(entry["repeats"]),
             _number(entry["relative_standard_deviation_percent"]),
             entry["quantity"] or _NONE,
+        )
+    drawn.print(console)
+
+
+def _render_overhead(entries: Any, console: Console) -> None:
+    if not entries:
+        return
+    right = ["bare s", "profiled s", "overhead %"]
+    drawn = Table(
+        "Overhead: wall time of one execution without and with the profiler",
+        ["workload", "device", "level", "condition", *right],
+        right=right,
+        clip=["device", "workload"],
+    )
+    for entry in entries:
+        drawn.add_row(
+            *_where(entry),
+            entry["level"],
+            f"{condition(entry['condition'])}{' MPS' if entry['under_mps'] else ''}",
+            _number(entry["bare_wall_seconds"]),
+            _number(entry["wall_seconds"]),
+            _number(entry["overhead_percent"]),
         )
     drawn.print(console)
 
