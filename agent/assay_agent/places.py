@@ -79,7 +79,11 @@ def installed_places(
             )
             continue
         gpu = MeasuredGPU(
-            _installed(device), synthetic=False, path=path, telemetry=telemetry or TelemetrySettings()
+            _installed(device),
+            synthetic=False,
+            path=path,
+            telemetry=telemetry or TelemetrySettings(),
+            driver_version=inventory.driver_version,
         )
         yield _gpu_place(gpu, found, tools, state, device.memory_bytes)
 

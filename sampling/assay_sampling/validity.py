@@ -198,6 +198,12 @@ _RUN_FLAGS = (
         "choose features without them",
     ),
     FlagKind(
+        "cycles_of_several_passes",
+        "the run that was to measure cycles in one pass has no data, so they are those of launches that were "
+        "replayed, with memory saved and restored between passes",
+        "make the failed run again; features do not need it",
+    ),
+    FlagKind(
         "slice_short",
         "the workload ended within the slice",
         "none needed at the end of a workload; a surprise in its middle",

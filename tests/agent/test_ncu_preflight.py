@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from test_tool_failures import COMPUTE, WORKLOAD, Bench
 
 from assay_agent.config import VirtualGPUs
 from assay_agent.doctor_pins import architecture_of
-from assay_agent.places import virtual_places
+from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.places import installed_places, virtual_places
 from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.live import LiveMeasurement
 from assay_agent.profilers.ncu_command import plan_metrics
 from assay_agent.profilers.preflight import CHIPS, Listing, listing_of, missing_text, parse_listing
 from assay_agent.profilers.tool_run import ToolResult
@@ -20,6 +23,7 @@ from assay_agent.profilers.tool_version import ToolVersion
 from assay_agent.virtual.architectures import ARCHITECTURES
 from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import TableMetadata, launch_schema, table_metadata
 
 PAGE = (
     '"Metric name","Metric type","Metric unit","Metric description","ga104"\n'
@@ -54,7 +58,9 @@ class Tool:
 def test_the_tool_is_asked_for_the_first_chip_of_the_capability_that_it_knows(tmp_path: Path) -> None:
     tool = Tool(tmp_path)
     listing = tool.listing()
-    assert (listing.chip, listing.names) == ("ga104", {"gpc__cycles_elapsed", "smsp__inst_executed"})
+    assert (listing.chip, listing.names) == (
+        "ga104", frozenset(["gpc__cycles_elapsed", "smsp__inst_executed"]),
+    )  # fmt: skip
     assert tool.asked == [["--list-chips"], ["--query-metrics", "--chips", "ga104", "--csv"]]
 
 
@@ -149,6 +155,21 @@ def test_a_run_asks_its_own_tool_once_and_records_the_passes_of_each_launch(tmp_
         )
     ]
     assert measurement.log.text.count("--query-metrics") == 1
+    # Where there is a driver, every table names it; the virtual GPU has none.
+    assert table_metadata(table.schema).driver_version == ""
     one_pass, again = bench.measure(bench.work(COMPUTE, counters=("cycles_gpc_avg", "instructions")))
     assert set(one_pass["replay_passes"].to_pylist()) == {1.0}
     assert "--query-metrics" not in again.log.text and again.flags == ()
+
+
+def test_a_measured_table_names_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ncu").write_text("#!/bin/sh\n")
+    (tmp_path / "ncu").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    device = InstalledDevice(0, "Tesla V100", "GPU-1", "7.0", 80, 1 << 34)
+    inventory = Inventory("host", "0", 2, 1 << 30, devices=(device,), driver_version="550.54.15")
+    [place] = installed_places(inventory, tmp_path / "state")
+    measurement = place.profilers[COMPUTE].run(WORK, threading.Event())
+    assert isinstance(measurement, LiveMeasurement)
+    schema = measurement.labelled(launch_schema(TableMetadata("detailed")), "2024.1.1.0")
+    assert table_metadata(schema).driver_version == "550.54.15"

@@ -50,6 +50,7 @@ class MeasuredGPU:
         scope: what its lock and folders are private to: "" for a real GPU, of which the box has one, and the
             agent's state directory for a virtual one, of which each agent has its own.
         telemetry: how it is watched while it measures.
+        driver_version: of NVIDIA's driver; "" for a virtual GPU, which has none.
     """
 
     device: Device
@@ -58,6 +59,7 @@ class MeasuredGPU:
     variables: Mapping[str, str] = field(default_factory=dict)
     scope: str = ""
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    driver_version: str = ""
 
 
 def tool_environment(

@@ -222,6 +222,7 @@ class LiveMeasurement(abc.ABC):
             tool=found.tool,
             tool_version=tool_version,
             units_assumed=found.units_assumed,
+            driver_version=self.gpu.driver_version,
         )
         return with_metadata(schema, metadata)
 
