@@ -1,0 +1,187 @@
+"""Compile the CUDA workloads: with the box's nvcc, else with NVIDIA's own from the package index. No GPU is needed.
+
+    python tests/gpu/build.py [--cache DIR] [--architecture native|sm_80|...] [--from-index]
+
+Only the standard library is used, so that any Python of the box will do. Programs lie in the cache folder under a
+digest of sources, compiler and architecture, so that nothing stale is ever run. Exit status 77: no compiler can be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent / "workloads"
+CANNOT = 77
+# CUDA 13.0: a compiler that older drivers of R580 run with. 105 MB to download, 300 MB unpacked.
+INDEX_PACKAGES = tuple(
+    f"nvidia-{name}>=13.0,<13.1" for name in ("cuda-nvcc", "cuda-crt", "cuda-runtime", "nvvm", "cuda-cccl")
+)
+_FLAGS = ("-std=c++17", "-O2", "-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings")
+_COMPILE_SECONDS = 600
+_DOWNLOAD_SECONDS = 1800
+
+
+class CannotBuildError(Exception):
+    """There is no compiler, or it does not compile; the text says what was tried."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """An nvcc with what it must be told to find its parts."""
+
+    path: Path
+    options: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """Its release, such as ``13.0``; raises CannotBuildError where it does not say."""
+        said = subprocess.run([self.path, "--version"], capture_output=True, text=True, check=False).stdout
+        found = re.search(r"release (\d+\.\d+)", said)
+        if found is None:
+            raise CannotBuildError(f"{self.path} does not say its release")
+        return found[1]
+
+
+def default_cache() -> Path:
+    """$ASSAY_GPU_CACHE, else ``assay/gpu-workloads`` in the user's cache folder."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(os.environ.get("ASSAY_GPU_CACHE") or base / "assay" / "gpu-workloads")
+
+
+def names() -> list[str]:
+    """Every CUDA workload."""
+    return sorted(source.stem for source in SOURCES.glob("*.cu"))
+
+
+def find_compiler(cache: Path, *, from_index: bool = False) -> Compiler:
+    """An nvcc of the box, else one from the package index; raises CannotBuildError."""
+    candidates = [
+        shutil.which("nvcc"),
+        *map(str, sorted(Path("/usr/local").glob("cuda*/bin/nvcc"), reverse=True)),
+    ]
+    for candidate in candidates:
+        if candidate and not from_index and Path(candidate).exists():
+            return Compiler(Path(candidate))
+    return _compiler_of_index(cache)
+
+
+def _compiler_of_index(cache: Path) -> Compiler:
+    folder = cache / "toolkit"
+    if not (folder / "complete").is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
+                   "--only-binary=:all:", "--target", str(folder), *INDEX_PACKAGES]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_DOWNLOAD_SECONDS, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CannotBuildError(
+                f"no nvcc on this box, and none from the package index: {error}"
+            ) from error
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+            raise CannotBuildError(f"no nvcc on this box, and none from the package index: {last}")
+        (folder / "complete").touch()
+    toolkit = next(folder.glob("nvidia/cu*/bin/nvcc"), None)
+    if toolkit is None:
+        raise CannotBuildError(f"the packages {', '.join(INDEX_PACKAGES)} brought no nvcc")
+    root = toolkit.parents[1]
+    return Compiler(toolkit, (f"-I{root / 'include'}", f"-L{root / 'lib'}"))
+
+
+def architecture_of_box() -> str:
+    """``native`` where there is a GPU to ask, else a portable one whose PTX newer GPUs compile."""
+    return "native" if shutil.which("nvidia-smi") and _gpu_answers() else "sm_80"
+
+
+def _gpu_answers() -> bool:
+    asked = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return asked.returncode == 0 and "GPU" in asked.stdout
+
+
+def build(compiler: Compiler, cache: Path, architecture: str) -> dict[str, Path]:
+    """Compile every workload that is not compiled yet; the programs by name. Raises CannotBuildError."""
+    flags = [*_FLAGS, *_code(architecture), *compiler.options]
+    folder = cache / _digest([compiler.release, *flags, architecture, _gpu_names(architecture)])
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = {name: folder / name for name in names()}
+    for name, program in programs.items():
+        if not program.is_file():
+            _compile(compiler, flags, SOURCES / f"{name}.cu", program)
+    return programs
+
+
+def _gpu_names(architecture: str) -> str:
+    """What "native" means here, so that a cache that moves to another box is not taken for it."""
+    if architecture != "native":
+        return ""
+    return subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
+
+
+def _code(architecture: str) -> list[str]:
+    if architecture == "native":
+        return ["-arch=native"]
+    virtual = architecture.replace("sm_", "compute_")
+    return ["-gencode", f"arch={virtual},code=[{architecture},{virtual}]"]
+
+
+def _digest(words: Sequence[str]) -> str:
+    digest = hashlib.blake2b("\0".join(words).encode(), digest_size=8)
+    for source in sorted(SOURCES.glob("*.cu*")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+def _compile(compiler: Compiler, flags: Sequence[str], source: Path, program: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+        made = Path(folder) / program.name
+        done = subprocess.run(
+            [str(compiler.path), *flags, "-o", str(made), str(source)],
+            capture_output=True,
+            text=True,
+            timeout=_COMPILE_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            said = (done.stdout + done.stderr).strip()
+            raise CannotBuildError(f"{source.name} does not compile with {compiler.path}: {said[-2000:]}")
+        made.replace(program)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compile and say where the programs are."""
+    parser = argparse.ArgumentParser(description="Compile the CUDA workloads; no GPU is needed.")
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument(
+        "--architecture", default="", help="native, sm_75, sm_80, ...; default: what the box has"
+    )
+    parser.add_argument("--from-index", action="store_true", help="NVIDIA's nvcc from the package index")
+    options = parser.parse_args(arguments)
+    try:
+        options.cache.mkdir(parents=True, exist_ok=True)
+        compiler = find_compiler(options.cache, from_index=options.from_index)
+        architecture = options.architecture or architecture_of_box()
+        programs = build(compiler, options.cache, architecture)
+    except CannotBuildError as error:
+        print(f"the CUDA workloads cannot be compiled here: {error}", file=sys.stderr)
+        return CANNOT
+    folder = next(iter(programs.values())).parent
+    print(
+        f"{len(programs)} workloads for {architecture} by nvcc {compiler.release} ({compiler.path}) in {folder}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
