@@ -36,7 +36,7 @@ workloads:
 
 # For commands: where, how much, under what. `assay doctor --for agent` says whether a box is ready.
 # gpus: [V100-SXM2-16GB, A100-SXM4-80GB]   # as `assay-agent inventory` names them
-# detailed: {{first: 1000, slice_launches: 500, features: table2}}
+# detailed: {{first: 1000, features: table2, sets: [cycles, features]}}   # first: auto goes on while it pays
 # conditions:
 #   - {{cache: all}}            # caches flushed between launches
 #   - {{sm_percent: 50}}        # half of the SMs

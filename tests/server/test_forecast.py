@@ -95,3 +95,21 @@ def test_an_assumption_that_is_none_is_refused(given: dict[str, str], text: str)
 def test_a_file_that_is_not_valid_is_refused_with_its_line() -> None:
     with pytest.raises(CampaignError, match=r"c\.yaml:3: field gpu:"):
         forecast_campaign(LIVE.replace("gpus:", "gpu:"), "c.yaml", "/base", {})
+
+
+def test_a_window_without_an_end_is_forecast_to_the_programs_end() -> None:
+    text = LIVE.replace("first: 1000, slice_launches: 400", "first: auto, time_budget_s: 60")
+    document = forecast_campaign(text, "c.yaml", "/base", {"launches": "1700", "program_seconds": "1"})
+    detailed, light = document["runs"][:2]
+    assert (detailed["slices"], detailed["launches"], detailed["at_most"]) == (3, 1700, True)
+    assert (light["slices"], light["launches"], light["at_most"]) == (1, 1700, False)
+    assert forecast_campaign(LIVE, "c.yaml", "/base", {})["runs"][0]["at_most"] is False
+
+
+def test_assumptions_size_the_slices_for_which_the_file_says_nothing() -> None:
+    text = LIVE.replace("first: 1000, slice_launches: 400", "first: 50000")
+    slow = {"launches": "50000", "program_seconds": "5000", "pass_milliseconds": "50"}
+    document = forecast_campaign(text, "c.yaml", "/base", slow)
+    features = document["runs"][0]
+    assert 0 < features["skipped_percent"] < 20
+    assert features["slices"] < forecast_campaign(text, "c.yaml", "/base", {})["runs"][0]["slices"]

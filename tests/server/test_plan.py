@@ -192,3 +192,52 @@ def test_a_campaign_takes_the_smallest_free_number(taken: list[int]) -> None:
     number = next_number(taken)
     assert number not in taken and number >= 1
     assert set(range(1, number)) <= set(taken)
+
+
+def test_true_cycles_are_a_run_of_their_own_before_the_features() -> None:
+    text = LIVE.replace("slice_launches: 400}", "slice_launches: 400, sets: [features, cycles]}")
+    campaign = load_campaign(text, "c.yaml")
+    plan = plan_campaign(campaign, "live-1", "/base", "c.yaml")
+    cycles = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
+    assert [(r.level, r.counters == cycles, r.condition) for r in plan.runs[1:5]] == [
+        ("detailed", True, BASELINE),
+        ("detailed", False, BASELINE),
+        ("light", False, BASELINE),
+        ("detailed", True, FLUSHED),
+    ]
+    live = [piece for piece in plan.slices if piece.run_id != plan.runs[0].run_id]
+    assert len(live) == planned_slices(1, 2, 2, campaign.detailed, campaign.conditions)
+    alone = load_campaign(LIVE.replace("slice_launches: 400}", "sets: cycles}"), "c.yaml")
+    runs = plan_campaign(alone, "live-1", "/base", "c.yaml").runs
+    assert [run.counters for run in runs if run.level == "detailed"] == [cycles] * 8
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("first: none", "detailed.first: 'none' is not a whole number"),
+        ("sets: [cycles, cycles]", "detailed.sets: 'cycles' stands twice"),
+        ("sets: [stalls]", "detailed.sets[0]: 'stalls' is not 'cycles' or 'features'"),
+        ("time_budget_s: 0", "detailed.time_budget_s: 0 is not above 0"),
+        ("slice_launches: auto", "detailed.slice_launches: 'auto' is not a whole number"),
+    ],
+)
+def test_what_a_window_cannot_be_is_said_with_its_field(given: str, told: str) -> None:
+    text = LIVE.replace("first: 1000, slice_launches: 400", given)
+    with pytest.raises(CampaignError) as caught:
+        load_campaign(text, "c.yaml")
+    assert f"c.yaml:4: field {told}" in str(caught.value)
+
+
+def test_features_that_only_a_run_of_cycles_is_planned_for_are_a_fault() -> None:
+    methods = "\nanalysis: {methods: [pks: {features: table2}]}\n"
+    text = LIVE.replace("slice_launches: 400}", "sets: cycles}") + methods
+    with pytest.raises(CampaignError, match="which no detailed run collects"):
+        load_campaign(text, "c.yaml")
+
+
+def test_a_window_that_ends_by_itself_has_its_first_slices_planned() -> None:
+    text = LIVE.replace("first: 1000, slice_launches: 400", "first: auto")
+    plan = plan_campaign(load_campaign(text, "c.yaml"), "live-1", "/base", "c.yaml")
+    windows = [(s.launch_skip, s.launch_count) for s in plan.slices if s.run_id == plan.runs[1].run_id]
+    assert windows == [(0, 500), (500, 500)]

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from assay_sampling.replay_passes import PassCount, replay_passes
 from assay_server.campaigns.assumptions import Assumptions, assumptions
+from assay_server.campaigns.live_spec import cost_before
 from assay_server.campaigns.plan import Plan, plan_campaign
 from assay_server.campaigns.spec import load_campaign
+from assay_server.campaigns.windows import Slicing, Window, cut
 from assay_server.store.model import Run, Slice
 
 _SECONDS_AN_HOUR = 3600.0
@@ -29,8 +32,11 @@ def forecast_campaign(
     """
     assumed = assumptions(given)
     campaign = load_campaign(text, file_name)
-    plan = plan_campaign(campaign, campaign.campaign, base_directory, file_name)
-    runs = [_run_document(run, slices, assumed) for run, slices in _with_slices(plan)]
+    plan = plan_campaign(
+        campaign, campaign.campaign, base_directory, file_name, lambda run: cost_before(run.counters, assumed)
+    )
+    slicing = campaign.detailed.slicing
+    runs = [_run_document(run, slices, slicing, assumed) for run, slices in _with_slices(plan)]
     gpus = [_summed(kind, [r for r in runs if r["device"] == kind]) for kind in _kinds(runs)]
     return {
         "campaign": campaign.campaign,
@@ -65,13 +71,15 @@ def _with_slices(plan: Plan) -> list[tuple[Run, list[Slice]]]:
     return [(run, slices[run.run_id]) for run in plan.runs]
 
 
-def _run_document(run: Run, slices: list[Slice], assumed: Assumptions) -> dict[str, Any]:
+def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assumptions) -> dict[str, Any]:
+    planned = [(piece.launch_skip, piece.launch_count or assumed.launches) for piece in slices]
+    in_windows = run.command is not None and run.level == "detailed"
+    if in_windows and slicing.is_open:
+        # It ends with the program at the latest.
+        whole = replace(slicing, first=max(assumed.launches, 1))
+        planned = list(cut(whole, cost_before(run.counters, assumed)))
     # A window beyond the end of the program holds nothing.
-    windows = [
-        max(0, min(piece.launch_count or assumed.launches, assumed.launches - piece.launch_skip))
-        for piece in slices
-    ]
-    launches = sum(windows)
+    launches = sum(max(0, min(count, assumed.launches - skip)) for skip, count in planned)
     passes = replay_passes(run.counters)
     return {
         "run": run.ordinal,
@@ -86,14 +94,23 @@ def _run_document(run: Run, slices: list[Slice], assumed: Assumptions) -> dict[s
         },
         "under_mps": run.under_mps,
         "repeat": run.repeat,
-        "slices": len(slices),
+        "slices": len(planned),
+        # Launches, slices, hours and bytes may turn out to be fewer.
+        "at_most": in_windows and bool(slicing.is_open or slicing.time_budget_s),
+        "skipped_percent": _skipped_percent(run, planned, assumed) if in_windows else 0.0,
         "counters": len(run.counters),
         "passes": passes.passes,
         "passes_exact": passes.exact,
         "launches": launches,
-        "hours": _seconds(run, len(slices), launches, passes, assumed) / _SECONDS_AN_HOUR,
+        "hours": _seconds(run, len(planned), launches, passes, assumed) / _SECONDS_AN_HOUR,
         "bytes": round(launches * (assumed.launch_bytes + assumed.counter_bytes * len(run.counters))),
     }
+
+
+def _skipped_percent(run: Run, windows: list[Window], assumed: Assumptions) -> float:
+    """The largest share of a slice's time that goes into launches before it."""
+    cost = cost_before(run.counters, assumed)
+    return max((cost.skipped_percent(skip, count) for skip, count in windows), default=0.0)
 
 
 def _seconds(run: Run, slices: int, launches: int, passes: PassCount, assumed: Assumptions) -> float:

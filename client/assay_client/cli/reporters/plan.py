@@ -54,7 +54,7 @@ def _runs(document: Mapping[str, Any], console: Console) -> None:
             run["device"],
             run["level"],
             condition(run["condition"]) + mps,
-            count(run["slices"]),
+            ("at most " if run["at_most"] else "") + count(run["slices"]),
             count(run["counters"]) if run["counters"] else "-",
             f"{bound}{run['passes']}" if run["passes"] else "-",
         )
