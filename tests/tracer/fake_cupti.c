@@ -128,9 +128,12 @@ static unsigned slot_of_stream(uint32_t stream)
     return number * 85 + oldest[number]++ % (64 + 16 * number > 85 ? 85 : 64 + 16 * number);
 }
 
+#define CONTEXT ((CUcontext)0x10)
+#define STREAM 0u
+
 static void hand_over(struct full full)
 {
-    if (full.data) complete(NULL, 0, full.data, full.bytes, full.valid);
+    if (full.data) complete(CONTEXT, STREAM, full.data, full.bytes, full.valid);
 }
 
 static void end_kernel(const newest_record *record)
@@ -336,11 +339,10 @@ CUptiResult CUPTIAPI cuptiActivityGetNextRecord(uint8_t *data, size_t valid_byte
 
 CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext context, uint32_t stream, size_t *count)
 {
-    (void)context;
-    (void)stream;
     pthread_mutex_lock(&lock);
-    *count = undelivered_drops;
-    undelivered_drops = 0;
+    int asked = context == CONTEXT && stream == STREAM;
+    *count = asked ? undelivered_drops : 0;
+    undelivered_drops = asked ? 0 : undelivered_drops;
     pthread_mutex_unlock(&lock);
     return CUPTI_SUCCESS;
 }

@@ -121,8 +121,10 @@ def test_what_waits_is_bounded_and_what_comes_too_late_is_counted() -> None:
     order.add_kernels(kernels(*((i, 0) for i in range(2, 301))))
     taken = order.take()
     assert orders(taken) == list(range(2, 251)) and order.waiting == 50
-    order.add_kernels(kernels((1, 0), (251, 0)))
+    order.add_kernels(kernels((1, 0)))
     assert order.late == 1
+    rest = order.take(final=True)
+    assert orders(rest) == list(range(251, 301)) and rest.launch.tolist() == list(range(249, 299))
 
 
 @settings(deadline=None)

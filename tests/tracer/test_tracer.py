@@ -254,6 +254,24 @@ def test_an_agent_killed_in_the_middle_leaves_the_workload_unharmed(tracer: Buil
     assert (said["peak_kib"] - said["before_kib"]) / 1024 < 48
 
 
+def test_an_agent_that_goes_away_between_two_frames_leaves_the_workload_unharmed(
+    tracer: BuiltTracer,
+) -> None:
+    switches: dict[str, object] = {"ASSAY_TRACER_FLUSH_MS": 10}
+    arguments: dict[str, object] = {"launches": 2000, "every": 10, "pause_us": 2000}
+    with short_folder() as folder:
+        path = folder / "socket"
+        with (
+            Receiver(path, lambda hello: SCHEMA) as receiver,
+            start(tracer.library, tracer.workload, path, arguments, switches) as process,
+        ):
+            while not list(receiver.batches(0.02)):
+                assert process.poll() is None
+            receiver.close()
+            output, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, errors) == (0, "") and json.loads(output)["recorded"] < 2000
+
+
 def test_an_agent_that_stops_reading_costs_a_bounded_time_and_counted_records(tracer: BuiltTracer) -> None:
     switches: dict[str, object] = {"ASSAY_TRACER_WAIT_MS": 300, "ASSAY_TRACER_STALL_MS": 60_000}
     with short_folder() as folder:

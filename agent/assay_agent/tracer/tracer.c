@@ -105,6 +105,10 @@ static void CUPTIAPI buffer_requested(uint8_t **data, size_t *bytes, size_t *mos
     *bytes = BUFFER_BYTES;
 }
 
+/* CUPTI counts drops for each context and stream whose buffers it hands back. */
+static CUcontext last_context;
+static uint32_t last_stream;
+
 static void note_dropped(CUcontext context, uint32_t stream)
 {
     size_t dropped = 0;
@@ -119,6 +123,8 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
     struct buffer *buffer = (struct buffer *)(data - BUFFER_HEADER_BYTES);
     note_dropped(context, stream);
     pthread_mutex_lock(&lock);
+    last_context = context;
+    last_stream = stream;
     buffer->next = NULL;
     buffer->valid_bytes = valid_bytes;
     *queue_tail = buffer;
@@ -421,6 +427,7 @@ static void finish(void)
     if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED) || getpid() != owner) return;
     library.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     note_dropped(NULL, 0);
+    note_dropped(last_context, last_stream);
     pthread_mutex_lock(&lock);
     stopping = 1;
     pthread_cond_broadcast(&work);
