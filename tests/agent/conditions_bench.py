@@ -10,13 +10,14 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import mps_stand_in
 from fake_nvml import FakeNvml
@@ -157,6 +158,35 @@ def _die_at(step: int, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     Journal._write = counted  # type: ignore[method-assign]
+
+
+class Killed:
+    """Agents that kill themselves at a step, forked from one process, which loads everything once."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    @property
+    def _channels(self) -> tuple[IO[str], IO[str]]:
+        assert self._process.stdin and self._process.stdout
+        return self._process.stdin, self._process.stdout
+
+    def start(self, folder: Path, step: int, when: str) -> int:
+        """The process that measures."""
+        given, said = self._channels
+        given.write(f"{folder} {step} {when}\n")
+        given.flush()
+        return int(said.readline())
+
+    def ended(self) -> int:
+        return int(self._channels[1].readline())
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+        self._process.wait(30)
 
 
 def main() -> None:

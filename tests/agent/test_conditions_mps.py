@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
 
 import mps_stand_in
 import pyarrow as pa
 import pytest
-from conditions_bench import HALF_AT_BASE, Bench
+from conditions_bench import HALF_AT_BASE, Bench, Killed
 
 from assay_agent.conditions import mps_control, undo_leftovers
 from assay_agent.conditions.journal import Journal
@@ -294,36 +293,6 @@ def test_a_gpu_that_another_agent_uses_is_not_touched(bench: Bench, monkeypatch:
         assert journal.path.exists()
     undo_leftovers(elsewhere)
     assert not journal.path.exists()
-
-
-class Killed:
-    """Agents that kill themselves at a step, forked from one process, which loads everything once."""
-
-    def __init__(self) -> None:
-        program = Path(__file__).with_name("conditions_bench.py")
-        self._process = subprocess.Popen(
-            [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    @property
-    def _channels(self) -> tuple[IO[str], IO[str]]:
-        assert self._process.stdin and self._process.stdout
-        return self._process.stdin, self._process.stdout
-
-    def start(self, folder: Path, step: int, when: str) -> int:
-        """The process that measures."""
-        given, said = self._channels
-        given.write(f"{folder} {step} {when}\n")
-        given.flush()
-        return int(said.readline())
-
-    def ended(self) -> int:
-        return int(self._channels[1].readline())
-
-    def close(self) -> None:
-        for channel in self._channels:
-            channel.close()
-        self._process.wait(30)
 
 
 @pytest.fixture(scope="module")

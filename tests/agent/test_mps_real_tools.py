@@ -1,21 +1,33 @@
-"""NVIDIA's own MPS control daemon without a GPU: what it does, so that what drives it can rest on that.
+"""NVIDIA's own MPS control daemon without a GPU: what it does, and how the agent drives it.
 
-The daemon, its pipe and its log are private to a test; no other daemon of the machine is touched.
+The daemon, its pipe and its log are private to a test; no other daemon of the machine is touched. Without a
+GPU it has no clients, so a run at a share of the SMs always ends at its probe.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from conditions_bench import HALF_AT_BASE, Bench, Killed
 from nvidia_tools import RealTools
 
 from assay_agent import doctor_box
+from assay_agent.conditions import undo_leftovers
+from assay_agent.conditions.leftovers import end_daemon
+from assay_agent.conditions.mps_control import PROGRAM, MpsDaemon, MpsError, MpsFolders
+from assay_agent.conditions.sm_probe import ProbeError, probe_sms
+from assay_agent.profilers.base import ProfilerError
+from assay_sampling.failures import FailureClass
 
 pytestmark = pytest.mark.processes
 
@@ -119,3 +131,117 @@ def test_the_doctor_sees_a_living_daemon_and_no_dead_one(daemon: Daemon) -> None
     daemon.tell("quit")
     _until(lambda: daemon.tell("get_server_list")[0] == 1)
     assert daemon.pipe not in doctor_box.mps_daemons()
+
+
+@pytest.fixture
+def bench(nvidia: RealTools, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    """A box with the real daemon, and a driver that finds no GPU; whatever a test leaves fails it."""
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        made = Bench(Path(folder))
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        monkeypatch.setitem(sys.modules, "pynvml", made.nvml)  # type: ignore[arg-type]
+        (made.folder / "bin").mkdir()
+        (made.folder / "lib").symlink_to(nvidia.generation.driver)
+        (made.folder / "bin" / PROGRAM).symlink_to(nvidia.generation.mps_control)
+        yield made
+        left = made.left()
+        for process in made.processes():
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        assert left == []
+
+
+@pytest.fixture
+def driven(bench: Bench) -> Iterator[MpsDaemon]:
+    """The agent's private daemon, not yet started."""
+    folders = MpsFolders(bench.base)
+    for folder in (folders.root, folders.pipe, folders.log):
+        folder.mkdir()
+    environment = {"PATH": bench.gpu.path, "LC_ALL": "C", **folders.variables}
+    made = MpsDaemon(str(bench.folder / "bin" / PROGRAM), environment, folders)
+    yield made
+    made.stop()
+    end_daemon(bench.base, "nothing")
+
+
+def test_the_agents_daemon_starts_takes_a_share_and_quits(driven: MpsDaemon, bench: Bench) -> None:
+    driven.start(threading.Event())
+    assert driven.folders.pipe in doctor_box.mps_daemons()
+    shares = (50.0, 33.33, 12.5, 0.5, 100.0)
+    assert [driven.control.set_share(share) for share in shares] == [50.0, 33.3, 12.5, 0.5, 100.0]
+    assert driven.control.set_share(300.0) == 100.0
+    assert "Invalid percentage" in driven.folders.output.read_text()
+    assert (driven.control.clients(), driven.control.terminate_clients()) == ([], [])
+    with pytest.raises(MpsError, match='Unknown command "bogus"'):
+        driven.control.tell("bogus")
+    assert driven.clients_seen() == 0
+    assert driven.stop() == "quit"
+    assert not driven.alive
+    with pytest.raises(MpsError, match="Cannot find MPS control daemon process"):
+        driven.control.tell("get_server_list")
+    assert driven.folders.pipe not in doctor_box.mps_daemons()
+
+
+def test_a_daemon_that_was_killed_is_seen_and_its_folder_is_used_again(driven: MpsDaemon) -> None:
+    driven.start(threading.Event())
+    (process,) = [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if _reads(path).startswith(os.fsencode(driven._program) + b"\0-f")
+    ]
+    os.kill(process, signal.SIGKILL)
+    _until(lambda: not driven.alive)
+    again = MpsDaemon(driven._program, driven._environment, driven.folders)
+    again.start(threading.Event())
+    assert again.control.set_share(50.0) == 50.0
+    assert again.stop() == "quit"
+
+
+def _reads(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_without_a_gpu_a_share_is_set_but_not_probed_and_there_is_no_run(bench: Bench) -> None:
+    """The driver's own library attaches to the daemon by itself, which starts a server that finds no GPU."""
+    with pytest.raises(ProfilerError) as caught:
+        bench.measure(bench.work(condition=HALF_AT_BASE))
+    assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
+    assert "the probe of the SMs failed: cuInit: 805 (MPS connection failed)" in caught.value.cause
+    assert "Failed to start : no CUDA-capable device is detected" in caught.value.cause
+
+
+def test_the_daemon_logs_its_clients_and_a_run_without_mps_is_none(
+    driven: MpsDaemon, bench: Bench, nvidia: RealTools
+) -> None:
+    driven.start(threading.Event())
+    library = {"LD_LIBRARY_PATH": str(nvidia.generation.driver), "PATH": os.defpath}
+    with bench.measurement(bench.work()) as measurement:
+        nobody = measurement.log.environment["CUDA_MPS_PIPE_DIRECTORY"]
+        kept_away = {**library, "CUDA_MPS_PIPE_DIRECTORY": nobody}
+        with pytest.raises(ProbeError, match="cuInit: 100"):
+            probe_sms(kept_away, bench.folder, "GPU-1", measurement.space.held)
+        assert driven.clients_seen() == 0
+        with pytest.raises(ProbeError, match="cuInit: 805"):
+            probe_sms({**library, **driven.folders.variables}, bench.folder, "GPU-1", measurement.space.held)
+        assert driven.clients_seen() == 1
+
+
+@pytest.fixture(scope="module")
+def killed() -> Iterator[Killed]:
+    made = Killed()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", range(1, 9))
+def test_an_agent_killed_at_any_step_leaves_no_real_daemon_after_the_next_start(
+    bench: Bench, killed: Killed, step: int, when: str
+) -> None:
+    killed.start(bench.folder, step, when)
+    assert killed.ended() == -signal.SIGKILL
+    undo_leftovers(bench.state)
+    assert bench.left() == []

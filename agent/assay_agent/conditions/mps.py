@@ -111,8 +111,10 @@ class SmShare(Condition):
                 folder.mkdir(mode=0o700)
         except OSError as error:
             raise self._failed(f"the folders of the MPS daemon cannot be had: {error}") from error
+        # The daemon finds its server in the PATH, and says little where it does not.
+        folders = dict.fromkeys((str(Path(program).parent), str(Path(program).resolve().parent)))
         environment = {
-            "PATH": self.site.gpu.path,
+            "PATH": ":".join((*folders, self.site.gpu.path)),
             **{name: self.site.environment[name] for name in _OF_THE_DAEMON},
             **self.site.gpu.variables,
             **self.folders.variables,

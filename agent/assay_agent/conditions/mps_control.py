@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping
@@ -33,6 +34,7 @@ _ENDING = EndingSteps(interrupt_seconds=1.0, terminate_seconds=2.0)
 _TELL = 'printf "%s\\n" "$1" | exec "$0" 2>&1'
 _SERVE = 'exec "$0" -f 2>&1'
 _NEW_CLIENT = "NEW CLIENT"
+_TROUBLE = re.compile(r"fail|invalid|already running|not found", re.IGNORECASE)
 
 
 class MpsError(Exception):
@@ -218,12 +220,13 @@ class MpsDaemon:
             return 0
 
     def last_words(self) -> str:
-        """The last line of its log that says something, or how it ended."""
+        """The last line of its log that tells of trouble, else the last one, else how it ended."""
         try:
             lines = self.folders.output.read_text(errors="replace").splitlines()
         except OSError:
             lines = []
-        said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        said = [line.strip() for line in lines if line.strip()]
+        said = [line for line in said if _TROUBLE.search(line)] or said
         if isinstance(self._result, OSError):
             return str(self._result)
-        return said or (self._result.ending if self._result else "it says nothing")
+        return said[-1] if said else (self._result.ending if self._result else "it says nothing")
