@@ -117,6 +117,7 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
             pause_at_celsius=pause_at_celsius,
             resume_below_celsius=resume_below_celsius,
             longest_wait_seconds=longest_cooling,
+            minimum_free_bytes=minimum_free,
         ),
         policy_file=policy_in_force(policy),
     )

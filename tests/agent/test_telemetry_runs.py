@@ -220,3 +220,20 @@ def test_sensors_that_fail_never_fail_the_run(
             pass
     assert {found.name for found in watch.flags} == {flag}
     assert sensors.closed
+
+
+@pytest.mark.processes
+def test_a_run_over_its_memory_limit_ends_and_says_so(bench: Bench) -> None:
+    work = bench.work(SYSTEMS)
+    assert work.command is not None
+    small = replace(work, command=replace(work.command, memory_limit_bytes=1 << 20))
+    with pytest.raises(ProfilerError, match="its limit is 1 MiB; it was ended") as caught:
+        bench.measure(
+            replace(
+                small,
+                profiler="bare",
+                bare=True,
+                command=replace(small.command, environment={"ASSAY_VIRTUAL_FAULTS": "hang"}),
+            )
+        )
+    assert caught.value.failure_class is FailureClass.MEMORY_LIMIT

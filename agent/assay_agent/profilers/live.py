@@ -21,6 +21,8 @@ from assay_agent.profilers.environment import MeasuredGPU, Workspace, scrubbed, 
 from assay_agent.profilers.tool_run import ToolResult, run_tool
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
 from assay_agent.records import AttemptLog
+from assay_agent.telemetry.guards import RunGuards
+from assay_agent.telemetry.rules import share_flag
 from assay_agent.telemetry.watch import GpuWatch
 from assay_agent.work import Assignment, ValidityFlag
 from assay_sampling.failures import FailureClass
@@ -66,6 +68,11 @@ class LiveMeasurement(abc.ABC):
         for source in (self._conditions, self._watch):
             for flag in source.flags if source else ():
                 found.setdefault(flag.name, flag)
+        # The condition refuses a share that is not in force; this looks once more.
+        seen = self._conditions.effective_sms if self._conditions else None
+        share = share_flag(self.work.condition.sm_percent, seen, self.gpu.device.sm_count or 0)
+        if share is not None:
+            found.setdefault(share.name, share)
         return tuple(found.values())
 
     @property
@@ -160,9 +167,11 @@ class LiveMeasurement(abc.ABC):
         limit = self.work.command.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
         conditions = self._conditions
         before_ending = conditions.before_ending if conditions else None
-        with self._watch.measuring() if self._watch else contextlib.nullcontext():
-            result = self._run(argv, directory, limit, None, before_ending)
+        guards = self._guards()
+        with self._watch.measuring() if self._watch else contextlib.nullcontext(), guards:
+            result = self._run(argv, directory, limit, before_ending=before_ending, stop=guards.stop)
         self._wall_seconds += result.seconds
+        guards.require_kept(str(self.work.key))
         if conditions and not (result.timed_out or result.cancelled):
             conditions.check()
             self._note_conditions()
@@ -174,6 +183,16 @@ class LiveMeasurement(abc.ABC):
             )
         return result
 
+    def _guards(self) -> RunGuards:
+        command = self.work.command
+        return RunGuards(
+            memory_limit_bytes=command.memory_limit_bytes if command is not None else 0,
+            minimum_free_bytes=self.gpu.telemetry.minimum_free_bytes,
+            directory=self.space.job,
+            temporary=self.space.temporary,
+            cancelled=self._cancelled,
+        )
+
     def convert(self, argv: Sequence[str], output: Path | None = None) -> ToolResult:
         """Run a command that reads a report."""
         return self._run(argv, self.space.job, _CONVERT_SECONDS, output)
@@ -183,8 +202,10 @@ class LiveMeasurement(abc.ABC):
         argv: Sequence[str],
         directory: Path,
         timeout_seconds: float,
-        output: Path | None,
+        output: Path | None = None,
+        *,
         before_ending: Callable[[], None] | None = None,
+        stop: threading.Event | None = None,
     ) -> ToolResult:
         self.note(f"$ {shlex.join(argv)}")
         try:
@@ -193,7 +214,7 @@ class LiveMeasurement(abc.ABC):
                 environment=self._environment,
                 directory=directory,
                 timeout_seconds=timeout_seconds,
-                cancelled=self._cancelled,
+                cancelled=stop or self._cancelled,
                 stdout_path=output,
                 held=(self.space.held,),
                 before_ending=before_ending,

@@ -30,7 +30,9 @@ def telemetry_flags(summary: TelemetrySummary) -> Iterator[ValidityFlag]:
 
 def share_flag(asked_percent: float | None, effective_sms: int | None, all_sms: int) -> ValidityFlag | None:
     """``sm_share_not_in_force`` where a share was asked for and the workload's processes see all SMs."""
-    if asked_percent is None or asked_percent >= 100 or effective_sms is None or effective_sms < all_sms:
+    if asked_percent is None or asked_percent >= 100 or effective_sms is None:
+        return None
+    if not all_sms or effective_sms < all_sms:
         return None
     detail = f"{asked_percent:g} % was asked for, and {effective_sms:,} of {all_sms:,} SMs are seen"
     return ValidityFlag.of_kind("sm_share_not_in_force", detail)
