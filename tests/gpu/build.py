@@ -1,9 +1,10 @@
-"""Compile the CUDA workloads: with the box's nvcc, else with NVIDIA's own from the package index. No GPU is needed.
+"""Compile the CUDA workloads: with the box's nvcc, else with NVIDIA's from the package index. Needs no GPU.
 
     python tests/gpu/build.py [--cache DIR] [--architecture native|sm_80|...] [--from-index]
 
-Only the standard library is used, so that any Python of the box will do. Programs lie in the cache folder under a
-digest of sources, compiler and architecture, so that nothing stale is ever run. Exit status 77: no compiler can be had.
+Only the standard library is used, so that any Python of the box will do. Programs lie in the cache folder
+under a digest of sources, compiler and architecture, so that nothing stale is run. Exit status 77: no compiler
+can be had.
 """
 
 from __future__ import annotations
@@ -79,8 +80,9 @@ def _compiler_of_index(cache: Path) -> Compiler:
     folder = cache / "toolkit"
     if not (folder / "complete").is_file():
         shutil.rmtree(folder, ignore_errors=True)
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-                   "--only-binary=:all:", "--target", str(folder), *INDEX_PACKAGES]  # fmt: skip
+        quiet = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+        target = ["--target", str(folder), *INDEX_PACKAGES]
+        command = [sys.executable, "-m", "pip", "install", *quiet, *target]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_DOWNLOAD_SECONDS, check=False
@@ -178,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CANNOT
     folder = next(iter(programs.values())).parent
     print(
-        f"{len(programs)} workloads for {architecture} by nvcc {compiler.release} ({compiler.path}) in {folder}"
+        f"{len(programs)} workloads for {architecture}, nvcc {compiler.release} ({compiler.path}): {folder}"
     )
     return 0
 

@@ -1,10 +1,11 @@
 """PyTorch workloads: random weights, random inputs, fixed seeds, nothing downloaded.
 
-python torch_workloads.py NAME [--batch N] [--iterations N] [--seed N] [--kineto FILE.json.gz] [--device cuda|cpu]
+    python torch_workloads.py NAME [--batch N] [--iterations N] [--seed N] [--kineto FILE] [--device cuda|cpu]
 
-What a GPU executes depends on shapes, not on values. Autotuning is off and algorithms are deterministic where PyTorch
-has them, so that each run launches the same kernels. Prints one line of JSON, as the CUDA workloads do; launches are
-null, for nobody but a tracer counts them. With --kineto PyTorch's own profiler writes operators and shapes.
+What a GPU executes depends on shapes, not on values. Autotuning is off and algorithms are deterministic where
+PyTorch has them, so that each run launches the same kernels. Prints a line of JSON, as the CUDA workloads do;
+launches are null, for nobody but a tracer counts them. With --kineto PyTorch's own profiler writes operators
+and shapes (gzip).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
+import itertools
 import json
 import os
 import sys
@@ -120,7 +122,7 @@ class Volume(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         widths = (1, 16, 32, 64)
-        self.down = nn.ModuleList(self.block(a, b) for a, b in zip(widths, widths[1:], strict=False))
+        self.down = nn.ModuleList(self.block(a, b) for a, b in itertools.pairwise(widths))
         self.up = nn.ModuleList(nn.ConvTranspose3d(b, a, 2, 2) for a, b in ((32, 64), (16, 32)))
 
     @staticmethod
