@@ -3,7 +3,7 @@
     python tests/gpu/build.py [--cache DIR] [--architecture native|sm_80|...] [--from-index]
 
 Only the standard library is used, so that any Python of the box will do. Programs lie in the cache folder
-under a digest of sources, compiler and architecture, so that nothing stale is run. Exit status 77: no compiler
+under a digest of sources, compiler and architecture, so nothing stale is run. Exit status 77: no compiler
 can be had.
 """
 
