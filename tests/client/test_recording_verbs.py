@@ -120,6 +120,23 @@ def test_select_for_people_has_scores_groups_and_sweep(assay: Assay, raw_page: P
     assert "\x1b" not in ended.stdout
 
 
+@pytest.mark.parametrize(
+    ("method", "parameter", "shown"),
+    [
+        ("sieve", "theta_sweep=true", ["Sweep over theta", "theta  strata", "tier 1", "IPC "]),
+        ("tbpoint", "sweep=true", ["Sweep over the distance threshold", "0.01", "sizes of thread blocks"]),
+        ("stem", "epsilon_percent=5", ["bound ", "predicted from the spread"]),
+    ],
+)
+def test_select_for_people_has_what_only_the_method_says(
+    assay: Assay, raw_page: Path, method: str, parameter: str, shown: list[str]
+) -> None:
+    ended = assay("select", method, raw_page, "-p", parameter)
+    assert (ended.code, ended.stderr) == (0, "")
+    for text in shown:
+        assert text in ended.stdout
+
+
 def test_a_light_file_alone_is_a_light_profile(assay: Assay, trace: Path) -> None:
     document = document_of(assay("select", "systematic", trace, "--param", "launches=10", "--json"))
     assert document["cost"]["quantity"] == "duration_ns"

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
+from assay_client.cli.reporters.method_facts import method_facts, render_sweep
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import clipped, count, counted, percent, shape, times
 from assay_client.cli.reporters.two_level import render_two_level
@@ -36,13 +37,14 @@ def render_selection(
         ),
         ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
         *score_facts(document),
+        *method_facts(document),
         *synthetic_mark(bool(profile["synthetic"])),
         *[("warning", str(warning)) for warning in document.get("warnings", ())],
         *[("note", clipped(str(note), 300)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
     _render_groups(document, projected_by_group, console)
-    _render_sweep(document, console)
+    render_sweep(document, console)
     _render_chance(document, console)
     if document.get("two_level"):
         render_two_level(document["two_level"], console)
@@ -108,20 +110,3 @@ def _representative(representatives: Sequence[Mapping[str, Any]]) -> list[str]:
         f"{first['weight']:,.6g}",
         clipped(first["kernel"], 60),
     ]
-
-
-def _render_sweep(document: Mapping[str, Any], console: Console) -> None:
-    sweep = document.get("sweep")
-    if not sweep:
-        return
-    columns = ["k", "error", "speedup", "inertia"]
-    drawn = Table("Sweep over the number of groups", columns, right=columns)
-    for entry in sweep:
-        drawn.add_row(
-            str(entry["k"]),
-            percent(entry["error_percent"]),
-            times(entry["speedup"]),
-            f"{entry['inertia']:,.4g}",
-        )
-    drawn.print(console)
-    console.print(f"{document['pca_components']} principal components")

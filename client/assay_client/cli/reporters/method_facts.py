@@ -1,0 +1,58 @@
+"""What only one method reports: its sweep over its parameter, its tiers, its bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table
+from assay_client.cli.reporters.text import count, percent, times
+
+_SWEPT = {"k": "the number of groups", "theta": "theta", "threshold": "the distance threshold"}
+_SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "k": ("k", str),
+    "theta": ("theta", "{:g}".format),
+    "threshold": ("threshold", "{:g}".format),
+    "strata": ("strata", count),
+    "groups": ("groups", count),
+    "error_percent": ("error", percent),
+    "speedup": ("speedup", times),
+    "inertia": ("inertia", "{:,.4g}".format),
+}
+
+
+def method_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values of what only the selection's method says of itself; nothing where it says nothing."""
+    bound = document.get("predicted_bound_percent")
+    if bound is not None:
+        yield "bound", f"{percent(bound)} of the total, predicted from the spread of all launches"
+    without = document.get("clusters_without_sample")
+    if without:
+        yield "warning", f"{count(without)} of {count(document['clusters'])} clusters have no sample"
+    for tier in document.get("tiers", ()):
+        yield (
+            f"tier {tier['tier']}",
+            f"{count(tier['launches'])} launches of {count(tier['kernels'])} kernels in "
+            f"{count(tier['strata'])} strata, {percent(100 * tier['instruction_share'])} of the instructions",
+        )
+    if document.get("ipc") is not None:
+        yield "IPC", f"{document['ipc']:,.4g} (weighted harmonic mean of the representatives)"
+    for note in document.get("notes", ()):
+        yield "note", str(note)
+
+
+def render_sweep(document: Mapping[str, Any], console: Console) -> None:
+    """One line for each value that the method tried; nothing where it tried none, or not what is known."""
+    sweep = document.get("sweep")
+    if not sweep or not any(key in sweep[0] for key in _SWEPT):
+        return
+    keys = [key for key in _SHOWN if key in sweep[0]]
+    columns = [_SHOWN[key][0] for key in keys]
+    drawn = Table(f"Sweep over {next(_SWEPT[key] for key in keys)}", columns, right=columns)
+    for entry in sweep:
+        drawn.add_row(*(_SHOWN[key][1](entry[key]) for key in keys))
+    drawn.print(console)
+    if "pca_components" in document:
+        console.print(f"{document['pca_components']} principal components")
