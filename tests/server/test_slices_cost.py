@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 
 import pytest
 from hypothesis import given
@@ -80,6 +80,9 @@ def test_a_size_that_the_file_gives_is_kept() -> None:
 def test_an_open_run_goes_on_for_as_long_as_it_is_asked() -> None:
     assert list(islice(cut(Slicing(0, 7), PRIOR, begin=3), 3)) == [(3, 7), (10, 7), (17, 7)]
     assert list(cut(Slicing(0), PRIOR, most=2)) == [(0, 500), (500, LEAST_SLICE_LAUNCHES)]
+    # Of ten million launches it makes 353 slices, not 20,000.
+    free = SliceCost(10.0, 0.0, 1e-6)
+    assert sum(1 for _ in takewhile(lambda window: window[0] < 10_000_000, cut(Slicing(0), free))) == 353
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_nothing_is_run_behind_the_end_of_the_workload() -> None:
 
 def test_an_open_run_ends_when_slices_bring_no_new_kind_of_launch() -> None:
     # New kinds until launch 1,750, of which slices of 500 see the last in the fourth.
-    lab = Lab(kind_of=lambda ordinals: np.minimum(ordinals // 50, 35))
+    lab = Lab(launches=20_000, kind_of=lambda ordinals: np.minimum(ordinals // 50, 35))
     run_id = lab.submit("{first: auto, slice_launches: 500}")
     assert windows(lab.slices(run_id)) == [(0, 500), (500, 500)]
     slices = lab.work(run_id)

@@ -18,6 +18,7 @@ MOST_SKIPPED_PERCENT = 20.0
 PLANNED_SKIPPED_PERCENT = 18.0
 LEAST_SLICE_LAUNCHES = 500
 MOST_SLICES_OF_A_RUN = 200
+_SHARE_OF_AN_OPEN_RUN = 50  # the next slice has this part of the launches before it, at least
 
 Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
 
@@ -72,10 +73,13 @@ def slice_launches(slicing: Slicing, cost: SliceCost, skip: int) -> int:
     """Launches in the slice that begins behind ``skip`` launches."""
     if slicing.slice_launches:
         return slicing.slice_launches
+    least = slicing.least_launches
+    if slicing.is_open:  # however far it goes, its slices stay few
+        least = max(least, -(-skip // _SHARE_OF_AN_OPEN_RUN))
     skipping = cost.skip_seconds * skip
     others = skipping * (100.0 / PLANNED_SKIPPED_PERCENT - 1.0) - cost.start_seconds
     if others <= 0:
-        return slicing.least_launches
+        return least
     if cost.launch_seconds <= 0:
-        return max(slicing.first - skip, slicing.least_launches)
-    return max(slicing.least_launches, math.floor(others / cost.launch_seconds) + 1)
+        return max(slicing.first - skip, least)
+    return max(least, math.floor(others / cost.launch_seconds) + 1)
