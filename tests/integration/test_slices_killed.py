@@ -220,6 +220,6 @@ def test_two_equal_gpus_make_the_same_profile_side_by_side(finished: Finished) -
     )
     assert len(work) == 2
     assert sum(work.values()) == sum(killed.work_by_gpu().values())
-    # With few slices the end of the last one decides; many share well.
-    assert share <= (0.6 if FULL else 0.8)
+    # Of five slices, which GPU takes the fifth is chance; tests of the scheduler alone show the share of many.
+    assert share <= 0.6 or not FULL
     assert shared.run.flags == ()
