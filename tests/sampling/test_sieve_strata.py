@@ -187,3 +187,14 @@ def test_wide_kernels_take_hardly_more_strata_than_the_fewest(width: float, thet
     value = np.unique(np.round(np.exp(np.random.default_rng(7).normal(14, width, 1200))))
     drawn = [(0, int(v)) for v in value]
     assert len(strata_of(drawn, theta, "kde")[0]) <= len(strata_of(drawn, theta, "dp")[0]) + 2
+
+
+@pytest.mark.parametrize(("separation", "cuts"), [(1.0, 0), (2.6, 1), (3.0, 1)])
+def test_a_shallow_valley_divides_and_a_level_top_does_not(separation: float, cuts: int) -> None:
+    # Two bells of log counts; 2.6 deviations apart the valley is some 10 % below its peaks.
+    values = np.arange(800.0, 1250.0, 2)
+    position, deviation = np.log(values / 1000), 0.03
+    bells = [np.exp(-0.5 * (position / deviation + side * separation / 2) ** 2) for side in (-1, 1)]
+    count = np.rint(1000 * (bells[0] + bells[1]))
+    used = count > 0
+    assert len(density_cuts(values[used], count[used])) == cuts

@@ -16,6 +16,7 @@ from assay_sampling.kernel_values import kernel_values
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.readers import read_launches
+from assay_sampling.root_splits import split_jointly
 from assay_sampling.samplers import select
 from assay_sampling.samplers.stem import StemParameters, as_artifact, draw, predicted_bound_percent, stem
 from assay_sampling.selection import Selection
@@ -131,6 +132,22 @@ def test_the_artifact_loses_what_it_does_not_sample() -> None:
     with pytest.raises(RefusedError, match="the artifact samples no launch"):
         stemmed(timed([100, 100]), variant="artifact")
     assert stemmed(timed([100, 100])).evaluation.error_percent == 0
+
+
+def test_the_artifact_divides_where_nothing_is_gained() -> None:
+    # Undivided two samples of 103.5 on average, divided one each of 101 and 106: the same 207.
+    durations = [100, 102, 105, 107]
+    assert stemmed(timed(durations), variant="artifact").group_launches.tolist() == [1, 1, 1, 1]
+    assert stemmed(timed(durations)).group_launches.tolist() == [4]
+
+
+@pytest.mark.parametrize(("gain_percent", "clusters"), [(0.5, 1), (1.5, 2)])
+def test_a_division_must_save_one_percent(gain_percent: float, clusters: int) -> None:
+    values = kernel_values(np.zeros(100, np.uint64), np.repeat([100.0, 101.0], 50))
+    # One sample of each half costs 201; one of all costs 100.5 and a variance of 2,500 / 0.99 x 0.99.
+    before = 201 / (1 - gain_percent / 100)
+    multiplier = np.sqrt((before - 100.5) / 2500)
+    assert len(split_jointly(values, multiplier, 2, 1)) == clusters + 1
 
 
 def test_the_artifact_groups_by_the_name_before_the_parenthesis() -> None:
