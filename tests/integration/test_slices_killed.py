@@ -220,6 +220,6 @@ def test_two_equal_gpus_make_the_same_profile_side_by_side(finished: Finished) -
     )
     assert len(work) == 2
     assert sum(work.values()) == sum(killed.work_by_gpu().values())
-    # Of five slices, which GPU takes the fifth is chance; tests of the scheduler alone show the share of many.
+    # Which GPU takes the fifth of five slices is chance; tests of the scheduler show the share of many.
     assert share <= 0.6 or not FULL
     assert shared.run.flags == ()
