@@ -105,12 +105,17 @@ _TEXTS = frozenset({"workload", "device", "method", "condition", "selected on", 
 def _render(
     title: str, rows: Sequence[Row], columns: list[Column], shared: Sequence[Column], console: Console
 ) -> None:
-    """Draw the rows: what of ``shared`` is the same in all stands in the title, what none has is left out."""
+    """Draw the rows: what of ``shared`` is the same in all that have it stands in the title.
+
+    What none has is left out.
+    """
     if not rows:
         return
     parts, differing = [title], []
     for name, text in shared:
-        values = {text(row) for row in rows}
+        values = {text(row) for row in rows} - {_NONE}
+        if not values:
+            continue
         if len(values) == 1:
             parts.append(f"{name} {values.pop()}")
         else:

@@ -5,6 +5,7 @@ Numbers are never broken or cut, whatever the width: a figure that lost its last
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ SYNTHETIC_NOTICE = "synthetic: no silicon produced these data"
 
 _GAP = "  "
 _LEAST_WIDTH = 12
+_LEAST_TEXT_WIDTH = 24
 
 
 @dataclass
@@ -43,42 +45,75 @@ class Table:
         self.rows.append([" ".join(printable(cell).split()) for cell in cells])
 
     def print(self, console: Console) -> None:
-        """Draw it; a line that is still too long is left to the terminal to wrap."""
+        """Draw it. On a terminal that is too narrow columns go on below, their first ones repeated.
+
+        In a pipe or a file every row stays one line.
+        """
         gone = self._too_many(console.width)
         if gone:
-            self._without(gone).print(console)
+            self._only([i for i, name in enumerate(self.columns) if name not in gone]).print(console)
             console.print(f"(left out on this narrow terminal: {', '.join(gone)})", soft_wrap=True)
             return
         widths = self._widths(console.width)
+        if not console.is_terminal or _span(widths) <= console.width:
+            self._draw(console, widths)
+            return
+        room = console.width - _span(widths[:-1]) - len(_GAP)
+        if self.columns[-1] not in self.right and room >= _LEAST_TEXT_WIDTH:
+            longest = max([len(word) for row in self.rows for word in row[-1].split()], default=0)
+            self._draw(console, [*widths[:-1], max(room, longest)])
+            return
+        for number, part in enumerate(self._parts(widths, console.width)):
+            part.title += " (continued)" if number else ""
+            part._draw(console, part._widths(console.width))
+
+    def _parts(self, widths: Sequence[int], available: int) -> list[Table]:
+        """Tables that fit, all with the columns that name a row: the first, or all before the numbers."""
+        leading = next((i for i, name in enumerate(self.columns) if name in self.right), len(widths))
+        keys = list(range(leading if 0 < _span(widths[:leading]) <= available / 2 else 1))
+        blocks, block = [], list(keys)
+        for index in range(len(keys), len(widths)):
+            if len(block) > len(keys) and _span([widths[i] for i in [*block, index]]) > available:
+                blocks.append(block)
+                block = list(keys)
+            block.append(index)
+        return [self._only(indices) for indices in [*blocks, block]]
+
+    def _draw(self, console: Console, widths: Sequence[int]) -> None:
+        """In these widths; a text in the last column that is longer goes on in lines below."""
         heads = [_wrapped(name, width) for name, width in zip(self.columns, widths, strict=True)]
         height = max(map(len, heads))
         console.print(Text(f"\n{self.title}", style="bold"), soft_wrap=True)
         for level in range(height):
             cells = [([""] * (height - len(head)) + head)[level] for head in heads]
             console.print(Text(self._line(cells, widths), style="bold"), soft_wrap=True)
-        console.print("-" * (sum(widths) + len(_GAP) * (len(widths) - 1)), soft_wrap=True)
+        console.print("-" * _span(widths), soft_wrap=True)
         for row in self.rows:
-            console.print(self._line(row, widths), soft_wrap=True)
+            last = row[-1:]
+            if last and len(row[-1]) > widths[-1] and self.columns[-1] not in self.clip:
+                last = textwrap.wrap(row[-1], widths[-1], break_long_words=False, break_on_hyphens=False)
+            for number, cell in enumerate(last):
+                cells = [*([""] * (len(row) - 1) if number else row[:-1]), cell]
+                console.print(self._line(cells, widths), soft_wrap=True)
 
     def _too_many(self, available: int) -> list[str]:
         """The spare columns that must go for the others to fit, in order."""
         widths = dict(zip(self.columns, self._natural_widths(), strict=True))
         gone: list[str] = []
         for name in self.spare:
-            if sum(widths.values()) + len(_GAP) * (len(widths) - 1) <= available:
+            if _span(list(widths.values())) <= available:
                 break
             del widths[name]
             gone.append(name)
         return gone
 
-    def _without(self, gone: Sequence[str]) -> Table:
-        kept = [index for index, name in enumerate(self.columns) if name not in gone]
+    def _only(self, indices: Sequence[int]) -> Table:
         return Table(
             self.title,
-            [self.columns[index] for index in kept],
+            [self.columns[index] for index in indices],
             self.right,
             self.clip,
-            rows=[[row[index] for index in kept] for row in self.rows],
+            rows=[[row[index] for index in indices] for row in self.rows],
         )
 
     def _natural_widths(self) -> list[int]:
@@ -89,9 +124,9 @@ class Table:
 
     def _widths(self, available: int) -> list[int]:
         widths = self._natural_widths()
-        for name in self.clip:
+        for name in [name for name in self.clip if name in self.columns]:
             index = list(self.columns).index(name)
-            excess = sum(widths) + len(_GAP) * (len(widths) - 1) - available
+            excess = _span(widths) - available
             widths[index] = min(widths[index], max(widths[index] - excess, _LEAST_WIDTH))
         return widths
 
@@ -101,6 +136,11 @@ class Table:
             for name, cell, width in zip(self.columns, cells, widths, strict=True)
         ]
         return _GAP.join(placed).rstrip()
+
+
+def _span(widths: Sequence[int]) -> int:
+    """The width of a line of columns with the gaps between them."""
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _wrapped(name: str, width: int) -> list[str]:
