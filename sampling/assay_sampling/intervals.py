@@ -25,6 +25,8 @@ NO_INTERVAL_FIXED_RULE = (
 NO_INTERVAL_SINGLE_LAUNCH = (
     "a group has one launch drawn of several: its spread is not known; launches_per_group=2 draws two"
 )
+# For practices that no parameter makes random.
+RANDOM_INSTEAD = "the method stratified with launches_per_group=2 draws two of each kernel at random"
 NO_INTERVAL_UNSAMPLED_GROUP = "a group has no launch drawn: nothing is known of its cost"
 
 DEFAULT_CONFIDENCE = 0.95

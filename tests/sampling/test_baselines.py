@@ -98,6 +98,17 @@ def test_equal_spacing_that_meets_the_period_of_the_workload_is_warned_of() -> N
     assert "one random start" in apart.interval_reason
 
 
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [("systematic", {}), ("first_instructions", {}), ("single_iteration", {"iteration_launches": 5})],
+)
+def test_without_an_interval_a_way_to_one_is_offered(method: str, parameters: dict[str, Any]) -> None:
+    launches = counted_launches({"instructions": [1e8] * 50, "cycles_gpc_avg": np.arange(1.0, 51.0)})
+    selection = select(method, Profile(detailed=launches), parameters)
+    assert selection.interval is None
+    assert "launches_per_group=2" in selection.interval_reason
+
+
 def test_ratios_of_few_launches_have_no_interval() -> None:
     instructions = np.arange(1.0, 201)
     launches = counted_launches({"instructions": instructions, "cycles_gpc_avg": 7 * instructions + 3})

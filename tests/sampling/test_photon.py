@@ -184,7 +184,24 @@ def test_by_hand(tmp_path: Path) -> None:
     assert selection.evaluation.projected == 2 * 10 + 30 + 40
     assert selection.group_launches.tolist() == [2, 1, 1]
     assert selection.extra["photon"] == {"launches_matched_to_other_kernels": 0}
-    assert selection.to_dict()["interval_reason"].startswith("the first launch of each kind stands for it")
+    assert "chosen by a fixed rule" in selection.to_dict()["interval_reason"]
+    assert "launches_per_group=2" in selection.to_dict()["interval_reason"]
+
+
+def test_several_random_launches_of_each_kind_give_an_interval_that_holds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    blocks, nanoseconds = rng.choice([100, 300, 900], 300), rng.integers(50, 150, 300)
+    file = written(tmp_path, [(row, 0, int(count), 8) for row, count in enumerate(blocks)])
+    profile = Profile(light=made_launches(["a"] * 300, duration_ns=list(nanoseconds * blocks)))
+    held = 0
+    for seed in range(100):
+        selection = select("photon", profile, {"bbv": file, "launches_per_group": 8}, seed)
+        assert np.bincount(selection.representatives.group).tolist() == [8, 8, 8]
+        weights = np.bincount(selection.representatives.group, selection.representatives.weight)
+        assert weights == pytest.approx(selection.group_launches)
+        assert selection.interval is not None
+        held += selection.interval.low <= selection.evaluation.total <= selection.interval.high
+    assert 88 <= held <= 100
 
 
 def test_across_kernels_as_the_artifact_does(tmp_path: Path) -> None:

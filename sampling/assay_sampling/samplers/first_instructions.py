@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import BaseModel, Field
 
+from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
 from assay_sampling.samplers.drawing import instructions_needed
@@ -45,5 +46,6 @@ class FirstInstructionsSampler:
             rows=rows,
             weights=np.full(len(rows), weight),
             cost=cost,
-            interval_reason="the first launches are not drawn at random: nothing is known of how they spread",
+            interval_reason="the first launches are not drawn at random: nothing is known of how they spread; "
+            f"{RANDOM_INSTEAD}",
         )

@@ -14,25 +14,23 @@ from pydantic import BaseModel, Field
 from assay_sampling.bbv import read_basic_block_vectors
 from assay_sampling.bbv_matching import DEFAULT_DISTANCE, match_launches
 from assay_sampling.errors import ParameterError
+from assay_sampling.group_draws import choose_launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
 from assay_sampling.selection import Selection
-
-_NO_INTERVAL = (
-    "the first launch of each kind stands for it, by a fixed rule, not at random: nothing is known of how "
-    "its launches spread"
-)
 
 
 class PhotonParameters(Parameters):
     """``bbv``: the file of basic-block vectors (``docs/bbv-format.md``); it must name every launch.
     ``distance``: launches nearer than this are alike. ``cross_kernel`` matches launches of different kernels
     too, whose blocks have nothing to do with each other: only to compare with the published artifact.
+    ``launches_per_group`` from 2 on draws so many launches of each kind at random, which gives an interval.
     """
 
     bbv: str | None = None
     distance: float = Field(default=DEFAULT_DISTANCE, gt=0)
     cross_kernel: bool = False
+    launches_per_group: int = Field(default=1, ge=1)
 
 
 class PhotonSampler:
@@ -57,6 +55,10 @@ class PhotonSampler:
         pools = np.zeros(len(launches), np.uint64) if parameters.cross_kernel else kernels
         representative = match_launches(vectors, pools, distance=parameters.distance)
         rows, labels = np.unique(representative, return_inverse=True)
+        counts = np.bincount(labels)
+        chosen = choose_launches(
+            labels, counts, rows, cost, per_group=parameters.launches_per_group, seed=seed
+        )
         across = int((kernels[representative] != kernels).sum())
         return grouped_selection(
             profile,
@@ -64,9 +66,10 @@ class PhotonSampler:
             parameters,
             seed,
             labels=labels,
-            rows=rows,
-            weights=np.bincount(labels).astype(np.float64),
+            rows=chosen.rows,
+            weights=chosen.weights,
             cost=cost,
-            interval_reason=_NO_INTERVAL,
+            interval=chosen.interval,
+            interval_reason=chosen.interval_reason,
             extra={"photon": {"launches_matched_to_other_kernels": across}},
         )

@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.launches import Launches
 from assay_sampling.periodicity import Period, find_period
 from assay_sampling.profile import Profile
@@ -60,7 +61,8 @@ class SingleIterationSampler:
             rows=rows,
             weights=np.full(len(rows), len(launches) / period.launches),
             cost=cost,
-            interval_reason="one iteration is not drawn at random: nothing is known of how they spread",
+            interval_reason="one iteration is not drawn at random: nothing is known of how they spread; "
+            f"{RANDOM_INSTEAD}",
             extra={
                 "iterations": {
                     "launches": period.launches,

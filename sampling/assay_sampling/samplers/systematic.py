@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.periodicity import Period, find_period
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters
@@ -23,7 +24,7 @@ from assay_sampling.selection import Selection
 
 NO_INTERVAL_ONE_START = (
     "launches at equal spacing have one random start: their spread is not known; repetitions=30 shows the "
-    "errors of other starts"
+    f"errors of other starts; {RANDOM_INSTEAD}"
 )
 # Fewer positions of the iteration than this share are ever met: the others go unseen.
 _LEAST_POSITIONS_MET = 0.9
