@@ -82,7 +82,7 @@ FAULTS = [
         "colour: 7",
         "3: field colour: unknown key; "
         "the keys here are campaign, synthetic, seed, gpus, detailed, light, conditions, repeats, bare, "
-        "workloads, playback, analysis",
+        "repeat, workloads, playback, analysis",
     ),
     ("campaign: real-recordings\n", "", "1: field campaign: this key is required"),
     ("campaign: real-recordings", "campaign: 12", "1: field campaign: 12 is not text; write it in quotes"),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from assay_sampling.conditions import relative_standard_deviation_percent
 from assay_sampling.counters import default_cost_counter
 from assay_sampling.errors import AssayError
 from assay_sampling.evaluation import COST_UNITS, cost_of
+from assay_sampling.student_t import t_quantile
 from assay_server.analysis import rows
 from assay_server.analysis.compared import DeviceRuns, Entry, HeldPairs, empty_entry, rest_on
 from assay_server.analysis.request import RunData
+
+_CONFIDENCE = 0.95
 
 
 def noise_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[Entry]:
@@ -21,11 +25,17 @@ def noise_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[Entry]:
                 yield _entry(device, runs, held)
 
 
+def interval_percent(deviation_percent: float, repeats: int) -> float:
+    """Half the width of the 95 % confidence interval of the mean, in percent of it, by Student's t."""
+    quantile = t_quantile((1 + _CONFIDENCE) / 2, repeats - 1)
+    return float(quantile * deviation_percent / math.sqrt(repeats))
+
+
 def _entry(device: DeviceRuns, runs: list[RunData], held: HeldPairs) -> Entry:
     entry = {
         **empty_entry(device, runs[0].condition), "level": runs[0].level, "under_mps": runs[0].under_mps,
         "repeats": len(runs), "quantity": None, "unit": None, "mean_total": None,
-        "relative_standard_deviation_percent": None, "notes": [],
+        "relative_standard_deviation_percent": None, "interval_percent": None, "notes": [],
     }  # fmt: skip
     try:
         rest_on(entry, runs, held)
@@ -37,7 +47,9 @@ def _entry(device: DeviceRuns, runs: list[RunData], held: HeldPairs) -> Entry:
             held.release()
         entry["quantity"], entry["unit"] = quantity, COST_UNITS[quantity]
         entry["mean_total"] = sum(totals) / len(totals)
-        entry["relative_standard_deviation_percent"] = relative_standard_deviation_percent(totals)
+        deviation_percent = relative_standard_deviation_percent(totals)
+        entry["relative_standard_deviation_percent"] = deviation_percent
+        entry["interval_percent"] = interval_percent(deviation_percent, len(totals))
     except AssayError as error:
         rows.fail(entry, error)
     counts = sorted({run.launches for run in runs})

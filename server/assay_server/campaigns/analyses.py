@@ -27,7 +27,9 @@ from assay_server.campaigns.analysis_job import end_with_server
 from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.live_spec import COST_COUNTERS
+from assay_server.campaigns.repeats import repeats_wanted
 from assay_server.campaigns.retry import failure_record
+from assay_server.campaigns.spec import load_campaign
 from assay_server.campaigns.transitions import Effects
 from assay_server.store.model import (
     AttemptState,
@@ -154,7 +156,24 @@ class Analyses:
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(campaign_id, _failure_of(error, campaign_id))
         else:
-            self._end(campaign_id, None)
+            if not self._repeated(campaign_id, document):
+                self._end(campaign_id, None)
+
+    def _repeated(self, campaign_id: str, document: bytes) -> bool:
+        """Plan further repeats where the campaign asks for less noise than the report states."""
+        with self._coordinator.snapshot() as store:
+            campaign = store.campaign(campaign_id)
+        if campaign is None or "repeat:" not in campaign.text:  # most campaigns need not be read again
+            return False
+        spec = load_campaign(campaign.text, campaign.file_name or "campaign file").repeat
+        wanted = repeats_wanted(json.loads(document), spec) if spec is not None else {}
+        if not wanted:
+            return False
+        # Before the runs can end: their analysis is another one.
+        with self._lock:
+            self._running.discard(campaign_id)
+        with self._coordinator.schedule() as schedule:
+            return schedule.repeat(campaign_id, wanted)
 
     def _again_or_end(self, campaign_id: str, error: BrokenExecutor) -> None:
         """A worker died, and took along whatever shared its pool: once more, and then it is this campaign."""

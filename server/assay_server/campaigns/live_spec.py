@@ -22,6 +22,7 @@ from assay_server.store.model import device_key
 LightLevel = Literal["nsys", "cupti", "auto"]
 
 MOST_SLICES = 100_000
+FIRST_REPEATS = 3  # fewer tell next to nothing about noise
 _LONGEST_WORD = 32_768
 
 # Collected by every detailed run, whatever the features: costs by clock domain, and what weighs launches.
@@ -99,6 +100,16 @@ class DetailedSpec(SpecModel):
 def cost_before(counters: Sequence[str], assumed: Assumptions | None = None) -> SliceCost:
     """What slices that collect these counters are assumed to cost before any was made."""
     return assumed_cost(replay_passes(counters).passes, assumed or Assumptions())
+
+
+class RepeatSpec(SpecModel):
+    """Light runs under the baseline are repeated until the 95 % interval of their total is narrow enough.
+
+    ``until_interval_percent`` is its half-width in percent of the mean; ``at_most`` bounds the repeats.
+    """
+
+    until_interval_percent: float = Field(gt=0, le=100)
+    at_most: int = Field(default=10, ge=FIRST_REPEATS, le=1000)
 
 
 class LiveConditionSpec(SpecModel):

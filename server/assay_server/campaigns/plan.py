@@ -140,6 +140,8 @@ def _live_runs(
                     shares.append(condition)
             for condition in (*shares, BASELINE) if shares else ():
                 yield replace(light, condition=condition, under_mps=True, repeat=repeat), _WHOLE
+        for repeat in range(campaign.repeats, campaign.light_repeats):
+            yield replace(light, repeat=repeat), _WHOLE
 
 
 def _windows(detailed: DetailedSpec, run: Run, base: _Base) -> tuple[Window, ...]:

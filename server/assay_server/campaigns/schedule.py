@@ -9,7 +9,7 @@ thrown away for a network that was down for a minute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -18,6 +18,7 @@ from assay_sampling.failures import FailureClass, failure
 from assay_sampling.validity import FLAGS
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.kinds import LaunchKinds
+from assay_server.campaigns.repeats import Key, further_runs
 from assay_server.campaigns.reslice import rest_after
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.state import failure_of_runs
@@ -312,6 +313,20 @@ class Schedule(Transitions):
                 self.store.save_run(replace(run, state=RunState.CANCELLED))
         self.effects.campaigns.add(campaign_id)
         return cancelled
+
+    def repeat(self, campaign_id: str, wanted: Mapping[Key, int]) -> bool:
+        """Plan further repeats of an analysed campaign, which then runs again; False: there are none."""
+        campaign = self.store.campaign(campaign_id)
+        if campaign is None or campaign.state is not CampaignState.ANALYSING:
+            return False
+        runs = further_runs(self.store.runs(campaign_id), wanted)
+        if not runs:
+            return False
+        self.store.add_runs(runs, [Slice(run.run_id, 0) for run in runs])
+        self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING))
+        self.effects.campaigns.add(campaign_id)
+        self.effects.work = True
+        return True
 
     def end_analysis(self, campaign_id: str, why: FailureRecord | None) -> None:
         """The report is written (``why`` None) or could not be made."""

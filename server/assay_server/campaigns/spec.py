@@ -18,10 +18,12 @@ from assay_sampling.errors import CampaignError, ParameterError
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_server.campaigns.live_spec import (
+    FIRST_REPEATS,
     MOST_SLICES,
     DetailedSpec,
     LightLevel,
     LiveConditionSpec,
+    RepeatSpec,
     SpecModel,
     Word,
     command_faults,
@@ -37,7 +39,7 @@ MOST_ERRORS = 10
 _NAME = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
 _LONGEST_TIMEOUT_S = 30 * 24 * 3600
-_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare")
+_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare", "repeat")
 
 
 class ConditionSpec(SpecModel):
@@ -127,9 +129,15 @@ class Campaign(SpecModel):
     conditions: list[LiveConditionSpec] = Field(default_factory=list, max_length=100)
     repeats: int = Field(default=1, ge=1, le=1000)
     bare: bool = False
+    repeat: RepeatSpec | None = None
     workloads: list[WorkloadSpec] = Field(min_length=1, max_length=10_000)
     playback: Literal["full_speed", "recorded_time"] = "full_speed"
     analysis: AnalysisSpec = AnalysisSpec()
+
+    @property
+    def light_repeats(self) -> int:
+        """How often light runs under the baseline are planned before any noise is known."""
+        return self.repeats if self.repeat is None else max(self.repeats, FIRST_REPEATS)
 
     @property
     def live_workloads(self) -> int:
@@ -251,6 +259,7 @@ def _model_at(place: Place) -> type[BaseModel]:
     names = [part for part in place if isinstance(part, str)]
     models: dict[str, type[BaseModel]] = {
         "detailed": DetailedSpec,
+        "repeat": RepeatSpec,
         "conditions": LiveConditionSpec,
         "workloads": WorkloadSpec,
         "recordings": RecordingSpec,

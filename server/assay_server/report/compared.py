@@ -129,6 +129,7 @@ def noise_table(report: Report) -> Table | None:
             entry["workload"], entry["device"], entry["level"],
             f"{shown_condition(entry)}{', MPS' if entry['under_mps'] else ''}",
             count(entry["repeats"]), percent(entry["relative_standard_deviation_percent"]),
+            percent(entry.get("interval_percent")),
             quantity(entry["mean_total"]), f"{entry['quantity'] or ABSENT}", state_text(entry),
             "; ".join(entry["notes"]) or ABSENT, flags_text(entry["flags"]),
         )
@@ -137,10 +138,13 @@ def noise_table(report: Report) -> Table | None:
     if not body:
         return None
     columns = columns_of(
-        "workload", "GPU", "level", CONDITION, "#repeats", "#standard deviation / %", "#mean total", "cost",
-        "~status", "~notes", "~flags",
+        "workload", "GPU", "level", CONDITION, "#repeats", "#standard deviation / %", "#interval / %",
+        "#mean total", "cost", "~status", "~notes", "~flags",
     )  # fmt: skip
-    note = "Standard deviation: of the totals over repeats (n - 1), relative to their mean."
+    note = (
+        "Standard deviation: of the totals over repeats (n - 1), relative to their mean. Interval: half "
+        "the width of the 95 % confidence interval of the mean, by Student's t."
+    )
     return Table("Noise over repeats", *without_empty(columns, body, "notes", "flags"), note)
 
 

@@ -191,6 +191,9 @@ class SqlTransaction:
         last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
         values = {**_campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
         self._write(sa.insert(tables.campaigns), [values])
+        self.add_runs(runs, slices)
+
+    def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         self._write(sa.insert(tables.runs), [_run_values(run) for run in runs])
         self._write(sa.insert(tables.slices), [dataclasses.asdict(piece) for piece in slices])
 
