@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +18,14 @@ from assay_client.client import Client
 from assay_client.files import AnyPath, read_campaign
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
-from assay_sampling.errors import AssayError, MissingExtraError, StorageError
+from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, StorageError
 
 if TYPE_CHECKING:
     from assay_agent.daemon import Agent
 
+_AGENT_START_SECONDS = 30.0
 _AGENT_STOP_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
 _HEARTBEAT_MS = 500
 # What an agent leaves free on its disk in any case (assay_agent.config).
 LEAST_FREE_BYTES = 256 << 20
@@ -44,13 +47,15 @@ def run_campaign(
         follow: is given the statuses as they come and returns the last.
 
     Raises CampaignError for a file that is not valid, StorageError where the state folder cannot be used,
-    MissingExtraError where the server or the agent is not installed. Failed runs are in the outcome.
+    MissingExtraError where the server or the agent is not installed, NotReadyError where this machine has not
+    what a run needs: nobody else could ever take it. Failed runs are in the outcome.
     """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
     check_free_space(state)
     with LocalService(state) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
         service.serve(campaign_id)
+        service.refuse_what_cannot_begin(client)
         directory = Path(output_directory) if output_directory else state / "reports" / campaign_id
         try:
             return see_through(client, campaign_id, directory, follow)
@@ -85,6 +90,7 @@ class LocalService:
     def __init__(self, state_directory: Path) -> None:
         self._state = state_directory
         self._campaign_id: str | None = None
+        self._agent: Agent | None = None
         self._agent_error: Exception | None = None
         self._resources = contextlib.ExitStack()
 
@@ -104,6 +110,26 @@ class LocalService:
         self._campaign_id = campaign_id
         self.raise_agent_error()
 
+    def refuse_what_cannot_begin(self, client: Client) -> None:
+        """Cancel a campaign with runs for which this machine lacks a GPU or a tool; raises NotReadyError."""
+        campaign_id, agent = self._campaign_id, self._agent
+        if campaign_id is None or agent is None:
+            return
+        deadline = time.monotonic() + _AGENT_START_SECONDS
+        while not agent.registered and self._agent_error is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        self.raise_agent_error()
+        status = client.status(campaign_id)
+        reasons = [run["waiting_for"] for run in status["runs"] if run["waiting_for"]]
+        if agent.registered and reasons:
+            client.cancel(campaign_id)
+            raise NotReadyError(
+                f"campaign {campaign_id}",
+                f"{len(reasons):,} of {status['runs_total']:,} runs can never begin here: {reasons[0]}",
+                "correct the campaign's gpus, or run it where they are: a server takes it with assay submit, "
+                "and an agent there measures; see assay doctor --for agent",
+            )
+
     def raise_agent_error(self) -> None:
         """Raise what the agent broke on, if it did."""
         if self._agent_error is not None:
@@ -120,7 +146,7 @@ class LocalService:
         config = AgentConfig(
             server=self.address, state_dir=self._state / "agent", name="local", drain_seconds=0.0
         )
-        agent = Agent(config)
+        agent = self._agent = Agent(config)
         thread = threading.Thread(target=self._run_agent, args=(agent,), name="assay-agent", daemon=True)
         thread.start()
         try:

@@ -15,9 +15,10 @@ from typing import Any
 import hand_made
 import pytest
 
+from assay_client.client import Client
 from assay_client.local import run_campaign
 from assay_client.processes import running_service
-from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.errors import AssayError, NotReadyError, StorageError
 
 pytestmark = pytest.mark.processes
 
@@ -203,6 +204,20 @@ def test_an_agent_that_breaks_ends_the_run_with_its_error(
     with pytest.raises(AssayError, match="it broke"):
         run_campaign(write_campaign(tmp_path), tmp_path / "state")
     assert time.monotonic() - began < 60
+
+
+def test_a_gpu_that_this_machine_has_not_ends_the_run_at_once(tmp_path: Path) -> None:
+    campaign = tmp_path / "live.yaml"
+    campaign.write_text(
+        "campaign: live\nsynthetic: true\ngpus: [V100]\nworkloads: [{name: w, command: [./w.toml]}]\n"
+    )
+    with pytest.raises(NotReadyError) as caught:
+        run_campaign(campaign, tmp_path / "state")
+    assert caught.value.subject == "campaign live-1"
+    assert "2 of 2 runs can never begin here: no agent offers a synthetic V100" in caught.value.cause
+    assert "assay submit" in caught.value.remedy
+    with running_service(tmp_path / "state", tmp_path / "logs") as service, Client(service.address) as client:
+        assert client.status("live-1")["state"] == "cancelled"
 
 
 def test_a_disk_that_is_as_good_as_full_is_refused_before_anything_begins(

@@ -162,6 +162,19 @@ def test_watch_tells_every_change_on_standard_error_and_the_end_on_standard_outp
     assert ended.stdout.startswith("c-1 done: 2 of 2 runs done")
 
 
+def test_watch_says_what_runs_wait_for_when_that_changes(assay: Assay, script: Script) -> None:
+    waits, goes_on = status("running"), status("running", 1)
+    for run in waits.runs:
+        run.waiting_for = "no agent offers a measured V100 with nsight_compute; they have no GPU"
+    script.watch = lambda _: iter([waits, waits, goes_on, status("done", 2)])
+    assert assay("watch", "c-1").stderr.splitlines() == [
+        "c-1 running: 0 of 2 runs done",
+        "c-1.0000 and 1 more waiting: no agent offers a measured V100 with nsight_compute; they have no GPU",
+        "c-1 running: 1 of 2 runs done",
+        "c-1 done: 2 of 2 runs done",
+    ]
+
+
 def test_watch_json_is_one_document_and_no_progress(assay: Assay, script: Script) -> None:
     script.watch = lambda _: iter([status("running"), status("done", 2)])
     ended = assay("watch", "c-1", "--json")
@@ -367,7 +380,7 @@ def test_an_interrupted_watch_ends_with_130(assay: Assay, script: Script) -> Non
 
     original = module.follow
 
-    def follow_and_interrupt(statuses: Any, *, quiet: bool) -> Any:
+    def follow_and_interrupt(statuses: Any, **_: bool) -> Any:
         next(iter(statuses))
         raise KeyboardInterrupt
 

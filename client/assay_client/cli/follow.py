@@ -9,31 +9,37 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from assay_client.cli.output import console
-from assay_client.cli.reporters.campaign import described
+from assay_client.cli.reporters.campaign import described, waiting_lines
 from assay_sampling.errors import RunFailedError
 
 _NO_CAUSE = {"failure_class": "internal", "cause": "no cause was recorded", "remedy": ""}
 
 
-def follow(statuses: Iterable[Mapping[str, Any]], *, quiet: bool = False) -> Mapping[str, Any]:
+def follow(
+    statuses: Iterable[Mapping[str, Any]], *, quiet: bool = False, waits: bool = False
+) -> Mapping[str, Any]:
     """Show each status on standard error until the last, which is returned.
 
-    ``quiet`` leaves the lines out that a log would get; a terminal sees the bar all the same.
+    ``quiet`` leaves the lines out that a log would get; a terminal sees the bar all the same. ``waits`` says
+    what waiting runs need and no agent offers: for a server whose agents came up long ago.
     """
     if sys.stderr.isatty():
-        return _follow_with_bar(statuses)
+        return _follow_with_bar(statuses, waits=waits)
     last: Mapping[str, Any] = {}
-    line = ""
+    before: list[str] = []
     for status in statuses:
         last = status
-        if not quiet and described(status) != line:
-            line = described(status)
-            print(line, file=sys.stderr, flush=True)
+        lines = [described(status), *(waiting_lines(status["runs"]) if waits else [])]
+        for line in [] if quiet else lines:
+            if line not in before:
+                print(line, file=sys.stderr, flush=True)
+        before = lines
     return last
 
 
-def _follow_with_bar(statuses: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+def _follow_with_bar(statuses: Iterable[Mapping[str, Any]], *, waits: bool) -> Mapping[str, Any]:
     last: Mapping[str, Any] = {}
+    before: list[str] = []
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -46,6 +52,11 @@ def _follow_with_bar(statuses: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]
             last = status
             ended = status["runs_done"] + status["runs_failed"]
             progress.update(task, description=described(status), completed=ended, total=status["runs_total"])
+            lines = waiting_lines(status["runs"]) if waits else []
+            for line in lines:
+                if line not in before:
+                    progress.console.print(line, soft_wrap=True)
+            before = lines
     return last
 
 

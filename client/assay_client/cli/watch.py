@@ -18,6 +18,6 @@ def watch(campaign_id: CampaignArgument, *, server: ServerOption = None, as_json
 
     The exit code tells whether every run succeeded."""
     with Client(server) as client:
-        last = follow(client.watch(campaign_id), quiet=as_json)
+        last = follow(client.watch(campaign_id), quiet=as_json, waits=True)
     show(last, as_json, lambda console: render_campaign(last, console))
     raise_for_failure(last)

@@ -74,7 +74,7 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             ", ".join(flag["name"] for flag in run["flags"] if flag["name"] != ASSUMED),
         )
     drawn.print(console)
-    for line in _waiting(campaign["runs"]):
+    for line in waiting_lines(campaign["runs"]):
         console.print(line, soft_wrap=True)
     for run in campaign["runs"]:
         if run["failure"]:
@@ -98,7 +98,7 @@ def described(campaign: Mapping[str, Any]) -> str:
     return f"{campaign['campaign_id']} {campaign['state']}: {', '.join(parts)}"
 
 
-def _waiting(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def waiting_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """What waiting runs need and no agent offers, each said once, with the first run and how many more."""
     by_reason: dict[str, list[str]] = {}
     for run in runs:
