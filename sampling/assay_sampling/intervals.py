@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from assay_sampling.rank_draws import draw_rows
 from assay_sampling.student_t import t_quantile
 
 NO_INTERVAL_FIXED_RULE = (
@@ -208,15 +209,7 @@ def draw_per_group(labels: np.ndarray, per_group: int | np.ndarray, rng: np.rand
         return np.empty(0, np.int64)
     sizes = np.bincount(labels)
     wanted = np.minimum(np.broadcast_to(np.asarray(per_group, np.int64), sizes.shape), sizes)
-    # One integer sorts by group and then by chance: the group in the high bits, exact for any number of them.
-    bits = 63 - len(sizes).bit_length()
-    key = labels.astype(np.int64) << bits
-    key |= rng.integers(0, 1 << bits, len(labels), dtype=np.int64)
-    order = np.argsort(key, kind="stable")
-    del key
-    ends = np.cumsum(sizes)
-    chosen = np.repeat(ends - sizes - (np.cumsum(wanted) - wanted), wanted) + np.arange(int(wanted.sum()))
-    return np.sort(order[chosen])
+    return np.sort(draw_rows(labels, sizes, wanted, rng)[0])
 
 
 @dataclass(frozen=True)

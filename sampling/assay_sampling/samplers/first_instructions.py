@@ -46,6 +46,6 @@ class FirstInstructionsSampler:
             rows=rows,
             weights=np.full(len(rows), weight),
             cost=cost,
-            interval_reason="the first launches are not drawn at random: nothing is known of how they spread; "
-            f"{RANDOM_INSTEAD}",
+            interval_reason="the first launches are not drawn at random: nothing is known of how they "
+            f"spread; {RANDOM_INSTEAD}",
         )
