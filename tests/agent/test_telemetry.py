@@ -203,6 +203,15 @@ def test_a_week_of_samples_stays_small() -> None:
     assert document["event_reason_samples"] == {"software_power_cap": 100_000, "software_thermal": 100_000}
 
 
+def test_a_sampler_counts_busy_time_to_the_end() -> None:
+    summary = TelemetrySummary(UUID, "NVML")
+    summary.add(0.0, Reading(busy_percent=50.0), 0.0)
+    summary.add(2.0, Reading(busy_percent=100.0), 2.0)
+    summary.add_busy(Reading(busy_percent=100.0), 0.5)
+    summary.add_busy(Reading(busy_percent=100.0), -1.0)
+    assert summary.busy_seconds == 2.5
+
+
 def test_a_summary_holds_exact_statistics() -> None:
     summary = TelemetrySummary(
         UUID, "NVML", before=GpuState(ecc_corrected=4), after=GpuState(ecc_corrected=9)

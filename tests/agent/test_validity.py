@@ -58,3 +58,26 @@ def test_the_registry_decides_what_a_flag_does() -> None:
     assert ValidityFlag.of_kind("gpu_lost", "why") == ValidityFlag("gpu_lost", "why", invalidates=True)
     assert ValidityFlag.of_kind("slice_short", "why") == ValidityFlag("slice_short", "why")
     assert not invalidates("a_flag_of_a_newer_release")
+
+
+def _texts(*folders: str) -> str:
+    """All Python of some folders, without the registry and this file."""
+    return "\n".join(
+        path.read_text()
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name not in {"validity.py", Path(__file__).name}
+    )
+
+
+def test_the_registry_holds_no_flag_that_nothing_sets() -> None:
+    code = _texts("agent", "server", "sampling")
+    # Composed of a kind of match.
+    composed = {"matched_by_name_block", "matched_by_position"}
+    assert {name for name in FLAGS if f'"{name}"' not in code} == composed
+    assert 'f"matched_by_{kind}"' in code
+
+
+def test_every_flag_is_provoked_by_a_test() -> None:
+    tests = _texts("tests/agent", "tests/server", "tests/sampling", "tests/client", "tests/integration")
+    assert [name for name in FLAGS if not re.search(rf"[\"\']{name}\b", tests)] == []
