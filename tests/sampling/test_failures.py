@@ -13,7 +13,7 @@ RETRYABLE = {
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
-    "input_unreadable", "server_refused", "cancelled", "internal",
+    "input_unreadable", "memory_limit", "server_refused", "refused_by_policy", "cancelled", "internal",
 }  # fmt: skip
 
 
