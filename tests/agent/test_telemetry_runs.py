@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from test_ncu_command import WORK
-from test_tool_failures import SYSTEMS, WORKLOAD, Bench
+from test_tool_failures import COMPUTE, SYSTEMS, WORKLOAD, Bench
 
 from assay_agent.config import VirtualGPUs
 from assay_agent.places import virtual_places
 from assay_agent.profilers.base import Measurement, ProfilerError
+from assay_agent.telemetry import dcgm
 from assay_agent.telemetry.event_reasons import EventReason
 from assay_agent.telemetry.rules import share_flag, telemetry_flags
 from assay_agent.telemetry.sensors import GpuLostError, GpuState, Reading, SensorsUnavailableError
@@ -237,3 +238,33 @@ def test_a_run_over_its_memory_limit_ends_and_says_so(bench: Bench) -> None:
             )
         )
     assert caught.value.failure_class is FailureClass.MEMORY_LIMIT
+
+
+def test_a_pause_of_dcgm_that_is_refused_flags_a_detailed_run(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    virtual = bench.place.profilers[SYSTEMS]._gpu  # type: ignore[attr-defined]
+    gpu = replace(virtual, synthetic=False, path="/nowhere")
+    private = tmp_path / "assay" / "gpu"
+    private.mkdir(parents=True)
+    monkeypatch.setattr(dcgm.DcgmPause.__init__, "__defaults__", (lambda: True,))
+    work = replace(WORK, level="detailed")
+    with GpuWatch(gpu, work, private, threading.Event(), lambda gpu, work: VirtualSensors("x", 1.0)) as watch:
+        assert "dcgm_not_paused" in {flag.name for flag in watch.flags}
+    with GpuWatch(
+        gpu,
+        replace(work, level="light"),
+        private,
+        threading.Event(),
+        lambda gpu, work: VirtualSensors("x", 1.0),
+    ) as watch:
+        assert "dcgm_not_paused" not in {flag.name for flag in watch.flags}
+
+
+@pytest.mark.processes
+def test_a_slice_of_a_workload_of_two_processes_is_flagged(bench: Bench) -> None:
+    (bench.folder / "two.toml").write_text(WORKLOAD.replace("seed = 3\n", "seed = 3\nprocesses = 2\n"))
+    work = bench.work(COMPUTE, launch_skip=10)
+    assert work.command is not None
+    _, measurement = bench.measure(replace(work, command=replace(work.command, argv=("two.toml",))))
+    assert "processes_interleaved" in names(measurement)

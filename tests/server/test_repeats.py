@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_analyses import Lab
 from test_schedule import Desk
 
 from assay_sampling.errors import CampaignError
@@ -30,6 +34,14 @@ workloads:
 """
 SPEC = RepeatSpec(until_interval_percent=2.0, at_most=10)
 W = ("w", "V100")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    lab.analyses.close()
+    lab.close()
 
 
 def noise(interval: float | None, repeats: int = 3, **changes: Any) -> dict[str, Any]:
@@ -138,3 +150,24 @@ def test_an_analysed_campaign_runs_again_for_its_repeats() -> None:
 def test_what_cannot_be_meant_is_refused(change: tuple[str, str], said: str) -> None:
     with pytest.raises(CampaignError, match=said):
         load_campaign(TEXT.replace(*change), "c.yaml")
+
+
+def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: Lab) -> None:
+    lab.end_runs()
+    with lab.coordinator.schedule() as schedule:
+        campaign = schedule.store.campaign("made-1")
+        assert campaign is not None
+        schedule.store.save_campaign(replace(campaign, text=TEXT))
+    lab.futures[0].set_result((json.dumps(noise(9.0)).encode(), b"<p>"))
+    assert lab.campaign().state is CampaignState.RUNNING
+    with lab.coordinator.snapshot() as store:
+        more = [run for run in store.runs("made-1") if run.state is RunState.WAITING]
+    assert [run.repeat for run in more] == [1, 2, 3, 4, 5]
+    with lab.coordinator.schedule() as schedule:
+        for run in more:
+            schedule.store.save_run(replace(run, state=RunState.DONE))
+        schedule._advance("made-1")
+    [second] = lab.executors[0].requests[1:]
+    assert len(second.runs) == 2 + len(more)
+    lab.futures[1].set_result((json.dumps(noise(1.0, 6)).encode(), b"<p>"))
+    assert (lab.campaign().state, lab.campaign().has_report) == (CampaignState.DONE, True)

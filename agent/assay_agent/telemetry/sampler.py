@@ -79,6 +79,8 @@ class Sampler:
                 self._look_for_others()
                 self._summary.after = self._sensors.state()
             if self._stop.wait(self._settings.interval_seconds):
+                # Until the end it was as busy as at the last look.
+                self._summary.add_busy(reading, self._summary.seconds - last)
                 return
 
     def _look_for_others(self) -> None:

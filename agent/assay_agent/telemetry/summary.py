@@ -103,14 +103,18 @@ class TelemetrySummary:
             value = getattr(reading, name)
             if value is not None:
                 statistic.add(value)
-        if reading.busy_percent is not None:
-            self.busy_seconds += reading.busy_percent / 100 * since_last_seconds
+        self.add_busy(reading, since_last_seconds)
         bits = reading.event_reasons or 0
         self.event_reasons |= bits
         for position in range(bits.bit_length()):
             if bits & 1 << position:
                 self.reason_samples[1 << position] = self.reason_samples.get(1 << position, 0) + 1
         self.series.add(seconds, reading)
+
+    def add_busy(self, reading: Reading, seconds: float) -> None:
+        """So many seconds in which the GPU was as busy as the reading says."""
+        if reading.busy_percent is not None:
+            self.busy_seconds += reading.busy_percent / 100 * max(0.0, seconds)
 
     def add_xid_events(self, numbers: Sequence[int]) -> None:
         """Critical errors, the first few by their numbers."""

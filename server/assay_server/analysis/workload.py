@@ -98,7 +98,7 @@ def _compared(work: _Work, runs: Sequence[RunData]) -> Compared:
         found.sm_share.extend(sm_share_entries(device, made, held))
         found.cold_start.extend(cold_start_entries(device, made, held))
         found.noise.extend(noise_entries(device, held))
-        found.overhead.extend(overhead_entries(device))
+        found.overhead.extend(overhead_entries(device, held))
         found.sequences.extend(sequence_entries(device, held))
     return found
 

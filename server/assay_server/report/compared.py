@@ -154,8 +154,8 @@ def overhead_table(report: Report) -> Table | None:
         (
             entry["workload"], entry["device"], entry["level"],
             f"{shown_condition(entry)}{', MPS' if entry['under_mps'] else ''}",
-            f"{entry['executions']:g}", f"{entry['bare_wall_seconds']:.3g}", f"{entry['wall_seconds']:.3g}",
-            percent(entry["overhead_percent"]), percent(entry["busy_overhead_percent"]),
+            f"{entry['executions']:g}", quantity(entry["bare_wall_seconds"]), quantity(entry["wall_seconds"]),
+            percent(entry["overhead_percent"]), percent(entry["busy_overhead_percent"]), state_text(entry),
             flags_text(entry["flags"]),
         )
         for entry in report.get("overhead", ())
@@ -164,7 +164,7 @@ def overhead_table(report: Report) -> Table | None:
         return None
     columns = columns_of(
         "workload", "GPU", "level", CONDITION, "#executions", "#bare / s", "#profiled / s",
-        "#overhead / %", "#GPU busy overhead / %", "~flags",
+        "#overhead / %", "#GPU busy overhead / %", "~status", "~flags",
     )  # fmt: skip
     note = (
         "Wall time of one execution of the command without and with the profiler, its start and report "

@@ -117,3 +117,12 @@ def test_other_shapes_count_and_a_process_more_does_too(lab: Lab) -> None:
     assert entry["first_difference"] | {"run": ""} == {
         "process": 1, "launch": 0, "reference": "nothing", "run": "",
     }  # fmt: skip
+
+
+def test_an_overhead_that_rests_on_an_invalid_run_is_refused(lab: Lab) -> None:
+    throttled = (("throttled_thermal", "3 of 3 samples", True),)
+    report = analysed(bare(2.0), lab.light(FREE, executions=1, wall_seconds=3.0, flags=throttled))
+    [entry] = report["overhead"]
+    assert (entry["status"], entry["overhead_percent"]) == ("refused", None)
+    assert "throttled_thermal" in entry["reason"]
+    assert "refused" in render_markdown(report)
