@@ -100,7 +100,8 @@ def fields(model: Any, prefix: str = "") -> Iterator[str]:
         items = getattr(inner, "__args__", ())
         # How a method is written is told by the example.
         if name != "methods" and items and hasattr(items[0], "model_fields"):
-            yield from fields(items[0], f"{key}[].")
+            optional = type(None) in items
+            yield from fields(items[0], f"{key}." if optional else f"{key}[].")
         elif hasattr(inner, "model_fields"):
             yield from fields(inner, f"{key}.")
         else:
