@@ -50,6 +50,7 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
     """
     with _held(out):
         if (out / _LAST_PAGE).exists():
+            say(f"the demo in {out} is finished: this one begins anew there")
             _clear(out)
         shutil.rmtree(out / ".cleared", ignore_errors=True)
         file = campaign or _unpacked(out / "campaign")

@@ -59,6 +59,19 @@ def test_help_names_every_verb(assay: Assay) -> None:
         assert re.search(rf"^ +{verb} ", ended.stdout, re.MULTILINE), verb
 
 
+def test_what_a_verb_does_is_said_whole_on_80_columns(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for arguments in [(), ("runs",), ("scale-model",)]:
+        assert "..." not in assay(*arguments, "--help").stdout.partition("Commands:")[2]
+
+
+def test_the_help_of_select_names_every_method(assay: Assay) -> None:
+    from assay_sampling.samplers import samplers  # noqa: PLC0415
+
+    words = " ".join(assay("select", "--help").stdout.split())
+    assert ", ".join(samplers()) in words
+
+
 def test_without_a_verb_the_help_goes_to_standard_error(assay: Assay) -> None:
     ended = assay()
     assert (ended.code, ended.stdout) == (2, "")

@@ -18,7 +18,7 @@ import pytest
 from demo_kills import MARKS, PROGRAM, Demo, kill_one, progress, small_campaign, wait_until_gone
 
 from assay_client import bound
-from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, campaign_folder, without_numbers
+from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, campaign_folder, run_demo, without_numbers
 from assay_sampling.errors import AssayError, StorageError
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
@@ -136,6 +136,19 @@ def test_a_finished_demo_is_cleared_for_the_next(tmp_path: Path) -> None:
         (tmp_path / f"report.{form}").write_text("")
     _clear(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".cleared", "mine.txt"]
+
+
+def test_a_finished_demo_says_that_it_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "report.md").write_text("")
+    said: list[str] = []
+    monkeypatch.setattr("assay_client.demo._unpacked", _refused)
+    with pytest.raises(StorageError):
+        run_demo(tmp_path, follow=lambda _: {}, say=said.append)
+    assert said == [f"the demo in {tmp_path} is finished: this one begins anew there"]
+
+
+def _refused(folder: Path) -> Path:
+    raise StorageError(str(folder), "refused", "by a test")
 
 
 def test_a_child_that_cannot_run_ends_the_demo_with_its_own_words(campaign: Path, tmp_path: Path) -> None:

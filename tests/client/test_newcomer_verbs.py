@@ -46,6 +46,23 @@ def test_what_the_template_comments_out_is_valid_too() -> None:
     )
 
 
+@pytest.mark.parametrize("folder", ["there", "not-yet", "über uns"])
+def test_init_of_a_folder_makes_it(assay: Assay, tmp_path: Path, folder: str) -> None:
+    if folder == "there":
+        (tmp_path / folder).mkdir()
+    ended = assay("init", f"{tmp_path / folder}/")
+    assert ended.stdout.splitlines()[0] == f"written to {tmp_path / folder / 'campaign.yaml'}"
+    assert (tmp_path / folder / "campaign.yaml").is_file()
+
+
+def test_several_faults_of_a_file_are_told_apart(assay: Assay, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("campaign: c\nseed: x\ngpus: V100\nworkloads: [{name: w, command: [./w.toml]}]\n")
+    assert assay("plan", path).stderr.startswith(
+        f"error: {path}:2: field seed: 'x' is not a whole number; {path}:3: field gpus: "
+    )
+
+
 def test_init_replaces_nothing_without_force(assay: Assay, tmp_path: Path) -> None:
     path = tmp_path / "deep" / "mine.yaml"
     assert assay("init", path).code == 0
@@ -118,7 +135,9 @@ def test_plan_refuses(assay: Assay, tmp_path: Path, text: str, arguments: tuple[
 
 def test_doctor_ends_with_its_code_and_names_what_is_missing(assay: Assay, tmp_path: Path) -> None:
     nowhere = ("--server", f"unix:{tmp_path}/none", "--state", tmp_path)
-    assert assay("doctor", "--for", "client", *nowhere).code == 0
+    good = assay("doctor", "--for", "client", *nowhere)
+    assert good.code == 0
+    assert good.stdout.splitlines()[-1] == "nothing that a client needs is missing; notes are for other uses"
     ended = assay("doctor", "--for", "agent", "--json", *nowhere)
     assert ended.code == 10
     document = json.loads(ended.stdout)

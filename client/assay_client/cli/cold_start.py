@@ -39,7 +39,7 @@ def cold_start(
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two runs launch by launch: caches left alone, and cold.
+    """Compare warm caches with cold ones, launch by launch.
 
     Both are recordings with counters, or both standard outputs of Accel-Sim."""
     limit = parse_bytes(memory_limit)

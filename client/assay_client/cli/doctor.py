@@ -40,14 +40,14 @@ def doctor(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at this machine and say what is missing, each with a remedy. Only reads.
+    """Say what this machine lacks, each with a remedy; only look.
 
     The exit code is 10 where something is missing that is needed.
     """
     checks = diagnose(need.value, state, server)
     missing = [check["name"] for check in checks if check["state"] == "missing"]
     document: dict[str, Any] = {"for": need.value, "ready": not missing, "missing": missing, "checks": checks}
-    show(document, as_json, lambda console: render_checks(checks, console))
+    show(document, as_json, lambda console: render_checks(checks, need.value, console))
     if missing:
         raise NotReadyError(
             "this machine",

@@ -23,15 +23,19 @@ def init(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", help="The campaign file to write, or a folder for it; made where it is missing."
+            metavar="PATH", help="The file to write (.yaml), or a folder for it; made where it is missing."
         ),
     ] = Path("campaign.yaml"),
     *,
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a commented campaign file, valid as it stands, and campaign.schema.json for editors beside it."""
-    campaign_file = path / "campaign.yaml" if path.is_dir() else path
+    """Write a commented campaign file, valid as it stands.
+
+    Beside it stands campaign.schema.json, with which editors complete and check it.
+    """
+    is_folder = path.is_dir() or (not path.suffix and not path.exists())
+    campaign_file = path / "campaign.yaml" if is_folder else path
     schema_file = campaign_file.with_name(SCHEMA_FILE)
     schema = json_text(campaign_schema())
     if not force:

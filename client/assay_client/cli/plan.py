@@ -30,7 +30,9 @@ def plan(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a campaign file and show its runs, slices, passes, and predicted hours and bytes for each GPU.
+    """Check a campaign file and predict its hours and bytes.
+
+    Shows its runs with their slices and passes, and for each GPU what they would take.
 
     Nothing is run. Hours and bytes rest on assumptions, which the plan lists and --assume replaces.
     """

@@ -54,7 +54,7 @@ def reuse(
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
 ) -> None:
-    """Measure how much of what each launch touches the next one touches again.
+    """Measure what each launch touches that the next touches again.
 
     With --warm-up it writes the memory-only traces that are missing, and a list of kernels."""
     limit = parse_bytes(memory_limit)

@@ -47,7 +47,9 @@ LevelOption = Annotated[float, typer.Option("--level", help="Probability that an
 
 @app.callback()
 def scale_model() -> None:
-    """Predict a large GPU's IPC from two small ones and a miss-rate curve."""
+    """Predict a large GPU's IPC from two small ones.
+
+    A miss-rate curve tells where the large one has a cliff."""
 
 
 @app.command("evaluate")
@@ -91,7 +93,7 @@ def predict_target(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Predict one workload's IPC on larger GPUs, each with an interval."""
+    """Predict one workload's IPC on larger GPUs, with intervals."""
     chosen = _workload(table, read_scaling_table(table), workload)
     known = None
     if calibration is not None:
@@ -130,7 +132,7 @@ def miss_rates(
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
 ) -> None:
-    """Compute the miss-rate curve of launches from their memory traces.
+    """Compute the miss-rate curve of launches from their traces.
 
     The cache is fully associative and LRU; it stays warm from launch to launch."""
     capacities = [parse_bytes(text, "--capacity") for text in capacity]

@@ -18,7 +18,7 @@ from assay_client.cli.options import (
     parse_bytes,
     parse_parameters,
 )
-from assay_client.cli.output import json_text, show
+from assay_client.cli.output import json_pieces, show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.selection import render_selection
 from assay_client.cli.verb import verb_app
@@ -34,7 +34,14 @@ app = verb_app()
 
 @app.command()
 def select(
-    method: Annotated[str, typer.Argument(metavar="METHOD", help="pks, random, systematic, ...")],
+    method: Annotated[
+        str,
+        typer.Argument(
+            metavar="METHOD",
+            help="One of pks, random, systematic, stratified, first_instructions, single_iteration, tbpoint, "
+            "photon, sieve, stem; docs/methods.md says when to trust each.",
+        ),
+    ],
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Recordings of one workload on one device.")
     ],
@@ -85,7 +92,7 @@ def select(
         selection = samplers.select(method, profile, parameters, seed)
     document = selection.to_dict(labels=True)
     if output is not None:
-        write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_text(document))
+        write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
     projected = _projected_by_group(profile, selection).tolist()
     show(document, as_json, lambda console: render_selection(document, projected, output, console))
 

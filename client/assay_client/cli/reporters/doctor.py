@@ -8,12 +8,17 @@ from rich.console import Console
 
 from assay_client.cli.reporters.text import printable
 
+_WHO = {"client": "a client", "agent": "an agent", "server": "a server", "all": "any program"}
 
-def render_checks(checks: Sequence[Mapping[str, str]], console: Console) -> None:
-    """State, name and finding of each check; a remedy stands below what has one."""
+
+def render_checks(checks: Sequence[Mapping[str, str]], need: str, console: Console) -> None:
+    """State, name and finding of each check, a remedy below what has one; at the end whether all is there."""
     width = max(len(check["name"]) for check in checks)
     for check in checks:
         line = f"{check['state']:<8} {check['name']:<{width}}  {printable(check['found'])}"
         console.print(line, soft_wrap=True)
         if check["remedy"]:
             console.print(f"{'':<8} {'':<{width}}  -> {printable(check['remedy'])}", soft_wrap=True)
+    if not any(check["state"] == "missing" for check in checks):
+        notes = "; notes are for other uses" if any(check["state"] == "note" for check in checks) else ""
+        console.print(f"nothing that {_WHO[need]} needs is missing{notes}", soft_wrap=True)

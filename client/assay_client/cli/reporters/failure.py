@@ -66,7 +66,9 @@ def render_failure(failure: Failure, *, as_json: bool) -> str:
             "exit_code": failure.exit_code,
         }
         return json.dumps({"error": error})
-    parts = f"{failure.subject}: {failure.cause}"
+    # Each line of a cause is a fault of its own.
+    faults = "; ".join(line for line in failure.cause.splitlines() if line.strip())
+    parts = f"{failure.subject}: {faults}"
     if failure.remedy:
         parts = f"{parts}; {failure.remedy}"
     return "error: " + " ".join(printable(parts).split())

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
-from assay_client.cli.reporters.text import count, percent, times
+from assay_client.cli.reporters.text import count, counted, percent, times
 
 
 def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
@@ -17,7 +17,8 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
     pairs = [
         (
             "window",
-            f"{count(window['launches'])} launches with counters in {count(window['k'])} groups; "
+            f"{count(window['launches'])} launches with counters in "
+            f"{counted(window['k'], 'group', 'groups')}; "
             f"{percent(facts['match_percent'])} match the light recording ({facts['match_kind']})",
         ),
         (
