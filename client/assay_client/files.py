@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
@@ -13,18 +14,22 @@ from assay_sampling.errors import CampaignError, ParameterError, StorageError
 AnyPath = str | PathLike[str]
 
 
-def write_atomically(path: Path, data: bytes | str) -> None:
-    """Write ``data`` (text as UTF-8) to ``path``, making its folder; readers see the old or the new file.
+def write_atomically(path: Path, data: bytes | str | Iterator[str]) -> None:
+    """Write ``data`` (text as UTF-8, whole or in pieces) to ``path``, making its folder.
 
+    Readers see the old or the new file.
     Raises StorageError naming the file where the disk or its permissions refuse.
     """
-    content = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
+    pieces = [data] if isinstance(data, bytes | str) else data
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with temporary.open("wb") as stream:
-                stream.write(content)
+                for piece in pieces:
+                    stream.write(
+                        piece.encode("utf-8", "surrogateescape") if isinstance(piece, str) else piece
+                    )
                 stream.flush()
                 os.fsync(stream.fileno())
             temporary.replace(path)

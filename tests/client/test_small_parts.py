@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from assay_client.cli import progress
 from assay_client.cli.options import parse_bytes, parse_parameters
-from assay_client.cli.output import json_text
+from assay_client.cli.output import json_pieces, json_text
 from assay_client.cli.reporters import text
 from assay_client.files import write_atomically
 from assay_client.places import default_state_directory, private_socket_address
@@ -69,6 +69,15 @@ def test_any_document_is_strict_json_in_ascii(document: dict[str, object]) -> No
         raise AssertionError(constant)
 
     json.loads(written, parse_constant=refuse)
+
+
+def test_a_long_document_is_written_in_pieces(tmp_path: Path) -> None:
+    document = {"groups": [{"id": index, "share": index / 7} for index in range(5000)]}
+    pieces = list(json_pieces(document))
+    assert len(pieces) > 3
+    assert "".join(pieces) == json.dumps(document, indent=2) + "\n"
+    write_atomically(tmp_path / "a.json", iter(pieces))
+    assert json.loads((tmp_path / "a.json").read_text()) == document
 
 
 def test_numpy_values_and_paths_become_plain() -> None:

@@ -6,13 +6,15 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 _WIDTH_OF_A_FILE = 120
+_WORDS_OF_A_PIECE = 4096
 
 
 def console(*, error: bool = False) -> Console:
@@ -40,13 +42,21 @@ def show(document: Mapping[str, Any], as_json: bool, render: Callable[[Console],
 
 def write_json(document: Mapping[str, Any]) -> None:
     """Exactly one document and a line end, to standard output."""
-    sys.stdout.write(json_text(document))
+    sys.stdout.writelines(json_pieces(document))
     sys.stdout.flush()
 
 
 def json_text(document: Mapping[str, Any]) -> str:
     """Strict JSON in ASCII: a number that is not finite becomes null."""
-    return json.dumps(plain(document), indent=2, allow_nan=False) + "\n"
+    return "".join(json_pieces(document))
+
+
+def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
+    """:func:`json_text` in pieces: the words of a million groups take gigabytes until they are joined."""
+    words = json.JSONEncoder(indent=2, allow_nan=False).iterencode(plain(document))
+    while piece := "".join(islice(words, _WORDS_OF_A_PIECE)):
+        yield piece
+    yield "\n"
 
 
 def plain(value: Any) -> Any:
