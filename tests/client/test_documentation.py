@@ -61,6 +61,27 @@ def test_every_key_of_a_selection_is_documented(assay: Assay, tmp_path: Path) ->
     assert undocumented(evaluated, text) == set()
 
 
+@pytest.mark.parametrize(
+    ("method", "parameter"),
+    [
+        ("sieve", "theta_sweep=true"), ("stem", "epsilon_percent=1"),
+        ("tbpoint", "sweep=true"), ("photon", "bbv=VECTORS"), ("random", "repetitions=2"),
+        ("systematic", "repetitions=2"), ("stratified", "allocation=neyman"),
+        ("first_instructions", "instructions=1e5"), ("single_iteration", "iteration_launches=5"),
+    ],
+)  # fmt: skip
+def test_every_key_that_a_method_adds_is_documented(
+    assay: Assay, tmp_path: Path, method: str, parameter: str
+) -> None:
+    page = hand_made.write_raw_page(tmp_path / "page.csv", 40)
+    vectors = tmp_path / "bbv.csv"
+    vectors.write_text("launch,block,count,warps\n" + "".join(f"{row},0,{row},4\n" for row in range(40)))
+    given = parameter.replace("VECTORS", str(vectors))
+    document = json.loads(assay("select", method, page, "-p", given, "--json").stdout)
+    assert document["parameters"].keys() <= {"cost", *samplers()[method].parameters.model_fields}
+    assert undocumented(document, (DOCS / "selection-format.md").read_text()) == set()
+
+
 def test_the_example_selection_has_the_keys_of_a_real_one(assay: Assay, tmp_path: Path) -> None:
     text = (DOCS / "selection-format.md").read_text()
     (example,) = re.findall(r"```json\n(.*?)```", text, re.DOTALL)
