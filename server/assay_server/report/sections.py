@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from assay_server.report import tables
+from assay_server.report.differences import differences_table
 
 Report = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -22,7 +23,7 @@ def by_workload(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[tables.Table]:
     """The tables of one workload's part of the report."""
     yield tables.rows_table(rows)
-    for table in (tables.window_table(rows), tables.models_table(rows)):
+    for table in (differences_table(rows), tables.window_table(rows), tables.models_table(rows)):
         if table is not None:
             yield table
     for key in dict.fromkeys(row["selection"] for row in rows if row["selection"]):

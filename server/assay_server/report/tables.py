@@ -22,6 +22,8 @@ Report = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 CONDITION = "cache, clock, SMs"
+# Where the list of them begins in the words of MisalignedError (assay_sampling.errors).
+FIRST_DIFFERENCES = "; first differences: "
 _GROUPS_SHOWN = 12
 _ACCURACIES = (
     "#accuracy, chronological / %", "#chronological, balanced / %",
@@ -153,8 +155,10 @@ def match_text(match: Mapping[str, Any]) -> str:
 
 
 def state_text(row: Row) -> str:
-    """The status, and why where there is a reason."""
-    return f"{row['status']}: {row['reason']}" if row["reason"] else str(row["status"])
+    """The status, and why where there is a reason; which launches differ stands in a table of their own."""
+    cause, differ, _ = row["reason"].partition(FIRST_DIFFERENCES)
+    why = f": {cause}{' (see Launches that differ)' if differ else ''}" if cause else ""
+    return f"{row['status']}{why}"
 
 
 def flags_text(flags: Sequence[Mapping[str, Any]]) -> str:
