@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from conftest import row, summary_entry
-
 from assay_server.report.differences import differences_table
 from assay_server.report.html import render_html
 from assay_server.report.markdown import render_markdown
@@ -18,20 +16,22 @@ DIFFERENCES = (
 REASON = f"{CAUSE}; first differences: {DIFFERENCES}"
 
 
-def refused(method: str, reason: str = REASON) -> dict[str, Any]:
-    return row("RTX 2060", method, None, status="refused", reason=reason)
+def refused(entry: dict[str, Any], reason: str = REASON) -> dict[str, Any]:
+    return {**entry, "device": "RTX 2060", "status": "refused", "reason": reason}
 
 
-def test_the_differences_of_a_gpu_stand_once() -> None:
-    table = differences_table([row("V100", "pks", 1.0), refused("pks"), refused("random")])
+def test_the_differences_of_a_gpu_stand_once(report: dict[str, Any]) -> None:
+    first = report["rows"][0]
+    table = differences_table([first, refused(first), {**refused(first), "method": "random"}])
     assert table is not None
     assert table.rows == (("RTX 2060", CAUSE, DIFFERENCES),)
-    assert differences_table([row("V100", "pks", 1.0), refused("pks", "no counters")]) is None
+    assert differences_table([first, refused(first, "no counters")]) is None
 
 
 def test_tables_of_a_report_say_a_refusal_in_short(report: dict[str, Any]) -> None:
-    rows = [refused("pks"), refused("random")]
-    document = {**report, "rows": rows, "summary": [summary_entry(rows[0])]}
+    first, entry = report["rows"][0], report["summary"][0]
+    rows = [refused(first), {**refused(first), "method": "random"}]
+    document = {**report, "rows": rows, "summary": [refused(entry)]}
     # Pictures of the page have the reason as a hint; here the tables count.
     cells = "".join(re.findall(r"<td[^>]*>[^<]*</td>", render_html(document)))
     for page in (cells, render_markdown(document)):
