@@ -69,6 +69,18 @@ test-tracer: tracer  ## the tracer fed by a fake CUPTI; 'make test' runs it too 
 tracer-soak: tracer  ## ten million launches through the tracer: none lost, memory bounded, launches per second
 	ASSAY_REQUIRE_TRACER=1 ASSAY_TRACER_LAUNCHES=10000000 $(BIN)/pytest -q tests/tracer -k million $(PYTEST_ARGS)
 
+# The proof on a GPU. GPU_PYTHON: a Python that has Assay's packages, on a box where none can be installed.
+GPU_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/gpu-workloads
+GPU_PYTHON ?= $(BIN)/python
+
+.PHONY: gpu-workloads
+gpu-workloads:  ## compile the CUDA workloads of the GPU proof; needs no GPU (nvcc of the box, or a download of 105 MB)
+	$(PYTHON) tests/gpu/build.py --cache "$(GPU_CACHE)" $(GPU_BUILD_ARGS)
+
+.PHONY: gpu-test
+gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),tracer)  ## prove on this box's GPU what needs one, and print it; docs/hardware.md
+	$(GPU_PYTHON) -m tests.gpu --cache "$(GPU_CACHE)" $(GPU_ARGS)
+
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/ruff format --check .
@@ -107,4 +119,4 @@ lock: $(STAMP)  ## write the versions of this environment down for everybody
 
 .PHONY: clean
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo gpu-test build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,60 @@
+"""The page of what is proved names commands and tests that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "hardware.md").read_text()
+HEADER = "| item | on a GPU | shown without a GPU | would be shown by |"
+
+
+def items() -> list[list[str]]:
+    lines = PAGE.split(HEADER)[1].splitlines()[2:]
+    rows = [line for line in lines if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows]
+
+
+def parts() -> set[str]:
+    """The parts of the proof, as its source has them."""
+    (found,) = re.findall(r"^PARTS = \((.*)\)$", (ROOT / "tests/gpu/plan.py").read_text(), re.MULTILINE)
+    return set(re.findall(r'"(\w+)"', found))
+
+
+def check_command(command: str) -> None:
+    """Fails where a command, or a test, is not there."""
+    if command.startswith("make "):
+        assert re.search(rf"^{command.split()[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), command
+    elif command.startswith("python -m tests.gpu"):
+        named = re.search(r"--part (\S+)", command)
+        assert named and set(named[1].split(",")) <= parts(), command
+    elif command.startswith("tests/"):
+        assert (ROOT / command).is_file(), command
+
+
+@pytest.mark.parametrize("item", items(), ids=lambda item: item[0])
+def test_every_item_says_what_shows_it(item: list[str]) -> None:
+    assert len(item) == 4
+    _, on_a_gpu, _, by = item
+    assert on_a_gpu in ("not yet", "needs none") or re.search(r"\d{4}-\d\d-\d\d", on_a_gpu), "GPU and date"
+    commands = re.findall(r"`([^`]+)`", by)
+    proofs = [c for c in commands if c.startswith(("make ", "python -m tests.gpu", "tests/"))]
+    assert proofs or by.startswith("by hand:"), by
+
+
+def test_every_command_and_test_that_is_named_exists() -> None:
+    named = re.findall(r"`((?:make |python -m tests\.gpu|tests/)[^`]*)`", PAGE)
+    checkable = [c for c in named if not c.startswith(("tests/data/", "tests/gpu/workloads"))]
+    assert len(checkable) > 25
+    for command in checkable:
+        check_command(command)
+
+
+def test_the_exit_statuses_are_those_of_the_script() -> None:
+    source = (ROOT / "tests/gpu/__main__.py").read_text()
+    (values,) = re.findall(r"^HOLDS, FAILS, PARTLY, NOTHING_TO_RUN_ON = (.*)$", source, re.MULTILINE)
+    documented = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
+    assert set(values.split(", ")) | {"2"} == set(documented)
