@@ -15,14 +15,14 @@ and counters are differenced (specs, "Cold-start tools").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
 from assay_sampling.simulators.accel_sim_cold import ColdStartDetails, read_details
 from assay_sampling.simulators.accel_sim_output import read_output
 from assay_sampling.simulators.accel_sim_statistics import SimulatedLaunch
@@ -91,18 +91,23 @@ def corrected_ipc(instructions: float, cycles_flushed: float, delta_cycles: floa
     return instructions / (cycles_flushed - delta_cycles)
 
 
-def corrections(log: Path, reuse: Mapping[int, float | None]) -> dict[str, Any]:
+def corrections(
+    log: Path, reuse: Mapping[int, float | None], kernels: Mapping[int, str] | None = None
+) -> dict[str, Any]:
     """Correct every launch of a simulator's output of cold launches.
 
     Args:
         log: the standard output.
         reuse: forward reuse by 1-based launch of the traced process.
+        kernels: names of the traced kernels by launch, where they are known.
 
     A launch that cannot be corrected has the ``reason``; where the configured latencies do not allow it at
-    all, that is ``refused`` for the whole log. Raises InputError for a file that is no such output.
+    all, that is ``refused`` for the whole log. Raises InputError for a file that is no such output,
+    MisalignedError where it is of other kernels.
     """
     details = read_details(log)
     _, launches = read_output(log)
+    _require_same_kernels(log, launches, kernels or {})
     refused = None
     try:
         latencies = _latencies(details)
@@ -120,6 +125,19 @@ def corrections(log: Path, reuse: Mapping[int, float | None]) -> dict[str, Any]:
         "refused": refused,
         "launches": rows,
     }
+
+
+def _require_same_kernels(log: Path, launches: Sequence[SimulatedLaunch], kernels: Mapping[int, str]) -> None:
+    for launch in launches:
+        number = launch.traced_id or launch.uid
+        traced = kernels.get(number, launch.kernel)
+        # A block of several launches that ended together names them all.
+        if len(launch.uids) == 1 and traced != launch.kernel:
+            raise MisalignedError(
+                str(log),
+                f"launch {number} is of {launch.kernel[:200]} there, and of {traced[:200]} in the traces",
+                "give the output of a simulation of these traces",
+            )
 
 
 def _latencies(details: ColdStartDetails) -> Latencies:

@@ -128,6 +128,11 @@ def test_cold_start_and_corrections_of_simulations(assay: Assay, shared_data: Pa
     assert (document["per_launch"]["warm"], document["per_launch"]["flushed"]) == ([16541.0], [19263.0])
     assert document["weighted_total_ipc_difference_percent"] == pytest.approx(-14.13, abs=0.005)
     assert document["only_in_warm"] == 3
+    other = assay("reuse", kernels, "--log", runs[1])
+    assert (other.code, other.stdout) == (7, "")
+    assert "launch 3 is of _Z9irregularPKiPKfPfi there, and of _Z4kernPf in the traces" in other.stderr
+    for trace in kernels.parent.glob("*.traceg"):
+        trace.write_text(trace.read_text().replace("_Z4kernPf", "_Z9irregularPKiPKfPfi"))
     shown = assay("reuse", kernels, "--log", runs[1])
     assert shown.code == 0
     assert "DRAM latency of 100 cycles is not above the L2's of 160" in shown.stdout

@@ -20,7 +20,7 @@ from assay_sampling.cold_start_correction import (
     correction_cycles,
     corrections,
 )
-from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
 from assay_sampling.reuse import footprint, forward_reuse
 from assay_sampling.simulators.accel_sim_cold import read_details
 from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
@@ -207,6 +207,15 @@ def test_a_log_with_other_latencies_is_corrected(shared_data: Path, tmp_path: Pa
     delta = 12_788 / (third["controllers"] * 128) * 1.0 * 67
     assert third["delta_cycles"] == pytest.approx(delta)
     assert third["corrected_ipc"] == pytest.approx(1_607_424 / (16_541 - delta))
+
+
+@pytest.mark.shared_data
+def test_a_log_of_other_kernels_is_refused(shared_data: Path) -> None:
+    log = shared_data / "accel_sim" / "reuse.base.out.gz"
+    gather = "_Z9irregularPKiPKfPfi"
+    assert corrections(log, {1: 1.0}, dict.fromkeys(range(1, 5), gather))["launches"]
+    with pytest.raises(MisalignedError, match=f"launch 3 is of {gather} there, and of other in the traces"):
+        corrections(log, {1: 1.0}, {2: gather, 3: "other"})
 
 
 @pytest.mark.shared_data

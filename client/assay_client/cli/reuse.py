@@ -70,7 +70,8 @@ def reuse(
         if log is not None:
             shown.say(f"reading {log}")
             before = {item["launch"]: item["forward_reuse"]["sector"] for item in document["launches"]}
-            document["corrections"] = corrections(log, before)
+            kernels_by_launch = {item["launch"]: item["kernel"] for item in document["launches"]}
+            document["corrections"] = corrections(log, before, kernels_by_launch)
     show(document, as_json, lambda console: render_reuse(document, console))
 
 
