@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from assay_client.cli.main import VERBS
 from assay_sampling.alignment import match_flags
 from assay_sampling.failures import FailureClass
 
@@ -36,6 +37,21 @@ def test_every_flag_that_the_code_sets_has_its_row() -> None:
     assert flagged
     assert flagged <= documented
     assert {*match_flags("name_block"), *match_flags("position")} <= documented
+
+
+def test_every_page_stands_in_the_index() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages - set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == set()
+    assert "(docs/README.md)" in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_shows_every_verb_and_names_targets_that_exist() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [verb for verb in VERBS if not re.search(rf"\bassay {verb}\b", readme)] == []
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z-]+)", readme))
+    assert {"demo", "test", "help"} <= named <= targets
 
 
 def test_links_between_pages_lead_somewhere() -> None:

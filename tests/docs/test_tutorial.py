@@ -13,7 +13,20 @@ from pathlib import Path
 import pytest
 
 TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
-VERBS = ["doctor", "init", "plan", "submit", "watch", "report", "runs show", "inspect", "select", "evaluate"]
+VERBS = [
+    "doctor",
+    "init",
+    "plan",
+    "submit",
+    "watch",
+    "report",
+    "runs show",
+    "inspect",
+    "select",
+    "evaluate",
+    "compare",
+    "classify",
+]
 SECONDS = 200
 
 
