@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from made_launches import made_launches
 
+from assay_sampling import labelling
 from assay_sampling.classifiers import MODEL_NAMES, Answers, Examples, ModelName, train
 from assay_sampling.encoding import Encoder, distinct_signatures
 from assay_sampling.errors import ParameterError
@@ -167,3 +169,24 @@ def test_unknown_kernels_come_before_those_abstained_from() -> None:
     assert found.labels(found.chosen)[40:].tolist() == [3, 2, 4, 2]
     assert found.own_group_rows.tolist() == [41, 40, 42]
     assert found.agreement_percent is None
+
+
+def test_the_vote_is_judged_with_weights_from_the_other_way_of_holding_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[list[float | None]] = []
+
+    def weights(accuracies: Sequence[float | None], groups: int) -> np.ndarray:
+        asked.append(list(accuracies))
+        return vote_weights(accuracies, groups)
+
+    monkeypatch.setattr(labelling, "vote_weights", weights)
+    rng = np.random.default_rng(2)
+    kernels = [f"k{number}" for number in rng.integers(0, 6, 260)]
+    light = made_launches(kernels, grid_x=rng.integers(1, 40, 260))
+    held_out = label_rest(light, np.arange(200), rng.integers(0, 3, 200)).held_out
+    later = [held_out[name].chronological.plain for name in MODEL_NAMES]
+    unseen = [held_out[name].grouped.plain for name in MODEL_NAMES]
+    assert later != unseen
+    # Launches that come later are judged first: with what unseen signatures say of the models.
+    assert asked[:2] == [unseen, later]
