@@ -133,9 +133,15 @@ class Connection:
             wait=PAUSES,
             stop=stop_when_event_set(give_up),
             sleep=sleep_using_event(give_up),
+            before_sleep=self._tell_first,
             reraise=True,
         )
         return self._translated(lambda: retrying(call))
+
+    def _tell_first(self, state: RetryCallState) -> None:
+        """Nobody must wonder why an agent does nothing; once is enough."""
+        if state.attempt_number == 1:
+            _log.warning("server %s does not answer: it is tried again until it does", self.address)
 
     def _translated(self, call: Callable[[], Response]) -> Response:
         try:

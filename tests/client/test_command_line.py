@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import signal
@@ -208,6 +209,14 @@ def test_an_unforeseen_error_is_a_paragraph_without_traceback(
         r"error: internal error: ZeroDivisionError: division by zero; this is a bug; [^\n]*--debug[^\n]*\n",
         ended.stderr,
     )
+
+
+def test_a_folder_that_refuses_is_no_bug(assay: Assay, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken_verb(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "/home/x/.bashrc"))
+    ended = assay("status")
+    assert ended.code == errors.StorageError.exit_code
+    assert ended.stderr.startswith("error: /home/x/.bashrc: it cannot be used (Permission denied); ")
+    assert "bug" not in ended.stderr
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])

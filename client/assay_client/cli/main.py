@@ -26,6 +26,7 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 EXIT_TERMINATED = 128 + signal.SIGTERM
 EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 _DISK_REFUSED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 # The order of the help page. A verb's module, and all that it needs, is imported when the verb is used.
 VERBS: dict[str, str] = {
@@ -203,6 +204,14 @@ def _unexpected(error: Exception) -> Failure:
             "standard output",
             f"it cannot be written ({error.strerror})",
             "free disk space where it leads, and run the command again",
+            StorageError.exit_code,
+        )
+    if isinstance(error, OSError) and error.errno in _REFUSED and error.filename:
+        return Failure(
+            "StorageError",
+            str(error.filename),
+            f"it cannot be used ({error.strerror})",
+            "mend its permissions, or name a folder that you may write to (HOME, where it is of your home)",
             StorageError.exit_code,
         )
     if isinstance(error, MemoryError):
