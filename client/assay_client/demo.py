@@ -58,14 +58,19 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
         with running_service(
             out / "state", out / "logs", GPUS, say=say, analysis_workers=workers
         ) as service, Client(service.address) as client:  # fmt: skip
-            campaign_id = _taken_up(client, say) or client.submit(file)
-            outcome = see_through(
-                client,
-                campaign_id,
-                out,
-                lambda statuses: follow(_while_alive(statuses, service)),
-                cancel_when_interrupted=False,
-            )
+            try:
+                campaign_id = _taken_up(client, say) or client.submit(file)
+                outcome = see_through(
+                    client,
+                    campaign_id,
+                    out,
+                    lambda statuses: follow(_while_alive(statuses, service)),
+                    cancel_when_interrupted=False,
+                )
+            except KeyboardInterrupt:
+                # Agents give their runs back first, which takes some seconds.
+                say("interrupted: server and agents are stopped; the next demo there goes on")
+                raise
         return _with_markdown(outcome, out)
 
 

@@ -170,6 +170,7 @@ def test_an_interrupted_demo_stops_its_processes_in_order(campaign: Path, tmp_pa
     assert demo.wait(lambda line: progress(line) >= 0)
     assert demo.interrupt() == 130
     assert "Traceback" not in "".join(demo.lines)
+    assert "interrupted: server and agents are stopped; the next demo there goes on" in "".join(demo.lines)
     assert wait_until_gone(tmp_path / "out", 0.0) == []
 
 

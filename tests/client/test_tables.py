@@ -20,7 +20,7 @@ def drawn(table: Table, width: int, *, terminal: bool = True) -> list[str]:
 
 def wide() -> Table:
     numbers = [f"number{index}" for index in range(6)]
-    table = Table("Title", ["workload", "device", *numbers], right=numbers)
+    table = Table("Title, cost ns", ["workload", "device", *numbers], right=numbers)
     table.add_row("stencil", "V100", *[str(index) * 6 for index in range(6)])
     return table
 
@@ -32,7 +32,10 @@ def test_a_table_that_is_too_wide_goes_on_below_with_its_leading_columns_again()
         "stencil   V100     000000   111111   222222",
         "stencil   V100     333333   444444   555555",
     ]
-    assert [line for line in lines if "Title" in line] == ["Title", "Title (continued)"]
+    assert [line for line in lines if "Title" in line] == [
+        "Title, cost ns",
+        "Title (continued)",
+    ]
     assert [line for line in lines if "number" in line] == [
         "workload  device  number0  number1  number2",
         "workload  device  number3  number4  number5",

@@ -64,7 +64,7 @@ class Table:
             self._draw(console, [*widths[:-1], max(room, longest)])
             return
         for number, part in enumerate(self._parts(widths, console.width)):
-            part.title += " (continued)" if number else ""
+            part.title = f"{self.title.partition(',')[0]} (continued)" if number else self.title
             part._draw(console, part._widths(console.width))
 
     def _parts(self, widths: Sequence[int], available: int) -> list[Table]:
