@@ -10,6 +10,7 @@ PYTEST_WORKERS ?= 2
 STAMP := $(VENV)/.installed
 
 $(STAMP): pyproject.toml requirements/constraints.txt
+	@echo "installing into $(VENV): about 700 MB, a minute or more"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt --editable ".[all]" --group dev
