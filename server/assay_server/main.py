@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -39,6 +40,8 @@ def serve(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    # gRPC writes to standard error what only its authors can read; our errors say what people need.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         config = ServerConfig(
             state_dir=state.absolute(),

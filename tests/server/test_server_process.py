@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -126,6 +128,22 @@ def test_what_it_cannot_do_it_says_in_one_paragraph(
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("assay-server: ") and said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_port_in_use_is_said_in_one_paragraph_and_nothing_else(short_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = subprocess.run(
+            [PROGRAM, "--state", short_path / "state", "--listen", address],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"},
+        )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"assay-server: listen address '{address}': it cannot be listened on")
+    assert ended.stderr.count("\n") == 1
 
 
 def test_a_second_server_on_the_same_state_is_refused(process: Process, short_path: Path) -> None:
