@@ -36,7 +36,12 @@ from assay_server.store.model import (
 )
 from assay_server.store.sqlite import SqliteStore
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(1200)]
+# One worker runs the whole module: what its tests look at is made once, and takes long.
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.timeout(1200),
+    pytest.mark.xdist_group("many_virtual_gpus"),
+]
 
 KINDS = ("V100", "RTX 2060", "RTX 3070", "A100", "H100")
 LAUNCHES, DETAILED, SLICE = 9, 8, 5

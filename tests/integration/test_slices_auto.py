@@ -14,7 +14,12 @@ from assay_server.campaigns.learned import learned_costs
 from assay_server.store.model import Run, RunState, Slice
 from assay_server.store.sqlite import SqliteStore
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+# One worker runs the whole module: what its tests look at is made once, and takes long.
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.timeout(600),
+    pytest.mark.xdist_group("slices_auto"),
+]
 
 # Another kind of launch in the third hundred; 6,000 launches in all, of which few need to be profiled.
 WORKLOAD = """\

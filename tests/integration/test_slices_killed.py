@@ -27,7 +27,12 @@ from assay_server.campaigns.analyses import analysis_request
 from assay_server.store.model import Attempt, AttemptState, Run, Slice
 from assay_server.store.sqlite import SqliteStore
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
+# One worker runs the whole module: what its tests look at is made once, and takes long.
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.timeout(1800),
+    pytest.mark.xdist_group("slices_killed"),
+]
 
 FULL = os.environ.get("ASSAY_SLICES") == "full"
 LAUNCHES, SLICE, KILLS = (100_000, 5_000, 20) if FULL else (5_000, 1_000, 5)

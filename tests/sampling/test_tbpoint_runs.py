@@ -23,6 +23,10 @@ RUNS = {
 }
 
 
+# One worker runs the whole module: its fixtures take long.
+pytestmark = pytest.mark.xdist_group("tbpoint_runs")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("traces")

@@ -27,6 +27,10 @@ from assay_sampling.two_level import two_level_selection
 WINDOW = 1_000
 
 
+# One worker runs the whole module: its fixtures take long.
+pytestmark = pytest.mark.xdist_group("two_level")
+
+
 @pytest.fixture(scope="module")
 def known(shared_data: Path) -> Launches:
     """5,000 launches with all counters: the truth that the two-level profile withholds from 1,000 on."""

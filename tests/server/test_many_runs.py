@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -114,11 +113,9 @@ def all_attempts(coordinator: Coordinator) -> list[Attempt]:
 
 def test_a_thousand_runs_over_fifty_gpus(tmp_path: Path) -> None:
     agents = [virtual_agent(kind) for kind in KINDS]
-    began = time.monotonic()
     with laboratory(tmp_path, agents) as coordinator:
         with ThreadPoolExecutor(len(agents)) as threads:
             done = list(threads.map(lambda agent: play(coordinator, agent), agents))
-        seconds = time.monotonic() - began
         attempts = all_attempts(coordinator)
         with coordinator.snapshot() as store:
             campaign, runs = store.campaign("many-1"), store.runs("many-1")
@@ -141,7 +138,6 @@ def test_a_thousand_runs_over_fifty_gpus(tmp_path: Path) -> None:
     slots = {(a.key.run_id, a.key.slice): a.slot_id for a in attempts}
     both = [(slots[run_id, 0], slots[run_id, 1]) for run_id, index in slots if index == 1]
     assert len(both) == 400 and any(one != other for one, other in both)
-    assert seconds < 60, f"it took {seconds:.1f} s"
 
 
 def steps_of_a_lease(state: Path, workloads: int, slot: Slot) -> int:
