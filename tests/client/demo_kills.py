@@ -71,7 +71,7 @@ def small_campaign(folder: Path) -> Path:
     return path
 
 
-def _hear_interrupts() -> None:
+def hear_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -93,7 +93,7 @@ class Demo:
             text=True,
             start_new_session=True,
             # A shell's background jobs ignore SIGINT, and so would the demo.
-            preexec_fn=_hear_interrupts,  # noqa: PLW1509 - threads of a test hold no locks then
+            preexec_fn=hear_interrupts,  # noqa: PLW1509 - threads of a test hold no locks then
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

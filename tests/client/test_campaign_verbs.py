@@ -14,6 +14,7 @@ from typing import Any
 
 import hand_made
 import pytest
+from demo_kills import hear_interrupts
 
 from assay_client.client import Client
 from assay_client.local import run_campaign
@@ -170,6 +171,8 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell's background jobs ignore SIGINT, and so would this one.
+        preexec_fn=hear_interrupts,  # noqa: PLW1509 - threads of a test hold no locks then
     )
     assert process.stderr is not None
     first = process.stderr.readline()

@@ -40,7 +40,9 @@ def virtual_files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A detailed and a light file of a workload on a virtual GPU."""
     folder = tmp_path_factory.mktemp("virtual")
     window, light, report = folder / "window.csv", folder / "light.sqlite", folder / "light.nsys-rep"
-    gpu, program = {"ASSAY_VIRTUAL_GPU": '{"architecture": "V100"}'}, str(STENCIL)
+    # A folder of its own for the tool's lock: in /tmp it may be another user's.
+    gpu = {"ASSAY_VIRTUAL_GPU": '{"architecture": "V100"}', "TMPDIR": str(folder)}
+    program = str(STENCIL)
     with window.open("w") as page:
         counted = ["--csv", "--page", "raw", "--print-units", "base", "--launch-count", "100", program]
         assert run_ncu(counted, gpu, page, sys.stderr) == 0
