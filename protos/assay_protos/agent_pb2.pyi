@@ -28,16 +28,18 @@ class Inventory(_message.Message):
     def __init__(self, host: _Optional[str] = ..., agent_version: _Optional[str] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[_common_pb2.Device, _Mapping]]] = ..., driver_version: _Optional[str] = ..., cuda_driver_version: _Optional[str] = ..., no_device_reason: _Optional[str] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("slot_id", "device", "profilers", "synthetic")
+    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason")
     SLOT_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PROFILERS_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINE_REASON_FIELD_NUMBER: _ClassVar[int]
     slot_id: str
     device: _common_pb2.Device
     profilers: _containers.RepeatedScalarFieldContainer[str]
     synthetic: bool
-    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ...) -> None: ...
+    quarantine_reason: str
+    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "sealed")
@@ -104,7 +106,7 @@ class RecordedSource(_message.Message):
     def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
 
 class CommandSource(_message.Message):
-    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes")
+    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -117,12 +119,14 @@ class CommandSource(_message.Message):
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    KINETO_FILE_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     working_directory: str
     timeout_s: float
     memory_limit_bytes: int
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ...) -> None: ...
+    kineto_file: str
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ...) -> None: ...
 
 class RunSpec(_message.Message):
     __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "level", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps")
@@ -189,7 +193,7 @@ class LeaseResponse(_message.Message):
     def __init__(self, work: _Optional[_Union[Work, _Mapping]] = ..., register_again: _Optional[bool] = ...) -> None: ...
 
 class AttemptLog(_message.Message):
-    __slots__ = ("command", "environment", "log", "telemetry_json", "wall_seconds")
+    __slots__ = ("command", "environment", "log", "telemetry_json", "wall_seconds", "facts_json")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -202,12 +206,14 @@ class AttemptLog(_message.Message):
     LOG_FIELD_NUMBER: _ClassVar[int]
     TELEMETRY_JSON_FIELD_NUMBER: _ClassVar[int]
     WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
     command: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     log: str
     telemetry_json: str
     wall_seconds: float
-    def __init__(self, command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ...) -> None: ...
+    facts_json: str
+    def __init__(self, command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
 class FinishAttemptRequest(_message.Message):
     __slots__ = ("agent_id", "key", "segments", "launches", "flags", "log")

@@ -112,7 +112,7 @@ class GetRunRequest(_message.Message):
     def __init__(self, run_id: _Optional[str] = ...) -> None: ...
 
 class AttemptDetail(_message.Message):
-    __slots__ = ("key", "state", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log", "telemetry_json", "wall_seconds")
+    __slots__ = ("key", "state", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log", "telemetry_json", "wall_seconds", "facts_json")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class AttemptDetail(_message.Message):
     LOG_FIELD_NUMBER: _ClassVar[int]
     TELEMETRY_JSON_FIELD_NUMBER: _ClassVar[int]
     WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     state: str
     agent: str
@@ -146,7 +147,8 @@ class AttemptDetail(_message.Message):
     log: str
     telemetry_json: str
     wall_seconds: float
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., state: _Optional[str] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ...) -> None: ...
+    facts_json: str
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., state: _Optional[str] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
 class RunDetail(_message.Message):
     __slots__ = ("run", "attempts", "files")
