@@ -66,6 +66,22 @@ def test_what_a_verb_does_is_said_whole_on_80_columns(assay: Assay, monkeypatch:
         assert "..." not in assay(*arguments, "--help").stdout.partition("Commands:")[2]
 
 
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_help_speaks_in_words_not_in_types(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for name, command in commands(typer.main.get_command(app)):
+        shown = assay(*name.split()[1:], "--help").stdout
+        types_of_python = re.findall(r"<[^>]*>|list\[|[{}]|\[\[|\b(?:str|int|float|path|Path)\b", shown)
+        assert types_of_python == [], name
+        usage = shown.partition("\n\n")[0].split()
+        for parameter in command.params:
+            if parameter.param_type_name == "argument":
+                word = str(parameter.metavar)
+                assert (word if parameter.required else f"[{word}]") in usage, name
+
+
 def test_the_help_of_select_names_every_method(assay: Assay) -> None:
     from assay_sampling.samplers import samplers  # noqa: PLC0415
 

@@ -30,7 +30,9 @@ class Need(StrEnum):
 @app.command()
 def doctor(
     *,
-    need: Annotated[Need, typer.Option("--for", help="Whose needs count as missing.")] = Need.ALL,
+    need: Annotated[
+        Need, typer.Option("--for", metavar="|".join(Need), help="Whose needs count as missing.")
+    ] = Need.ALL,
     state: Annotated[
         Path | None,
         typer.Option(

@@ -26,7 +26,7 @@ def evaluate(
     other: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[OTHER]",
+            metavar="OTHER",
             help="A second recording: how much faster is it than the first, truly and as predicted?",
             show_default=False,
         ),

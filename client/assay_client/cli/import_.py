@@ -27,9 +27,7 @@ app = verb_app()
 def import_(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[FILE]...", help="Recordings of any known format, at most one of each level."
-        ),
+        typer.Argument(metavar="FILE...", help="Recordings of any known format, at most one of each level."),
     ] = None,
     *,
     workload: Annotated[str, typer.Option("--workload", metavar="NAME", help="What was recorded.")],

@@ -23,7 +23,9 @@ ServerOption = Annotated[
     ),
 ]
 CampaignArgument = Annotated[str, typer.Argument(metavar="ID", help="A campaign's id, such as demo-1.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of every random choice.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="NUMBER", min=0, help="Seed of every random choice.")
+]
 SyntheticOption = Annotated[
     bool,
     typer.Option("--synthetic", help="Mark the files as data that no silicon produced."),
@@ -40,6 +42,7 @@ LaunchOffsetOption = Annotated[
     int | None,
     typer.Option(
         "--launch-offset",
+        metavar="NUMBER",
         min=0,
         help="Number launches from here in file order, instead of by the ids that the file gives.",
     ),

@@ -45,7 +45,10 @@ def reuse(
         typer.Option("--warm-up", metavar="LAUNCH", min=1, help="1-based place in the list; repeatable."),
     ] = None,
     preceding: Annotated[
-        int, typer.Option("--preceding", min=1, help="Launches to replay before each of --warm-up.")
+        int,
+        typer.Option(
+            "--preceding", metavar="COUNT", min=1, help="Launches to replay before each of --warm-up."
+        ),
     ] = 1,
     output: Annotated[
         Path | None,

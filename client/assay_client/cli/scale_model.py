@@ -42,7 +42,9 @@ ModelsOption = Annotated[
     str | None,
     typer.Option("--models", metavar="S,L", help="Sizes of the scale models; default the two smallest."),
 ]
-LevelOption = Annotated[float, typer.Option("--level", help="Probability that an interval is to keep.")]
+LevelOption = Annotated[
+    float, typer.Option("--level", metavar="SHARE", help="Probability that an interval is to keep.")
+]
 
 
 @app.callback()
@@ -81,7 +83,13 @@ def predict_target(
     ] = None,
     target: Annotated[
         list[int] | None,
-        typer.Option("--target", "-t", min=1, help="Size to predict; repeatable. Default: all in the table."),
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="SIZE",
+            min=1,
+            help="Size to predict; repeatable. Default: all in the table.",
+        ),
     ] = None,
     rule: Annotated[str, typer.Option("--rule", metavar="NAME", help=", ".join(RULES))] = DEFAULT_RULE,
     models: ModelsOption = None,
@@ -121,12 +129,20 @@ def miss_rates(
         list[str], typer.Option("--capacity", metavar="BYTES", help="Of the last-level cache; repeatable.")
     ],
     resident_blocks: Annotated[
-        int, typer.Option("--resident-blocks", min=1, help="Thread blocks that run together on the GPU.")
+        int,
+        typer.Option(
+            "--resident-blocks", metavar="COUNT", min=1, help="Thread blocks that run together on the GPU."
+        ),
     ] = 1,
-    line_bytes: Annotated[int, typer.Option("--line", help="Bytes of a cache line.")] = LINE_BYTES,
-    sectors: Annotated[int, typer.Option("--sectors", help="Sectors of a line; 1: not sectored.")] = 4,
+    line_bytes: Annotated[
+        int, typer.Option("--line", metavar="BYTES", help="Bytes of a cache line.")
+    ] = LINE_BYTES,
+    sectors: Annotated[
+        int, typer.Option("--sectors", metavar="COUNT", help="Sectors of a line; 1: not sectored.")
+    ] = 4,
     sampling_rate: Annotated[
-        float, typer.Option("--sampling-rate", help="Share of the lines to look at; 1 is exact.")
+        float,
+        typer.Option("--sampling-rate", metavar="SHARE", help="Share of the lines to look at; 1 is exact."),
     ] = 1.0,
     seed: SeedOption = 0,
     memory_limit: MemoryLimitOption = "8GiB",

@@ -18,7 +18,7 @@ app = verb_app()
 @app.command()
 def status(
     campaign_id: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="A campaign's id; all campaigns without.")
+        str | None, typer.Argument(metavar="ID", help="A campaign's id; all campaigns without.")
     ] = None,
     *,
     server: ServerOption = None,
