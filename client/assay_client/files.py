@@ -13,6 +13,8 @@ from assay_sampling.errors import CampaignError, ParameterError, StorageError
 
 AnyPath = str | PathLike[str]
 
+_BEGIN = "assay init writes one to start from"
+
 
 def write_atomically(path: Path, data: bytes | str | Iterator[str]) -> None:
     """Write ``data`` (text as UTF-8, whole or in pieces) to ``path``, making its folder.
@@ -60,14 +62,17 @@ def require_folder_of(path: Path) -> None:
 def read_campaign(path: Path) -> str:
     """The text of a campaign file; raises CampaignError where it cannot be read."""
     try:
-        return path.read_text("utf-8")
+        text = path.read_text("utf-8")
     except OSError as error:
         raise CampaignError(
-            str(path), f"it cannot be read ({error.strerror})", "name a campaign file"
+            str(path), f"it cannot be read ({error.strerror})", f"name a campaign file; {_BEGIN}"
         ) from error
     except UnicodeDecodeError as error:
         raise CampaignError(
             str(path),
             f"it is not text in UTF-8 ({error.reason} at byte {error.start})",
-            "save it as UTF-8",
+            f"name a campaign file (YAML), saved as UTF-8; {_BEGIN}",
         ) from error
+    if not text.strip():
+        raise CampaignError(str(path), "it is empty", f"write a campaign into it; {_BEGIN}")
+    return text

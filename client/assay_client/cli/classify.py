@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_client import analyses, classified
+from assay_client.cli.inputs import RECORDING, require
 from assay_client.cli.options import (
     JsonOption,
     MemoryLimitOption,
@@ -30,12 +31,16 @@ app = verb_app()
 def classify(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="DETAILED...", help="Recordings with counters of a part of the workload."),
+        typer.Argument(
+            readable=False, metavar="DETAILED...", help="Recordings with counters of a part of the workload."
+        ),
     ],
     *,
     light: Annotated[
         Path,
-        typer.Option("--light", metavar="FILE", help="The light recording of the whole workload."),
+        typer.Option(
+            "--light", readable=False, metavar="FILE", help="The light recording of the whole workload."
+        ),
     ],
     param: Annotated[
         list[str] | None,
@@ -52,6 +57,7 @@ def classify(
         typer.Option(
             "--output",
             "-o",
+            readable=False,
             metavar="FILE",
             help="Write the group of every launch to a .csv or .parquet file, in a folder that is there.",
         ),
@@ -74,6 +80,7 @@ def classify(
                 "name a file that ends in one of them",
             )
         require_folder_of(output)
+    require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, [*files, light]))) as shown:
         profile = analyses.read_profile(
             files, light=light, synthetic=True if synthetic else None, memory_limit_bytes=limit

@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 from assay_client import analyses
+from assay_client.cli.inputs import WARM_OR_FLUSHED, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption, SyntheticOption, parse_bytes
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.cold_start import render_cold_start
 from assay_client.cli.verb import verb_app
 from assay_sampling.cold_start import compare_outputs, compare_recordings
-from assay_sampling.errors import ParameterError
-from assay_sampling.readers.files import read_head, require_file
+from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.launches import Launches
+from assay_sampling.readers.files import is_folder, read_head, require_file
+from assay_sampling.readers.opening import READERS
 from assay_sampling.simulators.accel_sim_output import looks_like_output
 
 app = verb_app()
@@ -23,9 +26,14 @@ app = verb_app()
 
 @app.command()
 def cold_start(
-    warm: Annotated[Path, typer.Argument(metavar="WARM", help="Caches left alone between launches.")],
+    warm: Annotated[
+        Path, typer.Argument(readable=False, metavar="WARM", help="Caches left alone between launches.")
+    ],
     flushed: Annotated[
-        Path, typer.Argument(metavar="FLUSHED", help="Cold caches: flushed, or launches simulated alone.")
+        Path,
+        typer.Argument(
+            readable=False, metavar="FLUSHED", help="Cold caches: flushed, or launches simulated alone."
+        ),
     ],
     *,
     cost: Annotated[
@@ -43,6 +51,7 @@ def cold_start(
 
     Both are recordings with counters, or both standard outputs of Accel-Sim."""
     limit = parse_bytes(memory_limit)
+    require(WARM_OR_FLUSHED, *(path for path in (warm, flushed) if not is_folder(path)))
     with activity(f"comparing {warm} and {flushed}"):
         if _simulated(warm, flushed):
             if cost is not None or synthetic:
@@ -52,13 +61,20 @@ def cold_start(
             if active_cycles:
                 raise ParameterError("--active-cycles", "it is for a simulator's output, not for recordings")
             mark = True if synthetic else None
-            left, right = (
-                analyses.read_profile(path, synthetic=mark, memory_limit_bytes=limit).whole
-                for path in (warm, flushed)
-            )
+            left, right = (_read(path, mark, limit) for path in (warm, flushed))
             found = compare_recordings(left, right, cost)
     document = {"warm_run": str(warm), "flushed_run": str(flushed), **found.to_dict()}
     show(document, as_json, lambda console: render_cold_start(document, console))
+
+
+def _read(path: Path, synthetic: bool | None, limit: int) -> Launches:
+    try:
+        return analyses.read_profile(path, synthetic=synthetic, memory_limit_bytes=limit).whole
+    except InputError as error:
+        if path.is_dir() or not any(reader.recognises(path, read_head(path)) for reader in READERS):
+            # Readers name the recordings that they know, and this verb reads something else as well.
+            raise InputError(path, error.cause, f"{error.remedy}; or {WARM_OR_FLUSHED.words}") from error
+        raise
 
 
 def _simulated(warm: Path, flushed: Path) -> bool:

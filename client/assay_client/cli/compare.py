@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_client import analyses, comparing
+from assay_client.cli.inputs import RECORDING, require
 from assay_client.cli.options import (
     JsonOption,
     LaunchOffsetOption,
@@ -28,12 +29,15 @@ app = verb_app()
 @app.command()
 def compare(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Recordings of one workload on one device.")
+        list[Path],
+        typer.Argument(readable=False, metavar="FILE...", help="Recordings of one workload on one device."),
     ],
     *,
     light: Annotated[
         Path | None,
-        typer.Option("--light", metavar="FILE", help="The light recording of a two-level profile."),
+        typer.Option(
+            "--light", readable=False, metavar="FILE", help="The light recording of a two-level profile."
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
@@ -62,6 +66,7 @@ def compare(
     given = parse_parameters(param or [], example="pks.k_max=20")
     limit = parse_bytes(memory_limit)
     parameters = comparing.parameters_by_method(given, methods) if given else {}
+    require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
             files,

@@ -23,11 +23,20 @@ app = verb_app()
 def demo(
     *,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Campaign, state, logs and the report go here.")
+        Path,
+        typer.Option(
+            "--out", readable=False, metavar="DIR", help="Campaign, state, logs and the report go here."
+        ),
     ] = Path("assay-demo"),
     campaign: Annotated[
         Path | None,
-        typer.Option("--campaign", metavar="FILE", hidden=True, help="Another campaign for the same GPUs."),
+        typer.Option(
+            "--campaign",
+            readable=False,
+            metavar="FILE",
+            hidden=True,
+            help="Another campaign for the same GPUs.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

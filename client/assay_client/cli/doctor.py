@@ -36,7 +36,10 @@ def doctor(
     state: Annotated[
         Path | None,
         typer.Option(
-            "--state", metavar="DIR", help="The folder that will hold the state; default: this folder."
+            "--state",
+            readable=False,
+            metavar="DIR",
+            help="The folder that will hold the state; default: this folder.",
         ),
     ] = None,
     server: ServerOption = None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_client import analyses
+from assay_client.cli.inputs import RECORDING, SELECTION, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption, SyntheticOption, parse_bytes
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
@@ -20,12 +21,16 @@ app = verb_app()
 @app.command()
 def evaluate(
     selection: Annotated[
-        Path, typer.Argument(metavar="SELECTION", help="A selection written with: assay select -o")
+        Path,
+        typer.Argument(readable=False, metavar="SELECTION", help="A selection written with: assay select -o"),
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording that holds the same launches.")],
+    file: Annotated[
+        Path, typer.Argument(readable=False, metavar="FILE", help="A recording that holds the same launches.")
+    ],
     other: Annotated[
         Path | None,
         typer.Argument(
+            readable=False,
             metavar="OTHER",
             help="A second recording: how much faster is it than the first, truly and as predicted?",
             show_default=False,
@@ -45,6 +50,8 @@ def evaluate(
     The recording must hold the same launches; the weights are taken as they are. With a second recording,
     of another GPU or another share of its SMs, the speedup between the two is scored."""
     limit = parse_bytes(memory_limit)
+    require(SELECTION, selection)
+    require(RECORDING, file, other)
     if other is not None:
         with activity(f"reading {file} and {other}"):
             relative = analyses.evaluate_relative(

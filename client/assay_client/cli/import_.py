@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_client.cli.follow import follow, raise_for_failure
+from assay_client.cli.inputs import RECORDING, require
 from assay_client.cli.options import JsonOption, SyntheticOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.imported import render_imported
@@ -27,7 +28,11 @@ app = verb_app()
 def import_(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="Recordings of any known format, at most one of each level."),
+        typer.Argument(
+            readable=False,
+            metavar="FILE...",
+            help="Recordings of any known format, at most one of each level.",
+        ),
     ] = None,
     *,
     workload: Annotated[str, typer.Option("--workload", metavar="NAME", help="What was recorded.")],
@@ -41,10 +46,12 @@ def import_(
         ),
     ] = None,
     detailed: Annotated[
-        Path | None, typer.Option("--detailed", metavar="FILE", help="A recording with counters.")
+        Path | None,
+        typer.Option("--detailed", readable=False, metavar="FILE", help="A recording with counters."),
     ] = None,
     light: Annotated[
-        Path | None, typer.Option("--light", metavar="FILE", help="A recording of the free run.")
+        Path | None,
+        typer.Option("--light", readable=False, metavar="FILE", help="A recording of the free run."),
     ] = None,
     name: Annotated[
         str,
@@ -58,7 +65,12 @@ def import_(
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="DIR", help="Import inside this process into this state folder."),
+        typer.Option(
+            "--state",
+            readable=False,
+            metavar="DIR",
+            help="Import inside this process into this state folder.",
+        ),
     ] = None,
     synthetic: SyntheticOption = False,
     as_json: JsonOption = False,
@@ -70,6 +82,7 @@ def import_(
     """
     if server is not None and state is not None:
         raise ParameterError("--state", "it stands beside --server", "give one of the two")
+    require(RECORDING, *(files or []), detailed, light)
     run = recorded_run(files or [], detailed=detailed, light=light, synthetic=synthetic)
     text = campaign_text(
         run, workload=workload, device=device, name=name, condition=parse_condition(condition or [])

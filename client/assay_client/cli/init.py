@@ -23,7 +23,9 @@ def init(
     path: Annotated[
         Path,
         typer.Argument(
-            metavar="PATH", help="The file to write (.yaml), or a folder for it; made where it is missing."
+            readable=False,
+            metavar="PATH",
+            help="The file to write (.yaml), or a folder for it; made where it is missing.",
         ),
     ] = Path("campaign.yaml"),
     *,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_client import analyses
+from assay_client.cli.inputs import RECORDING, require
 from assay_client.cli.options import JsonOption, SyntheticOption
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
@@ -19,7 +20,9 @@ app = verb_app()
 
 @app.command()
 def inspect(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Recordings of any known format.")],
+    files: Annotated[
+        list[Path], typer.Argument(readable=False, metavar="FILE...", help="Recordings of any known format.")
+    ],
     *,
     synthetic: SyntheticOption = False,
     as_json: JsonOption = False,
@@ -33,5 +36,6 @@ def inspect(
     with activity("") as shown:
         for path in files:
             shown.say(f"reading {path}")
+            require(RECORDING, path)
             found.append(analyses.inspect(path, synthetic=True if synthetic else None))
     show({"files": found}, as_json, lambda console: render_inspection(found, console))

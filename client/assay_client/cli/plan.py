@@ -18,7 +18,9 @@ app = verb_app()
 
 @app.command()
 def plan(
-    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A campaign file (YAML).")],
+    campaign: Annotated[
+        Path, typer.Argument(readable=False, metavar="CAMPAIGN", help="A campaign file (YAML).")
+    ],
     *,
     assume: Annotated[
         list[str] | None,

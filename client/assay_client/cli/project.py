@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from assay_client.cli.inputs import INTERVAL_LOG, SIMULATION, require
 from assay_client.cli.options import JsonOption, parse_parameters
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.project import render_projection
 from assay_client.cli.verb import verb_app
 from assay_sampling.projection_files import parse_options, project_file
+from assay_sampling.readers.files import read_head
+from assay_sampling.simulators.accel_sim_output import looks_like_output
 
 app = verb_app()
 
@@ -22,13 +25,15 @@ def project(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A simulator's standard output, its interval log, or a CSV of samples."
+            readable=False,
+            metavar="FILE",
+            help="A simulator's standard output, its interval log, or a CSV of samples.",
         ),
     ],
     *,
     intervals: Annotated[
         Path | None,
-        typer.Option("--intervals", metavar="FILE", help="The interval log of the same run."),
+        typer.Option("--intervals", readable=False, metavar="FILE", help="The interval log of the same run."),
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -46,6 +51,9 @@ def project(
     A CSV has the columns cycles,instructions,ctas and needs --param wave_ctas= and --param total_ctas=;
     total_instructions= lets the default rule project by instructions."""
     options = parse_options(parse_parameters(param or [], example="rule=paper"))
+    require(SIMULATION, file)
+    if looks_like_output(read_head(file)):  # nothing else goes with one, and that is told first
+        require(INTERVAL_LOG, intervals)
     with activity(f"reading {file}"):
         document = project_file(file, intervals, options)
     show(document, as_json, lambda console: render_projection(document, console))

@@ -52,6 +52,7 @@ def report(
         typer.Option(
             "--output",
             "-o",
+            readable=False,
             metavar="DIR",
             help="Write the report's files into this folder; made where it is missing.",
         ),

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_client.cli.inputs import SIMULATOR_OUTPUT, TRACES, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption, parse_bytes
 from assay_client.cli.output import show
 from assay_client.cli.progress import Activity, activity
@@ -33,12 +34,21 @@ app = verb_app()
 def reuse(
     traces: Annotated[
         list[Path],
-        typer.Argument(metavar="TRACES...", help="A kernelslist.g, or kernel-N.traceg in order of launch."),
+        typer.Argument(
+            readable=False,
+            metavar="TRACES...",
+            help="A kernelslist.g, or kernel-N.traceg in order of launch.",
+        ),
     ],
     *,
     log: Annotated[
         Path | None,
-        typer.Option("--log", metavar="FILE", help="Accel-Sim's output of the cold launches, to correct."),
+        typer.Option(
+            "--log",
+            readable=False,
+            metavar="FILE",
+            help="Accel-Sim's output of the cold launches, to correct.",
+        ),
     ] = None,
     warm_up: Annotated[
         list[int] | None,
@@ -52,7 +62,13 @@ def reuse(
     ] = 1,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="LIST", help="The list for the simulator, beside the traces."),
+        typer.Option(
+            "--output",
+            "-o",
+            readable=False,
+            metavar="LIST",
+            help="The list for the simulator, beside the traces.",
+        ),
     ] = None,
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
@@ -61,6 +77,8 @@ def reuse(
 
     With --warm-up it writes the memory-only traces that are missing, and a list of kernels."""
     limit = parse_bytes(memory_limit)
+    require(TRACES, *traces)
+    require(SIMULATOR_OUTPUT, log)
     paths, kernels = traces_of(traces)
     document: dict[str, Any] = {}
     with activity("reading traces") as shown:

@@ -28,15 +28,24 @@ app = verb_app()
 
 @app.command()
 def run(
-    campaign: Annotated[Path, typer.Argument(metavar="CAMPAIGN", help="A campaign file (YAML).")],
+    campaign: Annotated[
+        Path, typer.Argument(readable=False, metavar="CAMPAIGN", help="A campaign file (YAML).")
+    ],
     *,
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="DIR", help="Where records stay; default: the user's state folder."),
+        typer.Option(
+            "--state",
+            readable=False,
+            metavar="DIR",
+            help="Where records stay; default: the user's state folder.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="DIR", help="Where report.json and report.html go."),
+        typer.Option(
+            "--output", "-o", readable=False, metavar="DIR", help="Where report.json and report.html go."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

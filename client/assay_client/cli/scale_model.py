@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_client.cli.inputs import SCALING_TABLE, TRACES, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption, SeedOption, parse_bytes
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
@@ -33,7 +34,9 @@ app = verb_app()
 
 TableArgument = Annotated[
     Path,
-    typer.Argument(metavar="CSV", help="Columns workload,size,size_unit,ipc,mpki,f_mem; one line a size."),
+    typer.Argument(
+        readable=False, metavar="CSV", help="Columns workload,size,size_unit,ipc,mpki,f_mem; one line a size."
+    ),
 ]
 WeakOption = Annotated[
     bool, typer.Option("--weak-scaling", help="The work grows with the GPU, so there is no cliff.")
@@ -66,6 +69,7 @@ def evaluate_table(
     """Compare every rule with targets whose IPC is known.
 
     The rule with a constant never sees the workload that it predicts."""
+    require(SCALING_TABLE, table)
     workloads = read_scaling_table(table)
     evaluation = evaluate(workloads, _sizes(models), weak_scaling=weak_scaling)
     document: dict[str, Any] = evaluation.to_dict()
@@ -97,11 +101,17 @@ def predict_target(
     level: LevelOption = DEFAULT_LEVEL,
     calibration: Annotated[
         Path | None,
-        typer.Option("--calibration", metavar="CSV", help="Workloads with known targets, for the intervals."),
+        typer.Option(
+            "--calibration",
+            readable=False,
+            metavar="CSV",
+            help="Workloads with known targets, for the intervals.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict one workload's IPC on larger GPUs, with intervals."""
+    require(SCALING_TABLE, table, calibration)
     chosen = _workload(table, read_scaling_table(table), workload)
     known = None
     if calibration is not None:
@@ -122,7 +132,11 @@ def predict_target(
 def miss_rates(
     traces: Annotated[
         list[Path],
-        typer.Argument(metavar="TRACES...", help="A kernelslist.g, or kernel-N.traceg in order of launch."),
+        typer.Argument(
+            readable=False,
+            metavar="TRACES...",
+            help="A kernelslist.g, or kernel-N.traceg in order of launch.",
+        ),
     ],
     *,
     capacity: Annotated[
@@ -155,6 +169,7 @@ def miss_rates(
     limit = parse_bytes(memory_limit)
     if sectors < 1 or line_bytes % sectors:
         raise ParameterError("--sectors", f"{sectors} do not divide a line of {line_bytes} bytes")
+    require(TRACES, *traces)
     accesses = TraceAccesses(traces_of(traces)[0], resident_blocks, line_bytes // sectors)
     with activity("reading traces"):
         found = stack_distances(

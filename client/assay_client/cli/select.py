@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from assay_client import analyses
+from assay_client.cli.inputs import RECORDING, require
 from assay_client.cli.options import (
     JsonOption,
     LaunchOffsetOption,
@@ -43,12 +44,15 @@ def select(
         ),
     ],
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="Recordings of one workload on one device.")
+        list[Path],
+        typer.Argument(readable=False, metavar="FILE...", help="Recordings of one workload on one device."),
     ],
     *,
     light: Annotated[
         Path | None,
-        typer.Option("--light", metavar="FILE", help="The light recording of a two-level profile."),
+        typer.Option(
+            "--light", readable=False, metavar="FILE", help="The light recording of a two-level profile."
+        ),
     ] = None,
     param: Annotated[
         list[str] | None,
@@ -60,6 +64,7 @@ def select(
         typer.Option(
             "--output",
             "-o",
+            readable=False,
             metavar="FILE",
             help="Write the selection to a .json or .csv file, in a folder that is there.",
         ),
@@ -80,6 +85,7 @@ def select(
         )
     if output is not None:
         require_folder_of(output)
+    require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
             files,

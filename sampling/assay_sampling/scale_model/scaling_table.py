@@ -69,7 +69,14 @@ def read_scaling_table(path: Path) -> list[Workload]:
     require_file(path)
     with reading(path), open_binary(path) as file:
         text = file.read().decode("utf-8-sig", "surrogateescape")
-    rows = csv.DictReader(io.StringIO(text))
+    try:
+        return _workloads(path, text)
+    except csv.Error as error:
+        raise InputError(path, f"it is no CSV ({error})", _FORM) from None
+
+
+def _workloads(path: Path, text: str) -> list[Workload]:
+    rows = csv.DictReader(io.StringIO(text, newline=None))
     missing = [name for name in _REQUIRED if name not in (rows.fieldnames or ())]
     if missing:
         raise InputError(path, f"column {missing[0]!r} is missing", _FORM, line=1)

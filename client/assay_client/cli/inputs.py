@@ -1,0 +1,61 @@
+"""What verbs read: said at once, in words of the verb, where a path leads to nothing of the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_sampling.errors import InputError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file. ``words`` is the remedy; readers of recordings tell folders and empty files better."""
+
+    words: str
+    is_recording: bool = False
+
+
+RECORDING = Kind(
+    "name a recording of Nsight Compute, Nsight Systems or Kineto (assay docs recordings has the formats)",
+    is_recording=True,
+)
+SELECTION = Kind("name a selection, as it is written by: assay select METHOD FILE -o selection.json")
+SIMULATION = Kind(
+    "give the standard output of Accel-Sim, its interval log, or a CSV with cycles,instructions,ctas"
+)
+INTERVAL_LOG = Kind("give the interval log of the same run of Accel-Sim (gpgpusim_visualizer.log.gz)")
+SIMULATOR_OUTPUT = Kind("give the standard output of Accel-Sim")
+SCALING_TABLE = Kind(
+    "give a CSV with the columns workload,size,size_unit,ipc,mpki,f_mem and a line for each size"
+)
+TRACES = Kind("give the kernelslist.g of an Accel-Sim trace, or its kernel-N.traceg in order of launch")
+WARM_OR_FLUSHED = Kind("give two recordings with counters, or two standard outputs of Accel-Sim")
+
+
+def require(kind: Kind, *paths: Path | None) -> None:
+    """Raise InputError for the first path that leads to no file, or to one with nothing in it."""
+    for path in _given(paths):
+        cause = _fault(path, kind)
+        if cause:
+            raise InputError(path, cause, kind.words)
+
+
+def _given(paths: Iterable[Path | None]) -> Iterable[Path]:
+    return (path for path in paths if path is not None)
+
+
+def _fault(path: Path, kind: Kind) -> str:
+    try:
+        if not path.exists():
+            return "it is a link that leads nowhere" if path.is_symlink() else "there is no such file"
+        if path.is_dir():
+            return "" if kind.is_recording else "it is a directory"
+        if not path.is_file():
+            return ""  # a pipe: looking into it would take away what its reader needs
+        with path.open("rb") as file:
+            first = file.read(1)
+    except (OSError, ValueError) as error:
+        return f"it cannot be read ({getattr(error, 'strerror', None) or error})"
+    return "" if first or kind.is_recording else "it is empty"
