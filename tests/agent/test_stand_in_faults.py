@@ -33,6 +33,7 @@ def bench(tmp_path: Path) -> Bench:
         ("counter_busy", 9, "==ERROR== Profiling failed because a driver resource was unavailable.", True),
         ("lock_file", 9, "==ERROR== Failed to open/create lock file ", True),
         ("metric_unknown", 9, "==ERROR== Failed to find metric gpc__cycles_elapsed.max", True),
+        ("metric_unknown:a.sum+smsp__inst_executed.sum", 9, "==ERROR== Failed to find metric smsp__i", True),
         ("unsupported_gpu", 9, "==ERROR== Unsupported GPU", True),
         ("no_driver", 1, "==ERROR== Nsight Compute failed to connect to the CUDA driver (stub", True),
         ("application_failed:7", 7, "==ERROR== The application returned an error code (7).", False),

@@ -95,7 +95,7 @@ DETAILED = [
     ("permission", F.PERMISSION, "the tool says: ==ERROR== ERR_NVGPUCTRPERM"),
     ("counter_busy", F.COUNTER_BUSY, "a driver resource was unavailable"),
     ("lock_file", F.LOCK_FILE, "Failed to open/create lock file"),
-    ("metric_unknown", F.METRIC_UNKNOWN, "Failed to find metric"),
+    ("metric_unknown", F.METRIC_UNKNOWN, "refused gpc__cycles_elapsed.avg when it profiled"),
     ("unsupported_gpu", F.METRIC_UNKNOWN, "Unsupported GPU"),
     ("report_short", F.REPORT_SHORT, "profiled 20 launches, and its report has 14"),
     ("report_truncated", F.REPORT_SHORT, "Failed to load report file"),

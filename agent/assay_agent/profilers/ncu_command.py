@@ -6,14 +6,15 @@ Source: notes on Nsight Compute, sections 1.3 and 6b.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.preflight import NOT_ASKED, Listing
+from assay_agent.profilers.preflight import NOT_ASKED, Listing, refused_metrics
 from assay_agent.profilers.tool_version import ToolVersion
 from assay_agent.work import Assignment, CommandSource
-from assay_sampling.counters import metric_of, registry
+from assay_sampling.counters import CYCLE_COUNTERS, metric_of, registry
 from assay_sampling.errors import CounterUnavailableError, ParameterError
 from assay_sampling.failures import FailureClass
 
@@ -41,7 +42,8 @@ def plan_metrics(
     """The metrics for the counters of a run; the one-pass set where nothing more is asked for.
 
     What the box's own tool lists decides (``listing``), and the registry where it could not be asked.
-    Raises ProfilerError for a counter that does not exist, or where none can be collected.
+    Raises ProfilerError for a counter that does not exist, where none of what was asked for can be
+    collected, or none of the cycles that were.
     """
     counters = work.counters
     if set(counters) <= set(ONE_PASS_COUNTERS):
@@ -55,22 +57,36 @@ def plan_metrics(
             missing.append(counter)
         except ParameterError as error:
             raise ProfilerError(FailureClass.METRIC_UNKNOWN, str(work.key), error.cause) from error
-    if not metrics:
+    needed = _needed_in_vain(work.counters or counters, missing)
+    if needed:
+        refused = refused_metrics(listing, needed)
         raise ProfilerError(
             FailureClass.METRIC_UNKNOWN,
             str(work.key),
             f"compute capability {compute_capability or '?'} with Nsight Compute {tool_version} has none of "
-            f"the counters {', '.join(missing)}",
+            f"the counters {', '.join(needed)}, without which the run would be worthless"
+            + (f"; the tool refused {', '.join(refused)} when it profiled" if refused else ""),
+            "install a release of Nsight Compute that knows this GPU, or choose other counters "
+            "(ncu --query-metrics lists them)",
         )
     return MetricPlan(tuple(metrics), tuple(missing))
 
 
+def _needed_in_vain(asked: Sequence[str], missing: Sequence[str]) -> list[str]:
+    """What is missing and makes a run worthless: all cycles that were asked for, or all that was."""
+    for group in ([name for name in asked if name in CYCLE_COUNTERS], list(asked)):
+        if group and set(group) <= set(missing):
+            return group
+    return []
+
+
 def _metric(counter: str, compute_capability: str, tool_version: str, listing: Listing) -> str:
     """The metric to ask for; raises as :func:`assay_sampling.counters.metric_of`."""
-    if listing.names is None or counter not in registry():
+    if counter not in registry():
         return metric_of(counter, compute_capability, tool_version)
     for metric in registry()[counter].metrics:
-        if listing.lists(metric.name):
+        asked = listing.names is not None or metric.exists_on(compute_capability, tool_version)
+        if asked and listing.lists(metric.name):
             return metric.name
     raise CounterUnavailableError(counter, f"Nsight Compute {tool_version} lists no metric of {listing.chip}")
 

@@ -8,7 +8,6 @@ numbered launches skipped + row order; a slice behind the end of the workload is
 from __future__ import annotations
 
 import csv
-import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,30 +16,28 @@ from pathlib import Path
 from assay_agent.conditions import under_mps
 from assay_agent.profilers import ncu_command
 from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.classify import (
-    application_failure,
-    failure_in,
-    flags_in,
-    last_words,
-    own_lines,
-    quoted,
-    refuse_killed,
-)
+from assay_agent.profilers.classify import failure_in, flags_in, last_words, own_lines, quoted
 from assay_agent.profilers.environment import MeasuredGPU, require_possible
+from assay_agent.profilers.launch_window import LaunchWindow
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.ncu_command import MetricPlan
-from assay_agent.profilers.preflight import listing_of, missing_text
+from assay_agent.profilers.ncu_log import (
+    NOTHING,
+    NcuLog,
+    read_log,
+    require_clean,
+    without_launches,
+    words_before_hanging,
+)
+from assay_agent.profilers.preflight import Listing, listing_of, missing_text
+from assay_agent.profilers.refused_metrics import MOST_ROUNDS, MetricsRefusedError, refusal_memory
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
 from assay_agent.work import Assignment
 from assay_sampling.errors import AssayError
 from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import LaunchBatch, counter_columns, referenced_ids
+from assay_sampling.launch_table import LaunchBatch, counter_columns
 
-_PROFILING = re.compile(r'^==PROF== Profiling ".*" - (\d+)')
-_CONNECTED = re.compile(r"^==PROF== Connected to process (\d+)")
-_NOTHING = "No kernels were profiled"
-_SLOW = "Launching the workload is taking more time than expected"
 _HEAD_CHARACTERS = 1 << 20
 
 
@@ -69,12 +66,16 @@ class NsightComputeProfiler:
 
 
 @dataclass(frozen=True)
-class _Log:
-    """What the tool said: its own lines, launches it says it profiled, processes it was connected to."""
+class _Profiled:
+    """A finished profile: what was profiled, with which metrics, what the log says, and the raw page.
 
-    lines: tuple[str, ...]
-    profiled: int
-    processes: int
+    ``page`` is None where not one launch was profiled.
+    """
+
+    work: Assignment
+    metrics: MetricPlan
+    log: NcuLog
+    page: Path | None
 
 
 class NsightComputeMeasurement(LiveMeasurement):
@@ -100,40 +101,72 @@ class NsightComputeMeasurement(LiveMeasurement):
 
     def batches(self) -> Iterator[LaunchBatch]:
         tool = self.tool("ncu", "--help")
-        metrics = self._metrics(tool)
-        log = self._profile(tool, self.work, metrics)
-        if log is None:
+        profiled = self._profiled(tool, self.work)
+        if profiled is None:
             return
-        wanted = self.work
-        if log.processes > 1 and wanted.launch_skip and log.profiled:
+        processes = profiled.log.processes
+        if processes > 1 and self.work.launch_skip and profiled.page is not None:
             # The tool counts what it skips over all processes together, so that the ordinals of launches
             # within their processes are known only where the whole prefix is in the report.
             self.flag(
                 "processes_interleaved",
-                f"{log.processes} processes launch side by side; launches before the slice were profiled "
+                f"{processes} processes launch side by side; launches before the slice were profiled "
                 "again to number them, and another order of the processes makes another slice",
             )
-            wanted = replace(wanted, launch_skip=0, launch_count=_stop(wanted))
-            log = self._profile(tool, wanted, metrics)
-            if log is None:
-                return
-        if log.profiled:
-            yield from self._launches(tool, wanted, metrics, log)
+            profiled = self._profiled(tool, replace(self.work, launch_skip=0, launch_count=_stop(self.work)))
+        if profiled is not None and profiled.page is not None:
+            yield from self._launches(tool, profiled, profiled.page)
 
-    def _metrics(self, tool: ToolVersion) -> MetricPlan:
-        """What of the run's counters this box's tool and this GPU can give; what they cannot is flagged."""
+    def _profiled(self, tool: ToolVersion, work: Assignment) -> _Profiled | None:
+        """Profile with what this box's tool and this GPU can give; None where the run was cancelled.
+
+        What the tool refuses although it lists it is left out and profiled without, a few times at most.
+        """
         capability = self.gpu.device.compute_capability
-        listing = listing_of(
-            tool, capability, self._environment, state=self._state, scratch=self.space.job, ask=self.convert
+        memory = refusal_memory(tool, self.gpu, self._environment, self._state)
+        listing = self._listing(tool).without(memory.read())
+        said = ""
+        for _ in range(MOST_ROUNDS):
+            metrics = ncu_command.plan_metrics(work, capability, tool.version, listing)
+            try:
+                found = self._round(tool, work, metrics)
+            except MetricsRefusedError as error:
+                memory.add(error.metrics)
+                listing, said = listing.without(error.metrics), error.cause
+                self.note(f"note: {', '.join(error.metrics)} is left out from now on: {said}")
+            else:
+                if metrics.missing:
+                    self.flag("metrics_missing", missing_text(listing, tool, metrics.missing))
+                return found
+        raise ProfilerError(
+            FailureClass.METRIC_UNKNOWN,
+            str(self.work.key),
+            f"{MOST_ROUNDS} profiles in a row were refused, each for another metric (so far "
+            f"{', '.join(sorted(listing.refused))}); {said}",
+            "submit it again: what was refused is not asked for again on this box",
         )
+
+    def _listing(self, tool: ToolVersion) -> Listing:
+        """The metrics that this box's tool lists for this GPU."""
+        listing = listing_of(
+            tool, self.gpu.device.compute_capability, self._environment,
+            state=self._state, scratch=self.space.job, ask=self.convert,
+        )  # fmt: skip
         if listing.names is None:
             self.note(f"note: metrics were not checked beforehand: {listing.why}")
-        metrics = ncu_command.plan_metrics(self.work, capability, tool.version, listing)
-        if metrics.missing:
-            self.flag("metrics_missing", missing_text(listing, tool, metrics.missing))
-        return metrics
+        return listing
 
-    def _profile(self, tool: ToolVersion, work: Assignment, metrics: MetricPlan) -> _Log | None:
+    def _round(self, tool: ToolVersion, work: Assignment, metrics: MetricPlan) -> _Profiled | None:
+        """One profile and its raw page; None where the run was cancelled. Raises MetricsRefusedError."""
+        log = self._profile(tool, work, metrics)
+        page = self._import(tool) if log is not None and log.profiled else None
+        if log is None or self.cancelled:
+            return None
+        if page is not None:
+            self._require_columns(page, metrics)
+        return _Profiled(work, metrics, log, page)
+
+    def _profile(self, tool: ToolVersion, work: Assignment, metrics: MetricPlan) -> NcuLog | None:
         """Profile into the report and judge the log; None where the run was cancelled."""
         log_path = self.space.job / "ncu.log"
         command = ncu_command.profile_command(tool, work, metrics, self._report, log_path)
@@ -147,65 +180,38 @@ class NsightComputeMeasurement(LiveMeasurement):
             raise
         if self.cancelled:
             return None
-        log = self._judged(result, _read_log(log_path))
+        log = self._judged(result, read_log(log_path), metrics)
         count = work.launch_count
         if log.profiled and count and log.profiled < count:
             self.flag("slice_short", f"the workload ended after {log.profiled:,} of {count:,} launches")
         return log
 
     def _hang(self, error: ProfilerError, log_path: Path) -> ProfilerError:
-        text = _read_log(log_path)
+        text = read_log(log_path)
         self._note_log(text)
-        slow = [line for line in text.splitlines() if _SLOW in line]
-        # That nothing was profiled, it says when it is ended: no news.
-        said = slow or [line for line in text.splitlines() if _NOTHING not in line][-1:]
-        cause = error.cause + (f"; the tool says: {quoted(said[0])}" if said else "")
+        said = words_before_hanging(text)
+        cause = error.cause + (f"; the tool says: {said}" if said else "")
         return ProfilerError(FailureClass.HANG, error.subject, cause)
 
     def _note_log(self, text: str) -> None:
-        """Keep the tool's log, without a line for each launch."""
-        lines = text.splitlines()
-        middle = set([line for line in lines if _PROFILING.match(line)][1:-1])
-        kept = [line for line in lines if line not in middle]
+        kept = without_launches(text)
         if kept:
-            self.note("[log]\n" + "\n".join(kept))
+            self.note(f"[log]\n{kept}")
 
-    def _judged(self, result: ToolResult, text: str) -> _Log:
+    def _judged(self, result: ToolResult, text: str, metrics: MetricPlan) -> NcuLog:
         """The log, with flags set; raises the ProfilerError that it stands for."""
         self._note_log(text)
-        subject = str(self.work.key)
-        lines = (*text.splitlines(), *own_lines(result.stdout), *own_lines(result.stderr))
-        log = _Log(
-            lines,
-            profiled=len({match[1] for match in map(_PROFILING.match, lines) if match}),
-            processes=len({match[1] for match in map(_CONNECTED.match, lines) if match}),
-        )
-        for flag in flags_in(lines):
+        log = NcuLog.of(result, text)
+        for flag in flags_in(log.lines):
             self.flag(flag.name, flag.detail)
-        failure_in(subject, lines, ignoring=(FailureClass.APPLICATION_FAILED,))
-        application_failure(subject, lines, result.stdout + result.stderr)
-        failure_in(subject, lines)
-        refuse_killed(subject, result)
-        if result.problem:
-            raise ProfilerError(
-                FailureClass.INTERNAL,
-                subject,
-                f"Nsight Compute: {result.ending}; its last words: {last_words(text or result.stderr)}",
-            )
-        errors = [line for line in lines if line.startswith("==ERROR==")]
-        if errors:
-            raise ProfilerError(
-                FailureClass.INTERNAL,
-                subject,
-                f"an error that is not known; the tool says: {quoted(errors[0])}",
-            )
+        require_clean(str(self.work.key), log, result, metrics.names)
         if not log.profiled:
             self._nothing(result, log)
         return log
 
-    def _nothing(self, result: ToolResult, log: _Log) -> None:
+    def _nothing(self, result: ToolResult, log: NcuLog) -> None:
         """Not one launch: the end of the workload where launches were skipped, else a failure."""
-        said = next((line for line in log.lines if _NOTHING in line), "")
+        said = next((line for line in log.lines if NOTHING in line), "")
         if self.work.launch_skip and said:
             self.flag("slice_empty", f"the workload has at most {self.work.launch_skip:,} launches")
             return
@@ -216,18 +222,12 @@ class NsightComputeMeasurement(LiveMeasurement):
     def _report(self) -> Path:
         return self.space.job / "report.ncu-rep"
 
-    def _launches(
-        self, tool: ToolVersion, profiled: Assignment, metrics: MetricPlan, log: _Log
-    ) -> Iterator[LaunchBatch]:
-        """The rows of the report. ``profiled`` is what was profiled, from which the slice is taken."""
+    def _launches(self, tool: ToolVersion, profiled: _Profiled, page: Path) -> Iterator[LaunchBatch]:
+        """The rows of the page, of which the slice is a part."""
         from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
 
-        page = self._import(tool)
-        if page is None:
-            return
-        self._require_columns(page, metrics)
-        options = ReadOptions(synthetic=self.gpu.synthetic, launch_offset=profiled.launch_skip)
-        window = _Window(self.work.launch_skip - profiled.launch_skip)
+        options = ReadOptions(synthetic=self.gpu.synthetic, launch_offset=profiled.work.launch_skip)
+        window = LaunchWindow(self.work.launch_skip - profiled.work.launch_skip)
         rows, empty = 0, dict[str, int]()
         try:
             with open_recording(page, options) as recording:
@@ -249,11 +249,12 @@ class NsightComputeMeasurement(LiveMeasurement):
         missing = [f"{name}: {n:,} of {rows:,} launches" for name, n in empty.items() if n]
         if missing:
             self.flag("counters_nan", "not measured (n/a or NaN): " + "; ".join(missing))
-        if rows != log.profiled:
+        said = profiled.log.profiled
+        if rows != said:
             raise ProfilerError(
                 FailureClass.REPORT_SHORT,
                 str(self.work.key),
-                f"the tool said that it profiled {log.profiled:,} launches, and its report has {rows:,}",
+                f"the tool said that it profiled {said:,} launches, and its report has {rows:,}",
             )
 
     def _import(self, tool: ToolVersion) -> Path | None:
@@ -281,43 +282,17 @@ class NsightComputeMeasurement(LiveMeasurement):
         return page
 
     def _require_columns(self, page: Path, metrics: MetricPlan) -> None:
-        """Raises ProfilerError where the tool left a metric out without a word."""
+        """Raises MetricsRefusedError where the tool left a metric out without a word."""
         with page.open(encoding="utf-8", errors="replace", newline="") as file:
             header = next((row for row in csv.reader(file) if "Kernel Name" in row), [])
-        absent = [metric for metric in metrics.names if metric not in header]
+        absent = tuple(metric for metric in metrics.names if metric not in header)
         if absent:
-            raise ProfilerError(
-                FailureClass.METRIC_UNKNOWN,
-                str(self.work.key),
-                f"the report has no column for {', '.join(absent)}",
+            cause = f"the report has no column for {', '.join(absent)}"
+            raise MetricsRefusedError(
+                ProfilerError(FailureClass.METRIC_UNKNOWN, str(self.work.key), cause), absent
             )
 
 
 def _stop(work: Assignment) -> int:
     """The first launch behind the slice; 0: it goes to the end."""
     return work.launch_skip + work.launch_count if work.launch_count else 0
-
-
-class _Window:
-    """Leaves the first launches of a recording out, but not the names that later ones use."""
-
-    def __init__(self, before: int) -> None:
-        self._before = before
-        self._names: dict[int, str] = {}
-
-    def part(self, batch: LaunchBatch) -> Iterator[LaunchBatch]:
-        self._names.update(batch.new_names)
-        records = batch.records.slice(min(self._before, batch.records.num_rows))
-        self._before -= batch.records.num_rows - records.num_rows
-        used = referenced_ids(records).tolist()
-        names = {i: self._names.pop(i) for i in used if i in self._names}
-        if records.num_rows:
-            yield LaunchBatch(records, names)
-
-
-def _read_log(path: Path) -> str:
-    """The log; "" where the tool wrote none."""
-    try:
-        return path.read_bytes().decode(errors="replace")
-    except OSError:
-        return ""

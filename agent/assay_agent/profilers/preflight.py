@@ -14,12 +14,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_agent import durable
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolVersion
+from assay_sampling.counters import registry
 
 # Chips of a compute capability, the one that gives it its name first. NVIDIA's metric listings of one
 # capability agree, so the first that the tool lists stands for all; 10.3 and 12.1 were not seen on a GPU.
@@ -47,15 +48,23 @@ _FOLDER = "ncu-metrics"
 class Listing:
     """The base names (without suffix) of the metrics that a tool lists for a chip.
 
-    ``names`` is None where it could not be asked; ``why`` then says so, for people.
+    ``names`` is None where it could not be asked; ``why`` then says so, for people. ``refused`` are metrics
+    (with suffix) that the tool lists, and refused when it was to profile with them.
     """
 
     chip: str = ""
     names: frozenset[str] | None = None
     why: str = ""
+    refused: frozenset[str] = frozenset()
+
+    def without(self, metrics: Collection[str]) -> Listing:
+        """The listing, some more metrics of it refused."""
+        return replace(self, refused=self.refused | set(metrics))
 
     def lists(self, metric: str) -> bool:
         """Whether the metric can be asked for, as far as the tool told."""
+        if metric in self.refused:
+            return False
         if self.names is None or metric.startswith(FREE_METRICS):
             return True
         return metric.partition(".")[0] in self.names
@@ -124,7 +133,15 @@ def parse_listing(page: Path, chip: str) -> frozenset[str]:
 def missing_text(listing: Listing, tool: ToolVersion, missing: Collection[str]) -> str:
     """What the flag says of counters that cannot be collected."""
     of = f"chip {listing.chip}" if listing.names is not None else "this GPU"
-    return f"Nsight Compute {tool.version} has no metric of {of} for {', '.join(missing)}"
+    text = f"Nsight Compute {tool.version} has no metric of {of} for {', '.join(missing)}"
+    refused = refused_metrics(listing, missing)
+    return text + (f"; it refused {', '.join(refused)} when it profiled" if refused else "")
+
+
+def refused_metrics(listing: Listing, counters: Collection[str]) -> list[str]:
+    """The metrics of some counters that the tool refused when it was to profile, in alphabetical order."""
+    known = (registry()[name] for name in counters if name in registry())
+    return sorted({metric.name for counter in known for metric in counter.metrics} & listing.refused)
 
 
 def _key(tool: ToolVersion, compute_capability: str, variables: Mapping[str, str]) -> str:

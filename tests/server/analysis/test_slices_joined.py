@@ -142,7 +142,7 @@ def slices(store_run: StoreRun, *parts: dict[str, Any]) -> RunData:
         store_run(
             "V100", "detailed", part.pop("kernels", KERNELS), launch=np.arange(8) + 8 * number,
             cycles_gpc_avg=part.pop("cycles", [1000.0] * 8), profiled_duration_ns=[1000.0] * 8,
-            device=np.zeros(8, np.int32),
+            device=np.zeros(8, np.int32), **part.pop("counters", {}),
             metadata={"devices": (Device(0, part.pop("name", "V100"), f"GPU-{number}", "7.0", 80),), **part},
         )
         for number, part in enumerate(parts)
@@ -160,6 +160,11 @@ def test_slices_of_equal_gpus_are_joined(store_run: StoreRun) -> None:
     ("part", "reason"),
     [
         ({"name": "V100S"}, r"\(GPU .*V100.* and .*V100S.*\)"),
+        # One box's tool refused a metric when it profiled, the other's did not.
+        (
+            {"counters": {"instructions": [5.0] * 8}},
+            r"\(instructions measured by nothing and smsp__inst_executed\.sum\)",
+        ),
         ({"driver_version": "570.1"}, r"\(driver version unknown and 570\.1\)"),
         ({"tool_version": "2025.1"}, r"\(tool version unknown and 2025\.1\)"),
         ({"condition": Condition("none", "base", 100.0)}, r"\(condition .*base.*\)"),

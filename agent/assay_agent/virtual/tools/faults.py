@@ -7,6 +7,7 @@ stands in FAULTS; the texts are those of the real tools.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ FAULTS: dict[str, str] = {
     "permission": "ncu: the driver lets only administrators read counters (ERR_NVGPUCTRPERM)",
     "counter_busy": "ncu: another program holds the performance counters",
     "lock_file": "ncu: the lock file cannot be opened",
-    "metric_unknown": "ncu: the last metric that was asked for does not exist",
+    "metric_unknown": "ncu: the last metric that was asked for (metric_unknown:A+B: A and B) does not exist",
     "counters_nan": "ncu: every third launch has no value of the counters that need passes",
     "clock_unlocked": "ncu: the clocks cannot be locked, so they run free",
     "unsupported_gpu": "ncu: the tool does not know the GPU",
@@ -72,5 +73,7 @@ def parse_faults(text: str) -> Faults:
 def _fits(name: str, argument: str) -> bool:
     if name == "hang":
         return argument == "stubborn"
+    if name == "metric_unknown":
+        return re.fullmatch(r"[\w.]+(\+[\w.]+)*", argument) is not None
     least, greatest = _WITH_NUMBER.get(name, (1, 0))
     return argument.isdecimal() and least <= int(argument) <= greatest

@@ -205,7 +205,10 @@ class ProfileRun:
         except UnknownMetricError as error:
             raise _Fatal(f"Failed to find metric {error}") from error
         if "metric_unknown" in self._faults:
-            raise _Fatal(f"Failed to find metric {list(request.counters)[-1]}")
+            named = self._faults.argument("metric_unknown").split("+")
+            lacking = [metric for metric in request.counters if metric in named or named == [""]]
+            if lacking:
+                raise _Fatal(f"Failed to find metric {lacking[-1]}")
         return request
 
     def _refuse(self, request: Request) -> None:

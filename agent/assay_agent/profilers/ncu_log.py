@@ -1,0 +1,100 @@
+"""The log of Nsight Compute: what it says it profiled, which failure it stands for, and what of it is kept.
+
+Source: notes on Nsight Compute, section 1.5.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.classify import (
+    application_failure,
+    failure_in,
+    last_words,
+    own_lines,
+    quoted,
+    refuse_killed,
+)
+from assay_agent.profilers.refused_metrics import MetricsRefusedError, refused_in
+from assay_agent.profilers.tool_run import ToolResult
+from assay_sampling.failures import FailureClass
+
+NOTHING = "No kernels were profiled"
+_PROFILING = re.compile(r'^==PROF== Profiling ".*" - (\d+)')
+_CONNECTED = re.compile(r"^==PROF== Connected to process (\d+)")
+_SLOW = "Launching the workload is taking more time than expected"
+
+
+@dataclass(frozen=True)
+class NcuLog:
+    """What the tool said: its own lines, launches it says it profiled, processes it was connected to."""
+
+    lines: tuple[str, ...]
+    profiled: int
+    processes: int
+
+    @classmethod
+    def of(cls, result: ToolResult, text: str) -> NcuLog:
+        """From the text of its log file and what it printed past it."""
+        lines = (*text.splitlines(), *own_lines(result.stdout), *own_lines(result.stderr))
+        return cls(
+            lines,
+            profiled=len({match[1] for match in map(_PROFILING.match, lines) if match}),
+            processes=len({match[1] for match in map(_CONNECTED.match, lines) if match}),
+        )
+
+
+def require_clean(subject: str, log: NcuLog, result: ToolResult, asked: Sequence[str]) -> None:
+    """Raise the ProfilerError that a profile stands for; a log without launches is left to the caller.
+
+    It is a MetricsRefusedError where the tool refused some of the metrics that were ``asked`` for.
+    """
+    try:
+        failure_in(subject, log.lines, ignoring=(FailureClass.APPLICATION_FAILED,))
+    except ProfilerError as error:
+        refused = refused_in(log.lines, asked)
+        if refused and error.failure_class is FailureClass.METRIC_UNKNOWN:
+            raise MetricsRefusedError(error, refused) from error
+        raise
+    application_failure(subject, log.lines, result.stdout + result.stderr)
+    failure_in(subject, log.lines)
+    refuse_killed(subject, result)
+    if result.problem:
+        said = last_words("\n".join(log.lines) or result.stderr)
+        raise ProfilerError(
+            FailureClass.INTERNAL, subject, f"Nsight Compute: {result.ending}; its last words: {said}"
+        )
+    errors = [line for line in log.lines if line.startswith("==ERROR==")]
+    if errors:
+        raise ProfilerError(
+            FailureClass.INTERNAL,
+            subject,
+            f"an error that is not known; the tool says: {quoted(errors[0])}",
+        )
+
+
+def read_log(path: Path) -> str:
+    """The log; "" where the tool wrote none."""
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def without_launches(text: str) -> str:
+    """The log with a line for the first and the last launch only, not for each."""
+    lines = text.splitlines()
+    middle = set([line for line in lines if _PROFILING.match(line)][1:-1])
+    return "\n".join(line for line in lines if line not in middle)
+
+
+def words_before_hanging(text: str) -> str:
+    """What the log of a tool that hangs says of it, "" for nothing."""
+    slow = [line for line in text.splitlines() if _SLOW in line]
+    # That nothing was profiled, it says when it is ended: no news.
+    said = slow or [line for line in text.splitlines() if NOTHING not in line][-1:]
+    return quoted(said[0]) if said else ""
