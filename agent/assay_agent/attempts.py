@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from assay_agent.connection import Connection, ServerRefusedError
 from assay_agent.policy import Gate
 from assay_agent.profilers.base import Profiler, ProfilerError
+from assay_agent.provenance.facts import Collected
 from assay_agent.records import AttemptLog
 from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
 from assay_agent.work import Assignment, AttemptKey, failure_to_proto
@@ -77,12 +78,14 @@ class AttemptRunner:
         command = profiler.plan(work)
         log.log = AttemptLog(command=tuple(command or ()))
         with profiler.run(work, attempt.cancelled) as measurement:
+            collected = Collected(work.counters)
             try:
                 for batch in measurement.batches():
+                    collected.add(batch.records)
                     attempt.append(batch)
                 attempt.check()
             finally:
-                log.log = measurement.log
+                log.log = collected.told(measurement.log)
             attempt.seal(measurement.flags, log.log)
 
     def _see_through(self, attempt: SpooledAttempt, measure: Callable[[], None], log: _LogHolder) -> None:

@@ -12,6 +12,7 @@ from assay_agent import durable
 from assay_agent.segments import read_segment_header
 from assay_agent.work import Assignment, AttemptKey, ValidityFlag, WireError
 from assay_protos import agent_pb2
+from assay_sampling.attempt_facts import AttemptFacts, parse_facts
 from assay_sampling.errors import StorageError
 
 MANIFEST = "manifest.json"
@@ -30,7 +31,8 @@ class AttemptLog:
     """How an attempt was made, for people: command (empty for a recording), environment, what was said.
 
     ``telemetry`` is what was seen of the GPU, plain values (None: nothing was measured on one);
-    ``wall_seconds`` is how long the commands that measure ran.
+    ``wall_seconds`` is how long the commands that measure ran; ``facts`` is what the numbers rest on beside
+    the GPU (None: not known).
     """
 
     command: tuple[str, ...] = ()
@@ -38,6 +40,7 @@ class AttemptLog:
     text: str = ""
     telemetry: dict[str, Any] | None = None
     wall_seconds: float = 0.0
+    facts: AttemptFacts | None = None
 
     def to_proto(self) -> agent_pb2.AttemptLog:
         return agent_pb2.AttemptLog(
@@ -46,6 +49,7 @@ class AttemptLog:
             log=bounded(self.text),
             telemetry_json=json.dumps(self.telemetry) if self.telemetry is not None else "",
             wall_seconds=self.wall_seconds,
+            facts_json=self.facts.to_json() if self.facts is not None else "",
         )
 
 
@@ -70,6 +74,7 @@ class Seal:
     def to_json(self) -> bytes:
         document = {"version": _VERSION, **dataclasses.asdict(self)}
         document["log"]["text"] = bounded(self.log.text)
+        document["log"]["facts"] = self.log.facts.to_json() if self.log.facts is not None else ""
         return json.dumps(document, sort_keys=True).encode()
 
     @classmethod
@@ -88,6 +93,7 @@ class Seal:
                 str(log["text"]),
                 log.get("telemetry"),
                 float(log.get("wall_seconds", 0.0)),
+                parse_facts(str(log.get("facts", ""))),
             ),
         )
 

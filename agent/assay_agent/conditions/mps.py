@@ -25,6 +25,7 @@ from assay_agent.conditions.mps_control import (
     MpsDaemon,
     MpsError,
     MpsFolders,
+    program_version,
 )
 from assay_agent.conditions.sm_probe import ProbedGPU, ProbeError, probe_sms
 from assay_agent.doctor_box import mps_daemons
@@ -55,7 +56,8 @@ class WithoutMps(Condition):
 class SmShare(Condition):
     """A share of the SMs, or all of them, under a private MPS daemon that lives as long as the run.
 
-    ``facts``: ``sm_percent``, ``effective_sms`` as probed, ``all_sms``, ``cuda_version``.
+    ``facts``: ``sm_percent``, ``sm_percent_in_force`` as the daemon says, ``effective_sms`` as probed,
+    ``all_sms``, ``cuda_version``, ``mps_program``, ``mps_version``.
     """
 
     def __init__(self, site: Site, percent: float) -> None:
@@ -64,6 +66,7 @@ class SmShare(Condition):
         self.folders = MpsFolders(site.base)
         self._daemon: MpsDaemon | None = None
         self._probe_clients = 0
+        self._of_daemon: dict[str, str | int | float] = {}
 
     def __enter__(self) -> Self:
         self.environment = dict(self.folders.variables)
@@ -119,6 +122,7 @@ class SmShare(Condition):
             **self.site.gpu.variables,
             **self.folders.variables,
         }
+        self._of_daemon = {"mps_program": program, "mps_version": program_version(program)}
         self._step("daemon")
         self._daemon = MpsDaemon(program, environment, self.folders, (self.site.held,))
         try:
@@ -138,6 +142,7 @@ class SmShare(Condition):
                 f"{self.percent:g} % was set, and the MPS daemon says that {in_force:g} % is in force "
                 f"({self._daemon.last_words()})"
             )
+        self._of_daemon["sm_percent_in_force"] = in_force
 
     def _probe(self) -> ProbedGPU:
         site, daemon = self.site, self._daemon
@@ -162,6 +167,7 @@ class SmShare(Condition):
             "effective_sms": found.sm_count,
             "all_sms": whole,
             "cuda_version": found.cuda_version,
+            **self._of_daemon,
         }
         if self.percent >= 100 and found.sm_count != whole:
             raise self._failed(f"the probe sees {found.sm_count} SMs at 100 %, and the GPU has {whole}")

@@ -35,6 +35,10 @@ _TELL = 'printf "%s\\n" "$1" | exec "$0" 2>&1'
 _SERVE = 'exec "$0" -f 2>&1'
 _NEW_CLIENT = "NEW CLIENT"
 _TROUBLE = re.compile(r"fail|invalid|already running|not found", re.IGNORECASE)
+# The program has no option that tells its version, and neither has the daemon a command: it stands alone
+# among the texts of the program, as in 535.261.03 and 550.163.01.
+_VERSION = re.compile(rb"\0(\d{3}\.\d{2,3}(?:\.\d{2})?)\0")
+_MOST_PROGRAM_BYTES = 16 << 20
 
 
 class MpsError(Exception):
@@ -72,6 +76,16 @@ class MpsFolders:
     def variables(self) -> dict[str, str]:
         """What daemon and clients have in their environment."""
         return {PIPE_VARIABLE: str(self.pipe), LOG_VARIABLE: str(self.log)}
+
+
+def program_version(program: str) -> str:
+    """The version of the driver that a control program belongs to; "" where it does not tell."""
+    try:
+        with Path(program).open("rb") as file:
+            found = set(_VERSION.findall(file.read(_MOST_PROGRAM_BYTES)))
+    except OSError:
+        return ""
+    return found.pop().decode() if len(found) == 1 else ""
 
 
 class MpsControl:

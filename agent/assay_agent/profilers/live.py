@@ -20,11 +20,14 @@ from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU, Workspace, scrubbed, tool_environment, workspace
 from assay_agent.profilers.tool_run import ToolResult, run_tool
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
+from assay_agent.provenance.facts import live_facts
+from assay_agent.provenance.libraries import LoadedLibraries
 from assay_agent.records import AttemptLog
 from assay_agent.telemetry.guards import RunGuards
 from assay_agent.telemetry.rules import share_flag
 from assay_agent.telemetry.watch import GpuWatch
 from assay_agent.work import Assignment, ValidityFlag
+from assay_sampling.attempt_facts import AttemptFacts, ToolFact
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import Device, LaunchBatch, TableMetadata, table_metadata, with_metadata
 
@@ -57,6 +60,8 @@ class LiveMeasurement(abc.ABC):
         self._conditions: Conditions | None = None
         self._watch: GpuWatch | None = None
         self._wall_seconds = 0.0
+        self._libraries: LoadedLibraries | None = None
+        self._tool_facts: dict[str, ToolFact] = {}
 
     @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
@@ -79,13 +84,27 @@ class LiveMeasurement(abc.ABC):
     def log(self) -> AttemptLog:
         telemetry = self._watch.to_dict() if self._watch else None
         text = "\n".join(self._text)
-        return AttemptLog(self._command, scrubbed(self._environment), text, telemetry, self._wall_seconds)
+        environment = scrubbed(self._environment)
+        return AttemptLog(self._command, environment, text, telemetry, self._wall_seconds, self._facts())
+
+    def _facts(self) -> AttemptFacts:
+        return live_facts(
+            self.work,
+            self.gpu,
+            tools=list(self._tool_facts.values()),
+            libraries=self._libraries.facts() if self._libraries else None,
+            environment=self._environment,
+            in_force=self._conditions.facts if self._conditions else {},
+            flags=self.flags,
+        )
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             space = stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
             self._environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
             self._space = space
+            if not self.gpu.synthetic:
+                self._libraries = LoadedLibraries(space.temporary)
             self.require()
             private = space.home.parent
             self._conditions = stack.enter_context(Conditions(self._site(space, private)))
@@ -139,6 +158,7 @@ class LiveMeasurement(abc.ABC):
         """The tool on this box."""
         found = self._tools.tool(program, help_arguments, self._environment, self.space.job)
         self.note(f"{found.program}: version {found.version}")
+        self._tool_facts[program] = ToolFact(program, found.version, found.program)
         return found
 
     def flag(self, name: str, detail: str) -> None:
@@ -185,12 +205,15 @@ class LiveMeasurement(abc.ABC):
 
     def _guards(self) -> RunGuards:
         command = self.work.command
+        if self._libraries is not None:
+            self._libraries.begin()
         return RunGuards(
             memory_limit_bytes=command.memory_limit_bytes if command is not None else 0,
             minimum_free_bytes=self.gpu.telemetry.minimum_free_bytes,
             directory=self.space.job,
             temporary=self.space.temporary,
             cancelled=self._cancelled,
+            tick=self._libraries.tick if self._libraries is not None else lambda: None,
         )
 
     def convert(self, argv: Sequence[str], output: Path | None = None) -> ToolResult:

@@ -33,6 +33,7 @@ class RunGuards:
         directory: where the run's files go.
         temporary: the private TMPDIR of the run, by which its processes are told from those of other runs.
         cancelled: the run is not wanted any more; handed on to ``stop``.
+        tick: called some twenty times a second from the thread that watches. Must not raise.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class RunGuards:
         temporary: Path,
         cancelled: threading.Event,
         look_seconds: float = _LOOK_SECONDS,
+        tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._memory_limit_bytes, self._minimum_free_bytes = memory_limit_bytes, minimum_free_bytes
         self._directory, self._temporary, self._cancelled = directory, temporary, cancelled
-        self._look_seconds = look_seconds
+        self._look_seconds, self._tick = look_seconds, tick
         self.stop = threading.Event()
         self.peak_bytes = 0
         self._problem: tuple[FailureClass, str] | None = None
@@ -77,6 +79,7 @@ class RunGuards:
             if self._cancelled.is_set():
                 self.stop.set()
                 return
+            self._tick()
             if look_due():
                 self._problem = self._memory_problem() or self._disk_problem()
                 if self._problem is not None:

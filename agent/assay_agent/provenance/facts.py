@@ -1,0 +1,177 @@
+"""The facts of an attempt, put together from what its parts know of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from assay_agent.profilers.environment import MeasuredGPU, scrubbed
+from assay_agent.records import AttemptLog
+from assay_agent.work import Assignment, ValidityFlag
+from assay_sampling.attempt_facts import (
+    AttemptFacts,
+    ClockState,
+    ConditionFacts,
+    CounterFacts,
+    LibraryFacts,
+    ToolFact,
+)
+from assay_sampling.launch_table import counter_columns, table_metadata
+
+# Of the agent's making: folders and names that differ between GPUs and agents, though the runs are alike.
+_PRIVATE = frozenset(
+    ("HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
+     "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_VIRTUAL_GPU",
+     "ASSAY_VIRTUAL_SM_PERCENT")
+)  # fmt: skip
+_OF_VIRTUAL_GPUS = LibraryFacts(note="a virtual GPU runs no CUDA")
+
+
+def live_facts(
+    work: Assignment,
+    gpu: MeasuredGPU,
+    *,
+    tools: Sequence[ToolFact],
+    libraries: LibraryFacts | None,
+    environment: Mapping[str, str],
+    in_force: Mapping[str, Any],
+    flags: Collection[ValidityFlag],
+) -> AttemptFacts:
+    """The facts of a live run.
+
+    Args:
+        work: what was asked.
+        gpu: what it was measured on.
+        tools: what measured it.
+        libraries: what its processes had loaded; None where nobody looked.
+        environment: of the run, unscrubbed.
+        in_force: what the conditions say (:attr:`assay_agent.conditions.Conditions.facts`).
+        flags: of the run so far.
+    """
+    return AttemptFacts(
+        synthetic=gpu.synthetic,
+        gpu=gpu.device.name,
+        driver=gpu.driver_version,
+        cuda=str(in_force.get("cuda_version", "")),
+        tools=tuple(tools),
+        libraries=_OF_VIRTUAL_GPUS if gpu.synthetic else libraries or LibraryFacts(),
+        condition=_condition(work, gpu, in_force, flags),
+        environment_hash=environment_hash(environment),
+    )
+
+
+def environment_hash(environment: Mapping[str, str]) -> str:
+    """BLAKE2b-128 of the environment: without secrets, and without what is private to agent and GPU."""
+    shown = [[name, value] for name, value in scrubbed(environment).items() if name not in _PRIVATE]
+    return hashlib.blake2b(json.dumps(shown).encode(), digest_size=16).hexdigest()
+
+
+def _condition(
+    work: Assignment, gpu: MeasuredGPU, in_force: Mapping[str, Any], flags: Collection[ValidityFlag]
+) -> ConditionFacts:
+    asked = work.condition
+    state, by, why = _clock(work, gpu, flags)
+    mps = "mps_program" in in_force
+    return ConditionFacts(
+        cache=asked.cache or "",
+        flush_method=_flush_method(work, in_force),
+        sm_percent=asked.sm_percent,
+        sm_percent_in_force=in_force.get("sm_percent_in_force"),
+        effective_sms=in_force.get("effective_sms"),
+        all_sms=in_force.get("all_sms", gpu.device.sm_count),
+        mps_daemon="private" if mps else "none",
+        mps_version=str(in_force.get("mps_version", "")),
+        mps_program=str(in_force.get("mps_program", "")),
+        clock=asked.clock or "",
+        clock_state=state,
+        clock_locked_by=by,
+        clock_refused=why,
+    )
+
+
+def _flush_method(work: Assignment, in_force: Mapping[str, Any]) -> str:
+    if work.condition.cache != "all":
+        return ""
+    # A condition that flushes says how.
+    by_ncu = "ncu --cache-control all, before every pass" if work.level == "detailed" else ""
+    return str(in_force.get("flush_method", by_ncu))
+
+
+def _clock(
+    work: Assignment, gpu: MeasuredGPU, flags: Collection[ValidityFlag]
+) -> tuple[ClockState, str, str]:
+    """Whether the clock was locked, by whom, and why not."""
+    if work.condition.clock not in ("base", "boost"):
+        return "virtual" if gpu.synthetic else "free", "", ""
+    by = "ncu" if work.level == "detailed" else "NVML"
+    refused = next((flag.detail for flag in flags if flag.name == "clock_unlocked"), None)
+    if refused is not None:
+        return "refused", "", refused or f"{by} could not lock it"
+    return "virtual" if gpu.synthetic else "locked", by, ""
+
+
+class Collected:
+    """What the launches themselves tell: which counters came, how often they were replayed, which tool.
+
+    ``asked`` are the run's counters; none means those that the profiler takes by itself.
+    """
+
+    def __init__(self, asked: Sequence[str]) -> None:
+        self._asked = tuple(asked)
+        self._schema: pa.Schema | None = None
+        self._passes: tuple[int, int] | None = None
+
+    def add(self, records: pa.RecordBatch) -> None:
+        """A batch of launches, before it is sent."""
+        self._schema = records.schema
+        if "replay_passes" not in records.schema.names:
+            return
+        found = pc.min_max(records.column("replay_passes")).as_py()
+        if found["min"] is None:
+            return
+        least, most = self._passes or (found["min"], found["max"])
+        self._passes = int(min(least, found["min"])), int(max(most, found["max"]))
+
+    def told(self, log: AttemptLog) -> AttemptLog:
+        """The log of the attempt with its facts completed."""
+        return replace(log, facts=self.completed(log.facts))
+
+    def completed(self, facts: AttemptFacts | None) -> AttemptFacts | None:
+        """The facts with what was seen; of a recording, for which there are none, all that its table says.
+
+        None where neither is known.
+        """
+        if self._schema is None:
+            return facts
+        metadata = table_metadata(self._schema)
+        if facts is None:
+            device = metadata.devices[0] if metadata.devices else None
+            facts = AttemptFacts(
+                synthetic=metadata.synthetic,
+                gpu=device.name if device is not None else "",
+                driver=metadata.driver_version,
+                recording=metadata.format or "unknown",
+                libraries=LibraryFacts(note="a recording does not tell"),
+                condition=_of_recording(metadata.condition.to_dict()),
+            )
+        if not facts.tools and metadata.tool:
+            facts = replace(facts, tools=(ToolFact(metadata.tool, metadata.tool_version),))
+        return replace(facts, counters=self._counters(self._schema))
+
+    def _counters(self, schema: pa.Schema) -> CounterFacts:
+        collected = {column.name: column.metric for column in counter_columns(schema)}
+        least, most = self._passes or (None, None)
+        missing = tuple(name for name in self._asked if name not in collected)
+        return CounterFacts(self._asked, collected, missing, least_passes=least, most_passes=most)
+
+
+def _of_recording(condition: Mapping[str, Any]) -> ConditionFacts:
+    return ConditionFacts(
+        cache=condition["cache"] or "", sm_percent=condition["sm_percent"], clock=condition["clock"] or ""
+    )

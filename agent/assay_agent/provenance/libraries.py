@@ -1,0 +1,143 @@
+"""Which libraries of CUDA the processes of a run have loaded, as the kernel tells of them.
+
+Looked at from the thread that guards the run, ever more seldom: first after a tenth of a second, at the end
+every ten, so that the last look lies in the last fifth of a run's time. A process that ends while it is
+looked at, or that may not be looked at, is passed over. Source: proc(5), ``/proc/PID/maps``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from assay_agent.provenance.file_identity import file_identity
+from assay_agent.provenance.python_package import python_package
+from assay_agent.telemetry.guards import run_processes
+from assay_sampling.attempt_facts import LibraryFact, LibraryFacts, LibraryStatus
+
+_log = logging.getLogger(__name__)
+
+_FIRST_LOOK_SECONDS = 0.1
+_GROWTH = 1.25
+_LONGEST_WAIT_SECONDS = 10.0
+_MOST_LIBRARIES = 64
+_MOST_BYTES = 16 << 20  # of one process's maps
+# Longer names that begin so are meant too: libcublasLt, libcudnn_ops, libnvinfer_plugin, libtorch_cuda.
+_FAMILIES = (
+    "cuda", "cudart", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "cutensor", "nccl",
+    "cupti", "nvrtc", "nvJitLink", "nvToolsExt", "nvinfer", "nvonnxparser", "torch", "c10", "onnxruntime",
+    "tensorflow", "xla", "nvshmem", "nvidia-ptxjitcompiler",
+)  # fmt: skip
+# Address, rights, offset, device and inode, then the path of the real file.
+_LINE = re.compile(
+    rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ (\S+) (\d+) +(/.*/lib(?:%s)[^/\n]*\.so[^/\n]*)$"
+    % b"|".join(family.encode() for family in _FAMILIES),
+    re.MULTILINE,
+)
+_DELETED = b" (deleted)"
+# What profilers bring into a process, and what only they use.
+_NSIGHT = re.compile(r"/nsight[-_](compute|systems)[^/]*/", re.IGNORECASE)
+_OF_TOOLS = ("libcupti", "libcuda-injection", "libcudadebugger")
+
+
+class LoadedLibraries:
+    """Collects the libraries of the run whose processes have ``temporary`` as their TMPDIR.
+
+    :meth:`tick` may be called as often as one likes, from one thread at a time; it looks when it is due, and
+    never raises. ``proc`` and ``processes`` are given by tests alone.
+    """
+
+    def __init__(
+        self,
+        temporary: Path,
+        *,
+        proc: Path = Path("/proc"),
+        processes: Callable[[Path], Sequence[int]] = run_processes,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._temporary, self._proc, self._processes, self._clock = temporary, proc, processes, clock
+        self._wait = _FIRST_LOOK_SECONDS
+        self._due: float | None = None
+        self._found: dict[tuple[bytes, bytes, bytes], LibraryFact] = {}
+        self._left_out: set[tuple[bytes, bytes, bytes]] = set()
+        self._looks = 0
+        self._refused = False
+
+    def begin(self) -> None:
+        """A command of the run starts now."""
+        self._wait = _FIRST_LOOK_SECONDS
+        self._due = self._clock() + self._wait
+
+    def tick(self) -> None:
+        """Look, if it is time."""
+        now = self._clock()
+        if self._due is None or now < self._due:
+            return
+        try:
+            self._look()
+        except Exception:  # noqa: BLE001 - nothing that is only told may end a measurement
+            _log.exception("looking at the libraries of a run ended in a way nobody foresaw")
+        self._wait = min(self._wait * _GROWTH, _LONGEST_WAIT_SECONDS)
+        self._due = self._clock() + self._wait
+
+    def _look(self) -> None:
+        self._looks += 1
+        for process in self._processes(self._temporary):
+            for device, inode, name in self._mapped(process):
+                key = (device, inode, name)
+                if key in self._found or key in self._left_out:
+                    continue
+                if len(self._found) >= _MOST_LIBRARIES:
+                    self._left_out.add(key)
+                    continue
+                self._found[key] = described(Path(os.fsdecode(name)), self._proc / str(process) / "root")
+
+    def _mapped(self, process: int) -> Iterator[tuple[bytes, bytes, bytes]]:
+        try:
+            with (self._proc / str(process) / "maps").open("rb") as file:
+                text = file.read(_MOST_BYTES)
+        except PermissionError:
+            self._refused = True
+            return
+        except OSError:  # it has ended
+            return
+        for device, inode, name in dict.fromkeys(_LINE.findall(text)):
+            yield device, inode, name.removesuffix(_DELETED)
+
+    def facts(self) -> LibraryFacts:
+        """What was found so far, by name."""
+        found = tuple(sorted(self._found.values(), key=lambda library: (library.name, library.path)))
+        status: LibraryStatus = "found" if found else "none found"
+        return LibraryFacts(status, found, len(self._left_out), self._note(found))
+
+    def _note(self, found: Sequence[LibraryFact]) -> str:
+        names = {library.name for library in found}
+        said = []
+        if not found:
+            said.append(
+                f"no library of CUDA was seen in {self._looks:,} looks: linked statically, loaded for a "
+                "moment only, or none is used"
+            )
+        elif "libcuda" in names and "libcudart" not in names:
+            said.append("libcuda without libcudart: the CUDA runtime is linked statically, or not used")
+        if self._refused:
+            said.append("some processes may not be looked at by the agent's user")
+        return "; ".join(said)
+
+
+def described(path: Path, root: Path) -> LibraryFact:
+    """A library at ``path`` as a process whose root folder is ``root`` sees it; what is not known is ""."""
+    name, _, version = path.name.partition(".so")
+    size_bytes, identity = 0, ""
+    # Through the root folder of the process: in a container, paths are its own.
+    with contextlib.suppress(OSError, ValueError), (root / str(path).lstrip("/")).open("rb") as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+        identity = file_identity(file, size_bytes)
+    of_tool = name.startswith(_OF_TOOLS) or _NSIGHT.search(str(path)) is not None
+    package = python_package(path, root)
+    return LibraryFact(name, version.lstrip("."), package, str(path), size_bytes, identity, of_tool)
