@@ -1,8 +1,8 @@
 """The places of an agent that take one run at a time: players of recordings, GPUs, virtual GPUs.
 
 A place is what the server is told of it (a slot) and the profilers that measure there. A GPU is offered
-with the profilers whose tools are in the PATH; a virtual GPU with the stand-ins of both tools, which are
-written into a private folder of the agent.
+with the profilers whose tools are there and those that need none; a virtual GPU with the stand-ins of both
+tools, which are written into a private folder of the agent.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,24 +18,16 @@ from assay_agent.conditions import undo_leftovers
 from assay_agent.config import VirtualGPUs
 from assay_agent.durable import storage_errors
 from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.profilers.bare import BareProfiler
 from assay_agent.profilers.base import Profiler
-from assay_agent.profilers.cupti import CuptiProfiler
 from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
-from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
+from assay_agent.profilers.offered import offered_profilers, told_missing
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.telemetry.settings import TelemetrySettings
-from assay_agent.tracer.build import find_tracer
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.launch_table import Device
 
 _log = logging.getLogger(__name__)
 
-_TOOLS: dict[str, Callable[[MeasuredGPU, ToolBox, Path], Profiler]] = {
-    "ncu": NsightComputeProfiler,
-    "nsys": NsightSystemsProfiler,
-}
 _AGENT_IN_UUID = 8
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -62,21 +53,17 @@ def recorded_places(count: int, profilers: Mapping[str, Profiler]) -> list[Place
 def installed_places(
     inventory: Inventory, state: Path, telemetry: TelemetrySettings | None = None
 ) -> Iterator[Place]:
-    """The GPUs of the box that can be asked, are this agent's, and have a tool in the PATH of this process.
+    """The GPUs of the box that can be asked and are this agent's, each for what the box's tools can measure.
 
     What an earlier process of this agent left in force on them is undone first.
     """
     undo_leftovers(state)
     tools = ToolBox()
     path = os.environ.get("PATH", _SYSTEM_PATH)
-    found = [name for name in _TOOLS if shutil.which(name, path=path)]
     for device in inventory.devices:
-        if device.problem or device.left_out or not device.uuid or not found:
-            _log.warning(
-                "GPU %d takes no runs: %s",
-                device.index,
-                device.problem or device.left_out or "neither ncu nor nsys is in the PATH",
-            )
+        if device.problem or device.left_out or not device.uuid:
+            why = device.problem or device.left_out or "the driver does not say its UUID"
+            _log.warning("GPU %d takes no runs: %s", device.index, why)
             continue
         gpu = MeasuredGPU(
             _installed(device),
@@ -85,7 +72,7 @@ def installed_places(
             telemetry=telemetry or TelemetrySettings(),
             driver_version=inventory.driver_version,
         )
-        yield _gpu_place(gpu, found, tools, state, device.memory_bytes)
+        yield _gpu_place(gpu, tools, state, device.memory_bytes)
 
 
 def virtual_places(
@@ -131,7 +118,7 @@ def virtual_places(
                 scope=str(state.absolute()),
                 telemetry=telemetry or TelemetrySettings(),
             )
-            yield _gpu_place(gpu, list(_TOOLS), tools, state, model.architecture.memory_bytes)
+            yield _gpu_place(gpu, tools, state, model.architecture.memory_bytes)
 
 
 def _installed(device: InstalledDevice) -> Device:
@@ -144,14 +131,11 @@ def _installed(device: InstalledDevice) -> Device:
     )
 
 
-def _gpu_place(gpu: MeasuredGPU, names: list[str], tools: ToolBox, state: Path, memory_bytes: int) -> Place:
-    profilers: dict[str, Profiler] = {}
-    for name in names:
-        profiler = _TOOLS[name](gpu, tools, state)
-        profilers[profiler.name] = profiler
-    if not gpu.synthetic and find_tracer() is not None:
-        profilers[CuptiProfiler.name] = CuptiProfiler(gpu, tools, state)
-    profilers[BareProfiler.name] = BareProfiler(gpu, tools, state)
+def _gpu_place(gpu: MeasuredGPU, tools: ToolBox, state: Path, memory_bytes: int) -> Place:
+    profilers = offered_profilers(gpu, tools, state)
+    missing = told_missing(profilers)
+    if missing:
+        _log.warning("GPU %s (%s) takes %s", gpu.device.uuid, gpu.device.name, missing)
     device = common_pb2.Device(
         name=gpu.device.name,
         uuid=gpu.device.uuid,

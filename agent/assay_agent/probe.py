@@ -99,7 +99,7 @@ def _gpu_lines(gpu: Mapping[str, Any]) -> Iterable[str]:
     if gpu["takes_no_runs"]:
         yield f"         takes no runs: {gpu['takes_no_runs']}"
     for level, profilers in gpu["levels"].items():
-        yield f"         {level}: {', '.join(profilers) or 'no profiler'}"
+        yield f"         {level}: {', '.join(profilers) or 'no profiler, so no such runs'}"
     for name, condition in gpu["conditions"].items():
         yield f"         {name}: {'offered' if condition['offered'] else 'not offered'}, {condition['why']}"
 
@@ -107,7 +107,6 @@ def _gpu_lines(gpu: Mapping[str, Any]) -> Iterable[str]:
 def _installed(device: InstalledDevice, tools: Mapping[str, _Tool], mps: str) -> dict[str, Any]:
     light = [name for name in ("nsys", "cupti") if tools[name].usable]
     detailed = [name for name in ("ncu",) if tools[name].usable]
-    no_profiler = "" if light or detailed else "no profiler can be used on this box"
     return {
         "name": device.name,
         "uuid": device.uuid,
@@ -115,7 +114,7 @@ def _installed(device: InstalledDevice, tools: Mapping[str, _Tool], mps: str) ->
         "compute_capability": device.compute_capability,
         "sm_count": device.sm_count,
         "synthetic": False,
-        "takes_no_runs": device.problem or device.left_out or no_profiler,
+        "takes_no_runs": device.problem or device.left_out,
         "levels": {"detailed": detailed, "light": light},
         "conditions": _conditions(tools["ncu"], bool(light), mps),
     }

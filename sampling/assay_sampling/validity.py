@@ -198,6 +198,12 @@ _RUN_FLAGS = (
         "choose features without them",
     ),
     FlagKind(
+        "light_by_tracer",
+        "`light: auto` was made by our own tracer, because the box has no Nsight Systems; the two have not "
+        "been shown to agree on a GPU",
+        "install nsys on the box, or say `light: cupti` or `light: nsys`, so that all runs are made alike",
+    ),
+    FlagKind(
         "cycles_of_several_passes",
         "the run that was to measure cycles in one pass has no data, so they are those of launches that were "
         "replayed, with memory saved and restored between passes",

@@ -80,7 +80,7 @@ def test_virtual_gpus_are_offered_as_slots_of_their_own(server: FakeServer, tmp_
     assert all(gpu.slot_id == gpu.device.uuid and gpu.slot_id.endswith(f"-{agent}") for gpu in gpus)
     assert [slot.synthetic for slot in slots.values()] == [False, True, True, True]
     turing = slots["GPU-virtual-RTX-2060-1"]
-    assert list(turing.profilers) == ["nsight_compute", "nsight_systems", "bare"]
+    assert list(turing.profilers) == ["nsight_compute", "nsight_systems", "auto", "bare"]
     assert (turing.device.name, turing.device.compute_capability) == ("virtual RTX 2060", "7.5")
     assert (turing.device.sm_count, turing.device.memory_bytes) == (30, 6 << 30)
 
@@ -224,5 +224,3 @@ def test_gpus_of_the_box_are_offered_with_the_tools_that_are_there(
     assert not place.slot.synthetic
     assert {"nsight_compute", "bare"} <= set(place.slot.profilers)
     assert "nsight_systems" not in place.slot.profilers
-    tool.unlink()
-    assert list(installed_places(found, tmp_path)) == []

@@ -23,7 +23,7 @@ workloads:
     [
         ("", "nsight_systems"),
         ("light: nsys", "nsight_systems"),
-        ("light: auto", "nsight_systems"),
+        ("light: auto", "auto"),
         ("light: cupti", "cupti"),
     ],
 )

@@ -39,6 +39,18 @@ def agent(*slots: Slot, seen_at_ms: int = 0, name: str = "box") -> Agent:
             [replace(VIRTUAL, device={"name": "virtual A100"}), Slot("r", ("recorded",))],
             "no agent offers a measured V100 with nsight_compute; their GPUs are virtual A100",
         ),
+        (
+            replace(LIVE, level="light", profiler="auto"),
+            [replace(VIRTUAL, profilers=("nsight_compute", "bare"))],
+            "no agent offers a synthetic V100 with nsight_systems or cupti: its virtual V100 has "
+            "nsight_compute, bare",
+        ),
+        (replace(LIVE, profiler="auto"), [replace(VIRTUAL, profilers=("cupti", "auto", "bare"))], None),
+        (
+            LIVE,
+            [replace(VIRTUAL, profilers=("cupti", "auto", "bare"))],
+            "no agent offers a synthetic V100 with nsight_compute: its virtual V100 has cupti, bare",
+        ),
         (LIVE, [], "no agent offers a synthetic V100 with nsight_compute; they have no GPU"),
         (RECORDED, [VIRTUAL], "no agent offers the playing of recordings"),
         (RECORDED, [Slot("r", ("recorded",))], None),

@@ -18,11 +18,12 @@ from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice
 RECORDED_PROFILER = "recorded"
 BARE_PROFILER = "bare"
 DETAILED_PROFILER = "nsight_compute"
-# "auto" is Nsight Systems until our tracer has been shown to agree with it, launch for launch, on a GPU.
+# "auto" is the agent's choice: Nsight Systems where the box has it, until our tracer has been shown to agree
+# with it, launch for launch, on a GPU; else the tracer, with a flag.
 LIGHT_PROFILERS: dict[LightLevel, str] = {
     "nsys": "nsight_systems",
     "cupti": "cupti",
-    "auto": "nsight_systems",
+    "auto": "auto",
 }
 
 

@@ -8,6 +8,8 @@ from assay_server.store.model import Agent, Run, RunState, Slot
 
 # An agent gives a sign of life every few seconds; one that was away so long is no promise.
 AWAY_AFTER_MS = 120_000
+# What a slot is asked for that is no profiler by itself.
+_PROFILERS = {"auto": "nsight_systems or cupti"}
 
 
 def waiting_for(runs: Iterable[Run], agents: Sequence[Agent], now_ms: int) -> dict[str, str]:
@@ -42,7 +44,12 @@ def _told(run: Run, agents: Sequence[Agent], now_ms: int) -> str:
 def _wanted(run: Run) -> str:
     if not run.device_key:
         return "the playing of recordings" if run.profiler == "recorded" else run.profiler
-    return f"a {'synthetic' if run.synthetic else 'measured'} {run.device_kind} with {run.profiler}"
+    mark = "synthetic" if run.synthetic else "measured"
+    return f"a {mark} {run.device_kind} with {_in_words(run.profiler)}"
+
+
+def _in_words(profiler: str) -> str:
+    return _PROFILERS.get(profiler, profiler)
 
 
 def _lacking(run: Run, slot: Slot) -> str | None:
@@ -59,7 +66,8 @@ def _nearest(run: Run, agents: Sequence[Agent]) -> str:
     slots = [(slot, _lacking(run, slot)) for agent in agents for slot in agent.slots]
     for slot, lacking in slots:
         if run.device_key and lacking == "profiler":
-            return f": its {slot.device.get('name', 'GPU')} has {', '.join(slot.profilers) or 'no profiler'}"
+            has = ", ".join(name for name in slot.profilers if name not in _PROFILERS) or "no profiler"
+            return f": its {slot.device.get('name', 'GPU')} has {has}"
     for slot, lacking in slots:
         if lacking == "mark":
             is_, must = ("synthetic", "measured") if slot.synthetic else ("measured", "synthetic")

@@ -1,0 +1,53 @@
+"""Which profilers measure on a GPU of this box: those whose tools are there, and those that need none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from assay_agent.profilers.auto_light import AutoLightProfiler
+from assay_agent.profilers.bare import BareProfiler
+from assay_agent.profilers.base import Profiler
+from assay_agent.profilers.cupti import CuptiProfiler
+from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.nsight_compute import NsightComputeProfiler
+from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
+from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.tracer.build import find_tracer
+
+
+def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str, Profiler]:
+    """The profilers of a GPU by name, in the order in which they are told to the server.
+
+    Bare runs need no tool. ``auto`` is there with one of the light profilers.
+    """
+    found: dict[str, Profiler] = {}
+    light: NsightSystemsProfiler | CuptiProfiler | None = None
+    if shutil.which("ncu", path=gpu.path):
+        found[NsightComputeProfiler.name] = NsightComputeProfiler(gpu, tools, state)
+    if shutil.which("nsys", path=gpu.path):
+        light = found[NsightSystemsProfiler.name] = NsightSystemsProfiler(gpu, tools, state)
+    # A virtual GPU has no CUDA into which the tracer could be loaded.
+    if not gpu.synthetic and find_tracer() is not None:
+        found[CuptiProfiler.name] = cupti = CuptiProfiler(gpu, tools, state)
+        light = light or cupti
+    if light is not None:
+        found[AutoLightProfiler.name] = AutoLightProfiler(light)
+    found[BareProfiler.name] = BareProfiler(gpu, tools, state)
+    return found
+
+
+def told_missing(profilers: Collection[str]) -> str:
+    """What a GPU with these profilers takes no runs of, and why, for people; "" where nothing is missing."""
+    told = []
+    if NsightComputeProfiler.name not in profilers:
+        told.append("no detailed runs: ncu is not in the PATH")
+    if AutoLightProfiler.name not in profilers:
+        told.append(
+            "no light runs: nsys is not in the PATH, and the tracer is not built "
+            "(python -m assay_agent.tracer.build)"
+        )
+    elif NsightSystemsProfiler.name not in profilers:
+        told.append("light runs by the tracer alone: nsys is not in the PATH")
+    return "; ".join(told)
