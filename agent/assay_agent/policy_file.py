@@ -92,14 +92,14 @@ def read_policy(path: Path) -> Policy:
     except tomllib.TOMLDecodeError as error:
         raise InputError(path, f"it is not TOML: {error}", "correct the policy file") from error
     if "path" in document:
-        raise InputError(path, "there is no such key", "docs/agent.md lists the keys", field="path")
+        raise InputError(path, "there is no such key", "'assay docs agent' lists the keys", field="path")
     try:
         return Policy.model_validate({**document, "path": path.absolute()})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
         cause = first["msg"].removeprefix("Value error, ")
-        raise InputError(path, cause, "docs/agent.md lists the keys of a policy file", field=field) from error
+        raise InputError(path, cause, "'assay docs agent' lists the keys of a policy file", field=field) from error
 
 
 def _trusted_text(path: Path) -> str:

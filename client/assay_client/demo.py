@@ -22,6 +22,7 @@ from assay_client.connection import ENDED_STATES
 from assay_client.files import write_atomically
 from assay_client.local import markdown_report_files
 from assay_client.outcome import Follow, Outcome, Status, see_through
+from assay_client.pages import folder as folder_of
 from assay_client.processes import Say, Service, running_service, silent
 from assay_sampling.errors import AssayError, StorageError
 
@@ -129,18 +130,9 @@ def without_numbers(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def campaign_folder() -> Path:
-    """The folder of the example campaign: of the installed package, or of the checkout it is run from."""
-    packaged = Path(__file__).with_name("campaigns")
-    for folder in (packaged, Path(__file__).resolve().parents[2] / "campaigns"):
-        if (folder / CAMPAIGN).is_file():
-            return folder
-    raise StorageError(str(packaged), "it is not there", "install Assay again")
-
-
 def _unpacked(folder: Path) -> Path:
     """The example campaign and its workloads in a folder of the demo's; returns the campaign file."""
-    source = campaign_folder()
+    source = folder_of("campaigns")
     for path in (*sorted((source / WORKLOADS).glob("*.toml")), source / CAMPAIGN):
         target = folder / path.relative_to(source)
         content = path.read_bytes()

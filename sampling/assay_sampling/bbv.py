@@ -23,7 +23,7 @@ from assay_sampling.launches import Launches
 from assay_sampling.readers.files import open_binary, reading, require_file
 
 _PARQUET_MAGIC = b"PAR1"
-_REMEDY = "see docs/bbv-format.md"
+_REMEDY = "'assay docs bbv-format' has the format"
 # Above this a float64 no longer holds every whole number.
 _LARGEST = 2**53
 

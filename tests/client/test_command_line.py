@@ -48,7 +48,7 @@ def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
         "doctor", "init", "plan", "inspect", "select", "compare", "classify", "evaluate", "project",
         "scale-model", "cold-start", "reuse",
-        "import", "run", "submit", "status", "watch", "cancel", "runs", "report", "demo",
+        "import", "run", "submit", "status", "watch", "cancel", "runs", "report", "demo", "docs",
     ]  # fmt: skip
 
 
@@ -333,7 +333,7 @@ def test_a_completion_script_is_produced(assay_process: Assay, shell: str) -> No
 @pytest.mark.processes
 def test_verbs_are_completed(assay_process: Assay) -> None:
     words = {"_ASSAY_COMPLETE": "complete_bash", "COMP_WORDS": "assay do", "COMP_CWORD": "1"}
-    assert assay_process(env=words).stdout.split() == ["doctor"]
+    assert assay_process(env=words).stdout.split() == ["doctor", "docs"]
 
 
 def test_a_full_disk_behind_standard_output_is_told_as_one(tmp_path: Path) -> None:

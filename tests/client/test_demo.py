@@ -18,7 +18,8 @@ import pytest
 from demo_kills import MARKS, PROGRAM, Demo, kill_one, progress, small_campaign, wait_until_gone
 
 from assay_client import bound
-from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, campaign_folder, run_demo, without_numbers
+from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, run_demo, without_numbers
+from assay_client.pages import folder
 from assay_sampling.errors import AssayError, StorageError
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
@@ -234,7 +235,7 @@ def test_a_bound_program_is_not_started_where_the_parent_is_gone() -> None:
 
 def test_the_demos_campaign_is_the_example_of_the_checkout() -> None:
     checkout = Path(__file__).resolve().parents[2] / "campaigns"
-    assert campaign_folder() == checkout
+    assert folder("campaigns") == checkout
     assert (checkout / CAMPAIGN).is_file()
 
 

@@ -40,7 +40,7 @@ def message(text: str | bytes) -> str:
     with pytest.raises(CampaignError) as caught:
         load_campaign(text, "campaign.yaml")
     assert caught.value.remedy, "whoever wrote the file must be told what to do next"
-    return str(caught.value).removesuffix("; correct the file; docs/campaign-file.md shows every key")
+    return str(caught.value).removesuffix("; correct the file; 'assay docs campaign-file' shows every key")
 
 
 def test_a_good_file_is_read_whole() -> None:

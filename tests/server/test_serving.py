@@ -84,7 +84,7 @@ def test_errors_carry_type_subject_cause_and_remedy(server: Server) -> None:
             "type": "CampaignError",
             "subject": "campaign.yaml:6",
             "cause": "field workloads[0].recordings[0].ligth: unknown key; did you mean 'light'?",
-            "remedy": "correct the file; docs/campaign-file.md shows every key",
+            "remedy": "correct the file; 'assay docs campaign-file' shows every key",
         }
         assert caught.value.details() == f"{document['subject']}: {document['cause']}; {document['remedy']}"
         for ask in (

@@ -17,7 +17,7 @@ from assay_sampling.errors import InputError
 LARGEST_FILE_BYTES = 1 << 20
 MOST_LAUNCHES = 20_000_000
 DEEPEST_NESTING = 8
-_REMEDY = "see docs/virtual-gpu.md for the keys"
+_REMEDY = "'assay docs virtual-gpu' has the keys"
 
 
 def load_workload(path: str | Path) -> Workload:

@@ -51,6 +51,7 @@ VERBS: dict[str, str] = {
     "runs": "assay_client.cli.runs",
     "report": "assay_client.cli.report",
     "demo": "assay_client.cli.demo",
+    "docs": "assay_client.cli.docs",
 }
 
 

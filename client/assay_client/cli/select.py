@@ -40,7 +40,7 @@ def select(
         typer.Argument(
             metavar="METHOD",
             help="One of pks, random, systematic, stratified, first_instructions, single_iteration, tbpoint, "
-            "photon, sieve, stem; docs/methods.md says when to trust each.",
+            "photon, sieve, stem; 'assay docs methods' says when to trust each.",
         ),
     ],
     files: Annotated[

@@ -46,7 +46,7 @@ class PhotonSampler:
             raise ParameterError(
                 self.name,
                 "it needs a file of basic-block vectors",
-                "give one with --param bbv=FILE (docs/bbv-format.md)",
+                "give one with --param bbv=FILE ('assay docs bbv-format' has the format)",
             )
         cost = whole_cost(profile)
         launches = profile.whole

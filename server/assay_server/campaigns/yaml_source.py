@@ -15,7 +15,7 @@ from typing import Any
 from assay_sampling.errors import CampaignError, MissingExtraError
 
 LARGEST_FILE_BYTES = 1 << 20
-REMEDY = "correct the file; docs/campaign-file.md shows every key"
+REMEDY = "correct the file; 'assay docs campaign-file' shows every key"
 MOST_VALUES = 50_000
 DEEPEST = 16
 

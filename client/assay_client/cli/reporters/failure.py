@@ -38,7 +38,7 @@ class Failure:
 
 # For errors that know none of their own: nobody is left without a next step.
 _REMEDIES: dict[type[AssayError], str] = {
-    CampaignError: "correct the campaign file; docs/campaign-file.md shows every key",
+    CampaignError: "correct the campaign file; 'assay docs campaign-file' shows every key",
     CounterUnavailableError: "choose other counters or features, or a GPU and tool that have these",
     InputError: "make or export the file again; 'assay inspect FILE' says what is in it",
     LaunchTableError: "make or import the recording again; if that does not help, report it",

@@ -1,0 +1,113 @@
+"""The documentation as it is installed with the programs: pages by name, in the order of their index.
+
+The pages have one source, ``docs/`` and ``campaigns/`` of the repository; the wheel takes them from there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+from assay_sampling.errors import ParameterError, StorageError
+
+CAMPAIGNS = "campaigns"
+_OPENING = "Begin here"
+_SECTION = re.compile(r"^## (.+)$")
+_ROW = re.compile(r"^\| \[[^\]]+\]\(([^)]+)\) \| (.+) \|$")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its name for ``assay docs``, the section of the index it is in, what it is about, its file.
+
+    A campaign to start from is a page as well: its name ends in ``.yaml``.
+    """
+
+    name: str
+    section: str
+    about: str
+    path: Path
+
+    @property
+    def text(self) -> str:
+        """The page as it is written: Markdown, or a campaign file."""
+        try:
+            return self.path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(
+                str(self.path), f"it cannot be read ({error})", "install Assay again"
+            ) from error
+
+    @property
+    def title(self) -> str:
+        """Its first heading; of a campaign file its name."""
+        first = self.text.partition("\n")[0]
+        return first.removeprefix("# ") if self.path.suffix == ".md" else self.name
+
+
+def folder(name: str) -> Path:
+    """Where the files of ``docs`` or ``campaigns`` are: in the installed package, or in the checkout.
+
+    Raises StorageError where they are in neither.
+    """
+    packaged = Path(__file__).with_name(name)
+    for found in (packaged, Path(__file__).resolve().parents[2] / name):
+        if (found / "README.md").is_file():
+            return found
+    raise StorageError(str(packaged), "it is not there", "install Assay again")
+
+
+@cache
+def pages() -> Mapping[str, Page]:
+    """All pages by name, in the order of the index; raises StorageError where they are not installed."""
+    return MappingProxyType({page.name: page for page in (*_indexed(), *_campaigns())})
+
+
+def _indexed() -> Iterator[Page]:
+    docs = folder("docs")
+    index = docs / "README.md"
+    yield Page("tutorial", _OPENING, "the first hour: from an empty folder to a report, without a GPU",
+               docs / "tutorial.md")  # fmt: skip
+    section = ""
+    for line in index.read_text("utf-8").splitlines():
+        if match := _SECTION.match(line):
+            section = match[1]
+        elif match := _ROW.match(line):
+            path = folder(CAMPAIGNS) / "README.md" if CAMPAIGNS in match[1] else docs / match[1]
+            yield Page(page_name(match[1]), section, match[2], path)
+
+
+def _campaigns() -> Iterator[Page]:
+    campaigns = folder(CAMPAIGNS)
+    for line in (campaigns / "README.md").read_text("utf-8").splitlines():
+        match = _ROW.match(line)
+        # That of the demo needs the workloads beside it, which `assay demo` writes.
+        if match and match[1] != "virtual.yaml":
+            yield Page(
+                match[1], "Campaigns to start from", match[2].partition(" | ")[0], campaigns / match[1]
+            )
+
+
+def page_name(target: str) -> str:
+    """The name of what a link or a person names: ``docs/failures.md#x`` is ``failures``."""
+    path = Path(target.partition("#")[0])
+    if path.name == "README.md" and path.parent.name == CAMPAIGNS:
+        return CAMPAIGNS
+    return path.name.removesuffix(".md")
+
+
+def find_page(given: str) -> Page:
+    """A page by its name, or by its file's name or path; raises ParameterError where there is none."""
+    known = pages()
+    name = page_name(given)
+    for candidate in (name, name.casefold()):
+        if candidate in known:
+            return known[candidate]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise ParameterError("PAGE", f"there is no page {given!r}", f"{hint}assay docs lists all pages")
