@@ -11,6 +11,7 @@ from assay_agent.policy import Gate
 from assay_agent.profilers.base import Profiler, ProfilerError
 from assay_agent.provenance.facts import Collected
 from assay_agent.records import AttemptLog
+from assay_agent.slot_health import SlotHealth
 from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
 from assay_agent.work import Assignment, AttemptKey, failure_to_proto
 from assay_protos import agent_pb2
@@ -26,6 +27,7 @@ class AttemptRunner:
     Nothing is raised to the caller: every way an attempt can end is told to the server, or is the server's
     own doing. ``gate`` judges what the server asks for before anything is started. ``give_up`` ends the
     waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
+    ``health`` judges after each attempt whether it lost the GPU; None: there is none to lose.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class AttemptRunner:
         *,
         gate: Gate,
         on_begin: Callable[[], None] = lambda: None,
+        health: SlotHealth | None = None,
     ) -> None:
         self._agent_id = agent_id
         self._spool = spool
@@ -46,6 +49,7 @@ class AttemptRunner:
         self._give_up = give_up
         self._gate = gate
         self._on_begin = on_begin
+        self._health = health
 
     def run(self, work: Assignment) -> None:
         """Make the attempt and see it to its end."""
@@ -57,13 +61,33 @@ class AttemptRunner:
             return
         self._on_begin()
         log = _LogHolder()
-        self._see_through(attempt, lambda: self._measure(work, attempt, log), log)
+        self._see_through(attempt, lambda: self._measured(work, attempt, log), log)
 
     def resume(self, attempt: SpooledAttempt) -> None:
         """See an attempt to its end that an earlier process measured and sealed."""
         _log.info("%s: sending goes on", attempt.key)
         log = _LogHolder(attempt.seal_record.log if attempt.seal_record else AttemptLog())
         self._see_through(attempt, lambda: None, log)
+
+    def _measured(self, work: Assignment, attempt: SpooledAttempt, log: _LogHolder) -> None:
+        """Measure and seal; raises what ended the measurement, or _GpuLost where it cost the GPU."""
+        try:
+            self._measure(work, attempt, log)
+        except _GpuLost:
+            raise
+        except AttemptEnded as ended:
+            # The server need not hear of it, but whether the GPU still works counts for the next run.
+            self._require_gpu(work, ended.failure, log)
+            raise
+        except AssayError as error:
+            self._require_gpu(work, _classified(error), log)
+            raise
+
+    def _require_gpu(self, work: Assignment, problem: Failure | None, log: _LogHolder) -> None:
+        """Raises _GpuLost."""
+        judged = self._health.judged(work, problem, log.log) if self._health is not None else problem
+        if judged is not None and judged is not problem:
+            raise _GpuLost(judged)
 
     def _measure(self, work: Assignment, attempt: SpooledAttempt, log: _LogHolder) -> None:
         work = self._gate.admit(work)
@@ -86,6 +110,7 @@ class AttemptRunner:
                 attempt.check()
             finally:
                 log.log = collected.told(measurement.log)
+            self._require_gpu(work, None, log)
             attempt.seal(measurement.flags, log.log)
 
     def _see_through(self, attempt: SpooledAttempt, measure: Callable[[], None], log: _LogHolder) -> None:
@@ -156,8 +181,16 @@ class _LogHolder:
         self.log = log or AttemptLog()
 
 
+class _GpuLost(AssayError):
+    """The attempt cost its GPU, which is out of service by now."""
+
+    def __init__(self, problem: Failure) -> None:
+        self.failure = problem
+        super().__init__(problem.subject, problem.cause, problem.remedy)
+
+
 def _classified(error: AssayError) -> Failure:
-    if isinstance(error, ProfilerError):
+    if isinstance(error, ProfilerError | _GpuLost):
         return error.failure
     if isinstance(error, StorageError):
         return failure_of(error, FailureClass.DISK_FULL)

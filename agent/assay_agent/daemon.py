@@ -17,14 +17,16 @@ from assay_agent.attempts import AttemptRunner
 from assay_agent.config import AgentConfig, is_on_this_machine
 from assay_agent.connection import Connection, ServerRefusedError
 from assay_agent.inventory import Inventory, read_inventory
-from assay_agent.places import Place, installed_places, recorded_places, virtual_places
+from assay_agent.places import Place, installed_places, missing_places, recorded_places, virtual_places
 from assay_agent.policy import Gate
 from assay_agent.policy_file import read_policy
 from assay_agent.profilers.base import Profiler
 from assay_agent.profilers.environment import remove_old_jobs
 from assay_agent.profilers.recorded import RecordedProfiler
+from assay_agent.quarantine import Quarantine
 from assay_agent.records import AttemptLog
 from assay_agent.session import Session
+from assay_agent.slot_health import SlotHealth
 from assay_agent.slots import SlotWorker
 from assay_agent.spool import Recovery, Spool, SpooledAttempt, default_limit_bytes
 from assay_agent.state import StateDirectory
@@ -109,7 +111,13 @@ class Agent:
                 places = self._places(inventory, state)
                 connection = Connection(config.server)
                 process = _Process(
-                    self, state.agent_id, spool=spool, connection=connection, places=places, gate=gate
+                    self,
+                    state.agent_id,
+                    spool=spool,
+                    connection=connection,
+                    places=places,
+                    gate=gate,
+                    quarantine=Quarantine(state.directory),
                 )
                 process.run(inventory)
             finally:
@@ -120,6 +128,7 @@ class Agent:
         places = recorded_places(self.config.recorded_slots, self._profilers)
         if self.config.installed_gpus:
             places += installed_places(inventory, state.directory, self.config.telemetry)
+            places += missing_places(Quarantine(state.directory).entries(), inventory, places)
         virtual = virtual_places(self.config.virtual, state.directory, state.agent_id, self.config.telemetry)
         return [*places, *virtual]
 
@@ -136,6 +145,7 @@ class _Process:
         connection: Connection,
         places: Sequence[Place],
         gate: Gate,
+        quarantine: Quarantine,
     ) -> None:
         self._agent = agent
         self._gate = gate
@@ -146,22 +156,25 @@ class _Process:
         self._give_up = agent._give_up
         self._uplink = Uplink(spool, connection)
         self._runner = self._runner_of(agent._profilers)
-        self._slots = [place.slot for place in places]
         self._heartbeat_seconds = 5.0
         self._threads: list[threading.Thread] = []
-        self._workers = [
-            SlotWorker(
-                place.slot,
-                agent_id=agent_id,
-                session=self._session,
-                connection=connection,
-                runner=self._runner_of(place.profilers),
-                wait_ms=agent.config.lease_wait_ms,
-            )
-            for place in places
-        ]
+        self._workers = [self._worker(place, quarantine) for place in places]
 
-    def _runner_of(self, profilers: Mapping[str, Profiler]) -> AttemptRunner:
+    def _worker(self, place: Place, quarantine: Quarantine) -> SlotWorker:
+        health = SlotHealth(place.slot, quarantine, self._session, present=bool(place.profilers))
+        return SlotWorker(
+            place.slot,
+            health=health,
+            agent_id=self._agent_id,
+            session=self._session,
+            connection=self._connection,
+            runner=self._runner_of(place.profilers, health),
+            wait_ms=self._agent.config.lease_wait_ms,
+        )
+
+    def _runner_of(
+        self, profilers: Mapping[str, Profiler], health: SlotHealth | None = None
+    ) -> AttemptRunner:
         return AttemptRunner(
             self._agent_id,
             self._spool,
@@ -170,6 +183,7 @@ class _Process:
             self._give_up,
             gate=self._gate,
             on_begin=self._session.wake,
+            health=health,
         )
 
     def run(self, inventory: Inventory) -> None:
@@ -206,6 +220,8 @@ class _Process:
 
     def _register(self, inventory: Inventory) -> bool:
         """Register, waiting for the server if need be; False where the agent is to stop meanwhile."""
+        announced = self._session.announced
+        slots = [slot for worker in self._workers if (slot := worker.health.slot) is not None]
         with self._spool.changed:
             sealed = [a.key.to_proto() for a in self._spool.attempts.values() if a.seal_record is not None]
         request = agent_pb2.RegisterRequest(
@@ -213,7 +229,7 @@ class _Process:
             session_id=self._session.session_id,
             name=self._agent.config.name,
             inventory=inventory.to_proto(),
-            slots=self._slots,
+            slots=slots,
             sealed=sealed,
         )
         try:
@@ -225,9 +241,9 @@ class _Process:
             self._heartbeat_seconds = response.heartbeat_ms / 1000
         _log.info(
             "registered with %s (assay-server %s) as %s, %d slots",
-            self._connection.address, response.server_version, self._agent.config.name, len(self._slots),
+            self._connection.address, response.server_version, self._agent.config.name, len(slots),
         )  # fmt: skip
-        self._session.register()
+        self._session.register(announced)
         return True
 
     def _tick(self, inventory: Inventory) -> None:

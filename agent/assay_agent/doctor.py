@@ -17,6 +17,7 @@ from assay_agent.doctor_box import box_checks
 from assay_agent.doctor_check import Check, finding
 from assay_agent.doctor_tools import tool_checks
 from assay_agent.inventory import Inventory, read_inventory
+from assay_agent.quarantine import Quarantine
 from assay_agent.tracer.doctor import tracer_check
 from assay_sampling.errors import NotReadyError, ParameterError
 
@@ -69,6 +70,7 @@ def _checks(needs: frozenset[str], state: Path, server: str) -> Iterator[Check]:
     inventory = read_inventory()
     agent = "agent" in needs
     yield from _devices(inventory, agent)
+    yield from _quarantined(state)
     yield from tool_checks(inventory, agent)
     yield tracer_check()
     yield from box_checks(inventory, state, agent)
@@ -114,6 +116,17 @@ def _devices(inventory: Inventory, needed: bool) -> Iterator[Check]:
             yield Check(
                 name, "ok", f"{device.name}, compute capability {device.compute_capability}, {device.uuid}"
             )
+
+
+def _quarantined(state: Path) -> Iterator[Check]:
+    """GPUs that the agent with this state folder took out of service."""
+    for entry in Quarantine(state).entries():
+        yield Check(
+            f"quarantine {entry.gpu}",
+            "note",
+            f"{entry.name} takes no runs since it was lost in {entry.run}: {entry.reason}",
+            f"reset or replace it, then: assay-agent quarantine clear {entry.gpu}",
+        )
 
 
 def _server(address: str, needed: bool) -> Check:

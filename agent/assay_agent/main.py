@@ -20,6 +20,7 @@ from assay_agent.doctor import examine, require_nothing_missing
 from assay_agent.inventory import Inventory, read_inventory
 from assay_agent.policy_command import POLICY_OPTION, policy_app, policy_in_force
 from assay_agent.probe import describe_probe, probe_box
+from assay_agent.quarantine_command import STATE_HELP, quarantine_app
 from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import AssayError
 
@@ -35,8 +36,7 @@ app = typer.Typer(
 )
 
 app.add_typer(policy_app, name="policy")
-
-_STATE_HELP = "Directory of this agent's identity and spool; only one agent may use it at a time."
+app.add_typer(quarantine_app, name="quarantine")
 
 
 @app.command()
@@ -44,7 +44,7 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
     server: Annotated[
         str, typer.Option(envvar="ASSAY_SERVER", help="HOST:PORT on this machine, or unix:PATH.")
     ] = DEFAULT_SERVER,
-    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=_STATE_HELP)] = Path(
+    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=STATE_HELP)] = Path(
         "assay-agent-state"
     ),
     name: Annotated[
@@ -136,7 +136,7 @@ def inventory(
 @app.command()
 def probe(
     *,
-    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=_STATE_HELP)] = Path(
+    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=STATE_HELP)] = Path(
         "assay-agent-state"
     ),
     virtual: Annotated[

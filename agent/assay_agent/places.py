@@ -22,6 +22,8 @@ from assay_agent.profilers.base import Profiler
 from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.offered import offered_profilers, told_missing
 from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.quarantine import Quarantined
+from assay_agent.slot_health import slot_of
 from assay_agent.telemetry.settings import TelemetrySettings
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.launch_table import Device
@@ -72,7 +74,18 @@ def installed_places(
             telemetry=telemetry or TelemetrySettings(),
             driver_version=inventory.driver_version,
         )
-        yield _gpu_place(gpu, tools, state, device.memory_bytes)
+        yield _gpu_place(gpu, tools, state, memory_bytes=device.memory_bytes, index=device.index)
+
+
+def missing_places(
+    quarantined: Sequence[Quarantined], inventory: Inventory, places: Sequence[Place]
+) -> Iterator[Place]:
+    """GPUs of the box that were lost and are not to be found any more: places without any profiler."""
+    known = {place.slot.slot_id for place in places}
+    known |= {device.uuid for device in inventory.devices if device.left_out}
+    for entry in quarantined:
+        if not entry.synthetic and entry.gpu not in known:
+            yield Place(slot_of(entry), {})
 
 
 def virtual_places(
@@ -118,7 +131,8 @@ def virtual_places(
                 scope=str(state.absolute()),
                 telemetry=telemetry or TelemetrySettings(),
             )
-            yield _gpu_place(gpu, tools, state, model.architecture.memory_bytes)
+            memory_bytes = model.architecture.memory_bytes
+            yield _gpu_place(gpu, tools, state, memory_bytes=memory_bytes, index=number)
 
 
 def _installed(device: InstalledDevice) -> Device:
@@ -131,12 +145,13 @@ def _installed(device: InstalledDevice) -> Device:
     )
 
 
-def _gpu_place(gpu: MeasuredGPU, tools: ToolBox, state: Path, memory_bytes: int) -> Place:
+def _gpu_place(gpu: MeasuredGPU, tools: ToolBox, state: Path, *, memory_bytes: int, index: int) -> Place:
     profilers = offered_profilers(gpu, tools, state)
     missing = told_missing(profilers)
     if missing:
         _log.warning("GPU %s (%s) takes %s", gpu.device.uuid, gpu.device.name, missing)
     device = common_pb2.Device(
+        index=index,
         name=gpu.device.name,
         uuid=gpu.device.uuid,
         compute_capability=gpu.device.compute_capability,

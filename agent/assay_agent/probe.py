@@ -22,6 +22,7 @@ from assay_agent.policy import Gate
 from assay_agent.policy_file import read_policy
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
+from assay_agent.quarantine import Quarantine
 from assay_agent.tracer.build import find_tracer, why_unavailable
 
 _HELP = {"ncu": ("--help",), "nsys": ("profile", "--help")}
@@ -61,6 +62,10 @@ def probe_box(
     tools["cupti"] = _tracer()
     mps = shutil.which(MPS_PROGRAM) or ""
     gpus = [_installed(device, tools, mps) for device in inventory.devices]
+    out = {entry.gpu: entry.reason for entry in Quarantine(state).entries()}
+    for gpu in gpus:
+        if gpu["uuid"] in out:
+            gpu["takes_no_runs"] = f"out of service: {out[gpu['uuid']]}"
     policy = read_policy(policy_file) if policy_file is not None else None
     gate = Gate(policy, server_is_local=True)
     return {

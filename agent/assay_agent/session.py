@@ -14,15 +14,28 @@ class Session:
         self.stopping = threading.Event()
         self._changed = threading.Condition()
         self._registered = False
+        self._announced = 0
 
     @property
     def registered(self) -> bool:
         return self._registered
 
-    def register(self) -> None:
-        """The server knows this process."""
+    @property
+    def announced(self) -> int:
+        """How often :meth:`announce` was called; read it before what is registered is put together."""
+        return self._announced
+
+    def register(self, announced: int | None = None) -> None:
+        """The server knows this process, as it was after ``announced`` announcements (None: as it is)."""
         with self._changed:
-            self._registered = True
+            self._registered = announced in (None, self._announced)
+            self._changed.notify_all()
+
+    def announce(self) -> None:
+        """What was registered has changed, so it is registered again, also where that is under way."""
+        with self._changed:
+            self._announced += 1
+            self._registered = False
             self._changed.notify_all()
 
     def lose(self) -> None:
@@ -41,10 +54,10 @@ class Session:
         with self._changed:
             self._changed.notify_all()
 
-    def wait_registered(self) -> bool:
-        """Wait until the server knows this process; False where it is stopping."""
+    def wait_registered(self, seconds: float | None = None) -> bool:
+        """Wait until the server knows this process, ``seconds`` at most; False where it is stopping."""
         with self._changed:
-            self._changed.wait_for(lambda: self._registered or self.stopping.is_set())
+            self._changed.wait_for(lambda: self._registered or self.stopping.is_set(), seconds)
         return not self.stopping.is_set()
 
     def wait_for_change(self, seconds: float) -> None:

@@ -13,6 +13,7 @@ from assay_agent.attempts import AttemptRunner
 from assay_agent.connection import PAUSES, Connection, ServerRefusedError
 from assay_agent.records import AttemptLog
 from assay_agent.session import Session
+from assay_agent.slot_health import LOOK_SECONDS, SlotHealth
 from assay_agent.work import Assignment, AttemptKey, WireError
 from assay_protos import agent_pb2
 from assay_sampling.errors import ServerUnreachableError
@@ -25,12 +26,16 @@ _LEAST_SECONDS_BETWEEN_REQUESTS = 0.25
 
 
 class SlotWorker:
-    """Leases work for one slot and makes it, one attempt after the other, until the session is stopping."""
+    """Leases work for one slot and makes it, one attempt after the other, until the session is stopping.
+
+    A slot whose GPU is out of service asks for nothing.
+    """
 
     def __init__(
         self,
         slot: agent_pb2.Slot,
         *,
+        health: SlotHealth,
         agent_id: str,
         session: Session,
         connection: Connection,
@@ -38,6 +43,7 @@ class SlotWorker:
         wait_ms: int,
     ) -> None:
         self.slot = slot
+        self.health = health
         self._session = session
         self._connection = connection
         self._runner = runner
@@ -69,6 +75,9 @@ class SlotWorker:
             ),
         )
         while self._session.wait_registered():
+            if not self.health.takes_runs():
+                self._session.stopping.wait(LOOK_SECONDS)
+                continue
             asked_at = time.monotonic()
             work = repeated(self._lease)
             if work is not None:

@@ -10,10 +10,11 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay_client.campaign_checks import Finding, Surroundings, look_at, refuse
 from assay_client.client import Client
 from assay_client.files import AnyPath, read_campaign
 from assay_client.outcome import Follow, Outcome, last_of, see_through
@@ -46,11 +47,13 @@ def run_campaign(
         output_directory: where report.json and report.html go; None: ``reports/ID`` in the state folder.
         follow: is given the statuses as they come and returns the last.
 
-    Raises CampaignError for a file that is not valid, StorageError where the state folder cannot be used,
+    Raises CampaignError for a file that is not valid or names files that are not there, StorageError where
+    the state folder cannot be used,
     MissingExtraError where the server or the agent is not installed, NotReadyError where this machine has not
     what a run needs: nobody else could ever take it. Failed runs are in the outcome.
     """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
+    refuse(check_campaign(campaign_file), str(campaign_file), here=True)
     check_free_space(state)
     with LocalService(state) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
@@ -58,7 +61,12 @@ def run_campaign(
         service.refuse_what_cannot_begin(client)
         directory = Path(output_directory) if output_directory else state / "reports" / campaign_id
         try:
-            return see_through(client, campaign_id, directory, follow)
+            return see_through(
+                client,
+                campaign_id,
+                directory,
+                lambda statuses: follow(service.while_it_can_go_on(client, statuses)),
+            )
         finally:
             service.raise_agent_error()
 
@@ -130,6 +138,25 @@ class LocalService:
                 "and an agent there measures; see assay doctor --for agent",
             )
 
+    def while_it_can_go_on(
+        self, client: Client, statuses: Iterable[Mapping[str, Any]]
+    ) -> Iterator[Mapping[str, Any]]:
+        """The statuses as they come; once every GPU that is still needed was lost, cancels the campaign.
+
+        Raises NotReadyError then: no other agent will ever come.
+        """
+        for status in statuses:
+            yield status
+            left = [run for run in status["runs"] if run["state"] in ("waiting", "running")]
+            reasons = [run["waiting_for"] for run in left if run["waiting_for"]]
+            if reasons and len(reasons) == len(left):
+                client.cancel(status["campaign_id"])
+                raise NotReadyError(
+                    f"campaign {status['campaign_id']}",
+                    f"{len(left):,} of {status['runs_total']:,} runs cannot go on here: {reasons[0]}",
+                    f"the agent's state folder is {self._state / 'agent'} (assay-agent quarantine --state)",
+                )
+
     def raise_agent_error(self) -> None:
         """Raise what the agent broke on, if it did."""
         if self._agent_error is not None:
@@ -187,6 +214,8 @@ def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None 
         campaign_file: the campaign, YAML.
         assumptions: names and values that replace the defaults of the forecast.
 
+    "warnings" of it are what is doubtful: "file", "line", "field", "cause", "remedy" each.
+
     Raises CampaignError for a file that is not valid, ParameterError for an assumption that is not one,
     MissingExtraError where the server is not installed.
     """
@@ -195,9 +224,32 @@ def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None 
     try:
         from assay_server.campaigns.forecast import forecast_campaign  # noqa: PLC0415
 
-        return forecast_campaign(text, str(path), str(path.resolve().parent), assumptions or {})
+        document = forecast_campaign(text, str(path), str(path.resolve().parent), assumptions or {})
     except ModuleNotFoundError as error:
         raise _missing(error, "assay plan", "server") from error
+    found = check_campaign(path)
+    refuse(found, str(path), here=False)
+    return {**document, "warnings": [finding.to_dict(str(path)) for finding in found]}
+
+
+def check_campaign(campaign_file: AnyPath) -> list[Finding]:
+    """What is doubtful in a campaign file: GPUs that no agent has, files that are not on this machine.
+
+    Raises CampaignError for a file that is not valid, MissingExtraError where the server is not installed.
+    """
+    path = Path(campaign_file)
+    text = read_campaign(path)
+    try:
+        from assay_agent.virtual.architectures import ARCHITECTURES  # noqa: PLC0415
+        from assay_server.campaigns.spec import load_campaign  # noqa: PLC0415
+        from assay_server.campaigns.yaml_source import parse_yaml  # noqa: PLC0415
+        from assay_server.store.model import device_key  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay plan", "server") from error
+    campaign = load_campaign(text, str(path))
+    document = parse_yaml(text.removeprefix("\ufeff"), str(path))
+    around = Surroundings(document.line, path.resolve().parent, tuple(ARCHITECTURES), device_key)
+    return look_at(campaign, around)
 
 
 def campaign_schema() -> dict[str, Any]:

@@ -29,6 +29,7 @@ class FailureClass(StrEnum):
     IMPORTER_FAILED = "importer_failed"
     DROPPED_EVENTS = "dropped_events"
     GPU_UNHEALTHY = "gpu_unhealthy"
+    GPU_LOST = "gpu_lost"
     THROTTLED = "throttled"
     MPS_NOT_IN_FORCE = "mps_not_in_force"
     INPUT_UNREADABLE = "input_unreadable"
@@ -118,6 +119,12 @@ _TABLE: dict[FailureClass, _Entry] = {
     FailureClass.GPU_UNHEALTHY: _Entry(
         "the GPU reported a fault (fell off the bus, XID error, or uncorrected memory errors)",
         "take the GPU out of service, look at the kernel log for XID errors, and reset or replace it",
+        True,
+    ),
+    FailureClass.GPU_LOST: _Entry(
+        "the GPU was lost in the run (fell off the bus, needs a reset, or has uncorrectable memory errors), "
+        "so its agent took it out of service",
+        "look at the kernel log, reset or replace the GPU, and then: assay-agent quarantine clear UUID",
         True,
     ),
     FailureClass.THROTTLED: _Entry(

@@ -83,6 +83,31 @@ class NvmlSensors:
             persistence=None if persistence is None else bool(persistence),
         )
 
+    def pending_error(self) -> str:
+        """What the driver still holds against the GPU until it is reset or replaced; "": nothing."""
+        errors = self.state().ecc_uncorrected
+        rows = self._asked("nvmlDeviceGetRemappedRows")  # corrected, uncorrected, pending, failed
+        action = self._recovery_action()
+        pending = (
+            (bool(errors), f"{errors or 0:,} uncorrectable memory errors since the driver was loaded"),
+            (bool(rows and rows[2]), "memory rows wait for a reset to be remapped"),
+            (bool(rows and rows[3]), "the remapping of faulty memory rows failed"),
+            (
+                bool(self._asked("nvmlDeviceGetRetiredPagesPendingStatus")),
+                "memory pages wait for a reload of the driver to be retired",
+            ),
+            (bool(action), f"the driver asks for a repair (recovery action {action})"),
+        )
+        return next((text for holds, text in pending if holds), "")
+
+    def _recovery_action(self) -> int:
+        """0: none, also where the driver does not tell."""
+        field = getattr(self._nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
+        values = None if field is None else self._asked("nvmlDeviceGetFieldValues", [field])
+        if not values or values[0].nvmlReturn:
+            return 0
+        return int(values[0].value.uiVal)
+
     def process_ids(self) -> tuple[int, ...] | None:
         found = self._asked("nvmlDeviceGetComputeRunningProcesses")
         return None if found is None else tuple(sorted({int(process.pid) for process in found}))

@@ -146,6 +146,7 @@ class TelemetrySummary:
             "source": self.source,
             "synthetic": self.synthetic,
             "problem": self.problem,
+            "lost": self.lost,
             "seconds": round(self.seconds, 3),
             "samples": self.samples,
             "busy_seconds": round(self.busy_seconds, 3) if found["busy_percent"] else None,

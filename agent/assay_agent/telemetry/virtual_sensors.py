@@ -18,7 +18,7 @@ from assay_sampling.errors import ParameterError
 VARIABLE = "ASSAY_VIRTUAL_SENSORS"
 FAULTS = {
     "sensors_missing": "the sensors cannot be opened",
-    "gpu_lost": "the second reading finds the GPU lost",
+    "gpu_lost": "the GPU is lost after the first reading",
     "xid_error": "XID 79 comes during the run",
     "ecc_error": "one uncorrected memory error during the run",
     "ecc_corrected": "three corrected memory errors during the run",
@@ -70,9 +70,8 @@ class VirtualSensors:
         self._xid_told = False
 
     def read(self) -> Reading:
+        self._require_there()
         number, self._readings = self._readings, self._readings + 1
-        if "gpu_lost" in self._faults and number >= 1:
-            raise GpuLostError(f"GPU {self._uuid}", "it was lost, as it was told to")
         warm = 1 - math.exp(-number / 20)
         ripple = _SWING if "clock_varied" in self._faults else _RIPPLE
         reasons = 0
@@ -92,6 +91,7 @@ class VirtualSensors:
         )
 
     def state(self) -> GpuState:
+        self._require_there()
         later, self._states = self._states > 0, self._states + 1
         return GpuState(
             ecc_corrected=3 if later and "ecc_corrected" in self._faults else 0,
@@ -102,14 +102,20 @@ class VirtualSensors:
         )
 
     def process_ids(self) -> tuple[int, ...]:
+        self._require_there()
         return (1, os.getpid()) if "foreign_process" in self._faults else (os.getpid(),)
 
     def xid_events(self) -> tuple[int, ...]:
+        self._require_there()
         told, self._xid_told = self._xid_told, True
         return (79,) if "xid_error" in self._faults and not told else ()
 
     def close(self) -> None:
         """There is nothing to let go of."""
+
+    def _require_there(self) -> None:
+        if "gpu_lost" in self._faults and self._readings:
+            raise GpuLostError(f"GPU {self._uuid}", "it was lost, as it was told to")
 
 
 def parse_faults(text: str) -> tuple[str, ...]:

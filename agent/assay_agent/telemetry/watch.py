@@ -35,10 +35,13 @@ def open_sensors(gpu: MeasuredGPU, work: Assignment) -> GpuSensors:
         return NvmlSensors(gpu.device.uuid)
     from assay_agent.telemetry import virtual_sensors  # noqa: PLC0415 - on virtual GPUs only
     from assay_agent.virtual.architectures import architecture  # noqa: PLC0415
+    from assay_agent.virtual.tools.environment import lost_by_switch  # noqa: PLC0415
 
     kind = json.loads(gpu.variables["ASSAY_VIRTUAL_GPU"])["architecture"]
     given = work.command.environment if work.command is not None else {}
     faults = virtual_sensors.parse_faults(given.get(virtual_sensors.VARIABLE, ""))
+    if lost_by_switch(given, gpu.device.uuid):
+        faults += ("gpu_lost",)
     return virtual_sensors.VirtualSensors(gpu.device.uuid, architecture(kind).boost_clock_hz / 1e6, faults)
 
 

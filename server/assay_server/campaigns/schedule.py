@@ -18,6 +18,7 @@ from assay_sampling.failures import FailureClass, failure
 from assay_sampling.validity import FLAGS
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.kinds import LaunchKinds
+from assay_server.campaigns.lost_gpus import gpus_lost, too_many
 from assay_server.campaigns.repeats import Key, further_runs
 from assay_server.campaigns.reslice import rest_after
 from assay_server.campaigns.retry import failure_record
@@ -115,7 +116,7 @@ class Schedule(Transitions):
         return True
 
     def lease(self, agent_id: str, slot_id: str) -> Lease | None:
-        """Work for a slot of a registered agent, or None.
+        """Work for a slot of a registered agent, or None; a slot that is out of service gets none.
 
         A slot whose attempt its agent has not confirmed is given the same again: the earlier answer was
         lost. Raises ParameterError for a slot that the agent did not register.
@@ -126,6 +127,8 @@ class Schedule(Transitions):
             raise ParameterError(
                 f"slot {slot_id!r}", f"agent {agent_id!r} did not register it", "register the agent again"
             )
+        if slot.quarantine_reason:
+            return None
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
@@ -320,6 +323,7 @@ class Schedule(Transitions):
         if campaign is None or campaign.state is not CampaignState.ANALYSING:
             return False
         runs = further_runs(self.store.runs(campaign_id), wanted)
+        runs = [run for run in runs if not too_many(gpus_lost(self.store, run))]
         if not runs:
             return False
         self.store.add_runs(runs, [Slice(run.run_id, 0) for run in runs])

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from assay_sampling.failures import FailureClass, failure
-from assay_server.campaigns.retry import RetryPolicy, failure_record
+from assay_server.campaigns.lost_gpus import given_up, gpus_lost, too_many, workload_runs
+from assay_server.campaigns.retry import RetryPolicy, failure_record, lost_gpu
 from assay_server.campaigns.state import campaign_state, failure_of_runs, run_state
 from assay_server.store.model import (
     ENDED_RUNS,
+    OPEN_RUNS,
     Attempt,
     AttemptKey,
     AttemptState,
     CampaignState,
     FailureRecord,
+    Run,
     Slice,
     SliceState,
 )
@@ -84,6 +87,8 @@ class Transitions:
         piece = self.store.slice(key.run_id, key.slice)
         if piece is None or piece.state is not SliceState.LEASED:
             return
+        if lost_gpu(why) and self._give_up_workload(key.run_id, why):
+            return
         delay_ms = self._policy.retry.delay_after(self.store.attempts(key.run_id, key.slice), why)
         if delay_ms is not None:
             self.effects.work = True
@@ -92,6 +97,24 @@ class Transitions:
         if state is AttemptState.EXPIRED:
             self._end(attempt, AttemptState.FAILED, why)
         self._set_slice(replace(piece, state=SliceState.FAILED), why)
+
+    def _give_up_workload(self, run_id: str, why: FailureRecord) -> bool:
+        """Fail every open run of a workload that has lost too many GPUs; False where it has not."""
+        run = self.store.run(run_id)
+        lost = () if run is None else gpus_lost(self.store, run)
+        if run is None or not too_many(lost):
+            return False
+        for other in workload_runs(self.store, run):
+            if other.state in OPEN_RUNS:
+                self._fail_run(other, given_up(why, other, lost))
+        return True
+
+    def _fail_run(self, run: Run, why: FailureRecord) -> None:
+        """Fail an open run by its first slice that has not ended; the others are cancelled with it."""
+        open_slices = (SliceState.WAITING, SliceState.LEASED)
+        piece = next((p for p in self.store.slices(run.run_id) if p.state in open_slices), None)
+        if piece is not None:
+            self._set_slice(replace(piece, state=SliceState.FAILED), why)
 
     def _end(self, attempt: Attempt, state: AttemptState, why: FailureRecord | None) -> None:
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self._now_ms))

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from assay_server.store.model import Agent, Run, RunState, Slot
+from assay_server.store.model import OPEN_RUNS, Agent, Run, RunState, Slot
 
 # An agent gives a sign of life every few seconds; one that was away so long is no promise.
 AWAY_AFTER_MS = 120_000
 # What a slot is asked for that is no profiler by itself.
 _PROFILERS = {"auto": "nsight_systems or cupti"}
+_MOST_NAMED = 3
 
 
 def waiting_for(runs: Iterable[Run], agents: Sequence[Agent], now_ms: int) -> dict[str, str]:
-    """By run: what a waiting run needs and no agent that is there offers. Other runs are left out."""
+    """By run: what a waiting run needs and no agent that is there offers. Other runs are left out.
+
+    A run that has begun waits too where all that could go on with it is out of service.
+    """
     told: dict[tuple[str, ...], str] = {}
     found = {}
     for run in runs:
-        if run.state is not RunState.WAITING:
+        if run.state not in OPEN_RUNS:
             continue
-        need = (run.profiler, run.device_key, run.device_kind, str(run.synthetic))
+        need = (run.profiler, run.device_key, run.device_kind, str(run.synthetic), run.state)
         if need not in told:
             told[need] = _told(run, agents, now_ms)
         if told[need]:
@@ -29,8 +33,12 @@ def waiting_for(runs: Iterable[Run], agents: Sequence[Agent], now_ms: int) -> di
 
 def _told(run: Run, agents: Sequence[Agent], now_ms: int) -> str:
     offers = [(agent, slot) for agent in agents for slot in agent.slots if _lacking(run, slot) is None]
-    present = [agent for agent, _ in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
+    present = [(agent, slot) for agent, slot in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
+    if any(not slot.quarantine_reason for _, slot in present):
+        return ""
     if present:
+        return f"every {_kind_wanted(run)} is out of service: {'; '.join(_out_of_service(present))}"
+    if run.state is not RunState.WAITING:
         return ""
     if offers:
         agent = max((agent for agent, _ in offers), key=lambda agent: agent.seen_at_ms)
@@ -41,11 +49,25 @@ def _told(run: Run, agents: Sequence[Agent], now_ms: int) -> str:
     return f"no agent offers {_wanted(run)}{_nearest(run, agents)}"
 
 
+def _out_of_service(offers: Sequence[tuple[Agent, Slot]]) -> Iterator[str]:
+    """The first few GPUs that are, why, and what to do."""
+    for agent, slot in offers[:_MOST_NAMED]:
+        name = slot.device.get("name", "GPU")
+        yield f"{name} {slot.slot_id} of agent {agent.name} ({slot.quarantine_reason})"
+    if len(offers) > _MOST_NAMED:
+        yield f"and {len(offers) - _MOST_NAMED:,} more"
+    yield "reset or replace it, then, on its box: assay-agent quarantine clear UUID"
+
+
 def _wanted(run: Run) -> str:
     if not run.device_key:
         return "the playing of recordings" if run.profiler == "recorded" else run.profiler
+    return f"a {_kind_wanted(run)}"
+
+
+def _kind_wanted(run: Run) -> str:
     mark = "synthetic" if run.synthetic else "measured"
-    return f"a {mark} {run.device_kind} with {_in_words(run.profiler)}"
+    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}"
 
 
 def _in_words(profiler: str) -> str:

@@ -273,12 +273,16 @@ class Segment:
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of an agent that takes one run at a time. ``device`` is empty for a player of recordings."""
+    """A place of an agent that takes one run at a time. ``device`` is empty for a player of recordings.
+
+    ``quarantine_reason``: why it is out of service; "": it takes runs.
+    """
 
     slot_id: str
     profilers: tuple[str, ...]
     synthetic: bool = False
     device: dict[str, Any] = field(default_factory=dict)
+    quarantine_reason: str = ""
 
     @property
     def device_key(self) -> str:

@@ -40,6 +40,14 @@ def virtual_environment(variables: Mapping[str, str]) -> VirtualEnvironment:
     return VirtualEnvironment(gpu, uuid, _sm_percent(variables, gpu), faults)
 
 
+def lost_by_switch(variables: Mapping[str, str], uuid: str) -> bool:
+    """Whether the workload's fault switches lose the GPU, which its sensors then must not deny."""
+    try:
+        return parse_faults(_fault_text(variables.get(FAULTS_VARIABLE, ""))).loses(uuid)
+    except ParameterError:  # the tools will refuse them, in their own words
+        return False
+
+
 def ncu_version(variables: Mapping[str, str]) -> str:
     """The version that the stand-in ``ncu`` pretends to be."""
     return _version(variables, NCU_VERSION_VARIABLE, DEFAULT_NCU_VERSION)

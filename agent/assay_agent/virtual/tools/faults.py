@@ -28,7 +28,7 @@ FAULTS: dict[str, str] = {
     "hang": "both: nothing happens any more after the first launch (hang:stubborn ignores signals)",
     "nothing_profiled": "both: the program launches no kernel",
     "no_driver": "both: there is no CUDA driver",
-    "gpu_lost": "both: the GPU is lost after a third of the launches",
+    "gpu_lost": "both: the GPU is lost after a third of the launches (gpu_lost:UUID: that GPU alone)",
     "application_failed": "all: the program exits with CODE (1) after half of its launches",
     "application_killed": "all: the program dies of SIGNAL (9) after half of its launches",
     "importer_failed": "nsys: the importer fails, and only the raw file is left",
@@ -54,6 +54,10 @@ class Faults:
     def argument(self, name: str) -> str:
         return self.on[name]
 
+    def loses(self, uuid: str) -> bool:
+        """Whether that GPU is to be lost: every one is, or those whose UUIDs begin as the switch says."""
+        return "gpu_lost" in self and uuid.startswith(self.on["gpu_lost"])
+
 
 def parse_faults(text: str) -> Faults:
     """The switches of ``ASSAY_VIRTUAL_FAULTS``; raises ParameterError for one that does not exist."""
@@ -75,5 +79,7 @@ def _fits(name: str, argument: str) -> bool:
         return argument == "stubborn"
     if name == "metric_unknown":
         return re.fullmatch(r"[\w.]+(\+[\w.]+)*", argument) is not None
+    if name == "gpu_lost":
+        return argument.startswith("GPU-")
     least, greatest = _WITH_NUMBER.get(name, (1, 0))
     return argument.isdecimal() and least <= int(argument) <= greatest

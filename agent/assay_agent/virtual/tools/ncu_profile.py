@@ -183,7 +183,7 @@ class ProfileRun:
         selected = select_launches(program, self._environment, self._command, self._condition())
         self._announce(selected, request)
         self._end_early(program)
-        if "gpu_lost" in self._faults:
+        if self._faults.loses(self._environment.uuid):
             self._log.error("LaunchFailed")
             if len(selected):
                 name, pid = _kernel(selected, len(selected) - 1), program.process_id(0)

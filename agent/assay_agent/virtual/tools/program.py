@@ -113,7 +113,7 @@ def _virtual_program(path: Path, arguments: Sequence[str], environment: VirtualE
         totals, ending = tuple(0 for _ in totals), Ending(_NO_DRIVER)
     elif "nothing_profiled" in faults:
         totals = tuple(0 for _ in totals)
-    elif "gpu_lost" in faults:
+    elif faults.loses(environment.uuid):
         totals, ending = tuple(n // 3 for n in totals), Ending(_GPU_LOST)
         complaint = "assay-virtual: CUDA error 719 (unspecified launch failure)\n"
     elif "application_failed" in faults:

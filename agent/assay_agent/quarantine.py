@@ -1,0 +1,114 @@
+"""GPUs that were taken out of service: a file for each in the agent's state folder, durable.
+
+    {"version": 1, "gpu": UUID, "reason": ..., and the other fields of Quarantined}
+
+The file is the truth: the agent that runs looks at it again and again, so that ``assay-agent quarantine
+clear`` need not talk to it. Another process only ever removes one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay_agent import durable
+from assay_agent.durable import storage_errors
+
+_log = logging.getLogger(__name__)
+
+_FOLDER = "quarantine"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """One GPU that takes no runs.
+
+    Args:
+        gpu: its UUID.
+        index: its ordinal on the box when it was lost, as ``assay-agent probe`` counts.
+        name: what it is.
+        reason: why it takes none, for people.
+        run: the attempt that lost it; "" where none did.
+        since_s: Unix time.
+        synthetic: whether it is a virtual one.
+        machine: what a reboot or a reload of the driver changes, see :mod:`assay_agent.telemetry.health`.
+        profilers: what it was offered with.
+        device: as the server was told of it: "compute_capability", "sm_count", "memory_bytes".
+    """
+
+    gpu: str
+    index: int
+    name: str
+    reason: str
+    run: str
+    since_s: int
+    synthetic: bool = False
+    machine: dict[str, str] = field(default_factory=dict)
+    profilers: tuple[str, ...] = ()
+    device: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "profilers": list(self.profilers)}
+
+
+class Quarantine:
+    """The GPUs out of service of the agent with this state folder. Only :meth:`add` makes the folder."""
+
+    def __init__(self, state: Path) -> None:
+        self._folder = state / _FOLDER
+
+    def entries(self) -> list[Quarantined]:
+        """All of them, oldest first; a file that cannot be read is passed over with a warning."""
+        found = [entry for path in self._folder.glob("*.json") if (entry := _read(path)) is not None]
+        return sorted(found, key=lambda entry: (entry.since_s, entry.gpu))
+
+    def get(self, gpu: str) -> Quarantined | None:
+        """The entry of one GPU; None where it is in service."""
+        return _read(self._path(gpu))
+
+    def add(self, entry: Quarantined) -> None:
+        """Take a GPU out of service, durably; raises StorageError."""
+        path = self._path(entry.gpu)
+        with storage_errors(str(path)):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            document = {"version": _VERSION, **entry.to_dict()}
+            durable.write_atomically(path, json.dumps(document, sort_keys=True).encode())
+
+    def remove(self, gpu: str) -> None:
+        """Let a GPU be used again, durably; raises StorageError."""
+        path = self._path(gpu)
+        with storage_errors(str(path)):
+            if path.exists():
+                path.unlink(missing_ok=True)
+                durable.sync_directory(self._folder)
+
+    def _path(self, gpu: str) -> Path:
+        return self._folder / f"{hashlib.blake2b(gpu.encode(), digest_size=8).hexdigest()}.json"
+
+
+def named(entries: list[Quarantined], which: str) -> Iterator[Quarantined]:
+    """The entries whose UUID begins with ``which``, or whose index it is."""
+    for entry in entries:
+        by_index = which.isdecimal() and entry.index == int(which)
+        if by_index or (which and not which.isdecimal() and entry.gpu.startswith(which)):
+            yield entry
+
+
+def _read(path: Path) -> Quarantined | None:
+    try:
+        document = json.loads(path.read_bytes())
+        if not isinstance(document, dict) or document.pop("version", None) != _VERSION:
+            raise ValueError("it is of another version")
+        return Quarantined(**{**document, "profilers": tuple(document["profilers"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        _log.warning("%s does not say which GPU is out of service (%s); it is passed over", path, error)
+        return None

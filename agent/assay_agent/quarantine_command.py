@@ -1,0 +1,108 @@
+"""``assay-agent quarantine``: the GPUs of this box that were lost, and letting one take runs again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_agent.config_file import CONFIG_OPTION
+from assay_agent.quarantine import Quarantine, Quarantined, named
+from assay_agent.telemetry import health
+from assay_sampling.errors import ParameterError
+
+STATE_HELP = "Directory of this agent's identity and spool; only one agent may use it at a time."
+
+quarantine_app = typer.Typer(
+    help="GPUs that were lost and take no runs: list them, let one be used again.", no_args_is_help=True
+)
+
+_State = Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=STATE_HELP)]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_DEFAULT_STATE = Path("assay-agent-state")
+
+
+@quarantine_app.callback()
+def _quarantine() -> None:
+    """GPUs that were lost and take no runs: list them, let one be used again."""
+
+
+@quarantine_app.command("list")
+def list_(
+    *,
+    state: _State = _DEFAULT_STATE,
+    config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
+    as_json: _Json = False,
+) -> None:
+    """Say which GPUs are out of service, since when, and why."""
+    entries = Quarantine(state).entries()
+    if as_json:
+        typer.echo(json.dumps({"quarantined": [_document(entry) for entry in entries]}, indent=2))
+        return
+    for entry in entries:
+        typer.echo(f"{entry.index:>3}  {entry.gpu}  {entry.name}, since {_time(entry)}: {entry.reason}")
+        typer.echo(f"     lost in {entry.run}; {_remedy(entry)}")
+    if not entries:
+        typer.echo("no GPU is out of service")
+
+
+@quarantine_app.command()
+def clear(
+    gpu: Annotated[str, typer.Argument(metavar="UUID|INDEX", help="As 'quarantine list' names it.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also where the driver objects.")] = False,
+    state: _State = _DEFAULT_STATE,
+    config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
+    as_json: _Json = False,
+) -> None:
+    """Let a GPU take runs again; an agent that runs sees it within a second or two.
+
+    The driver is asked first: a GPU that does not answer, or has an error pending, stays out of service
+    unless --force is given.
+    """
+    entry = _found(Quarantine(state).entries(), gpu)
+    problem = "" if entry.synthetic or force else health.ask(entry.gpu)
+    if problem:
+        raise ParameterError(
+            f"GPU {entry.gpu}",
+            f"the driver still has something against it: {problem}",
+            "reset the GPU or reboot the box first; --force lets it be used all the same",
+        )
+    Quarantine(state).remove(entry.gpu)
+    if as_json:
+        typer.echo(json.dumps({"cleared": _document(entry)}, indent=2))
+    else:
+        typer.echo(f"{entry.gpu} ({entry.name}) may take runs again; it was out of service: {entry.reason}")
+
+
+def _found(entries: list[Quarantined], which: str) -> Quarantined:
+    """The one entry that is meant; raises ParameterError."""
+    matching = list(named(entries, which))
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise ParameterError(
+            f"GPU {which!r}",
+            f"{len(matching)} GPUs out of service are called so: {', '.join(e.gpu for e in matching)}",
+            "give the whole UUID",
+        )
+    known = ", ".join(entry.gpu for entry in entries) or "none"
+    raise ParameterError(
+        f"GPU {which!r}", f"it is not out of service; these are: {known}", "give one of them"
+    )
+
+
+def _document(entry: Quarantined) -> dict[str, Any]:
+    return {**entry.to_dict(), "since": _time(entry), "remedy": _remedy(entry)}
+
+
+def _time(entry: Quarantined) -> str:
+    return datetime.fromtimestamp(entry.since_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _remedy(entry: Quarantined) -> str:
+    return f"reset or replace it, then: assay-agent quarantine clear {shlex.quote(entry.gpu)}"

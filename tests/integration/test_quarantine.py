@@ -1,0 +1,171 @@
+"""Virtual GPUs that are lost, through a real server and a real agent: out of service, and the runs go on.
+
+Everything is synthetic: the stand-ins lose the GPUs because they are told to (``gpu_lost``).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import BIN, Lab, lab, wait_until
+
+from assay_agent.config import VirtualGPUs
+from assay_agent.daemon import Agent
+from assay_agent.places import virtual_places
+from assay_agent.virtual import VirtualGPU
+from assay_client.api import Client
+from assay_client.local import run_campaign
+from assay_sampling.errors import NotReadyError
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+
+WORKLOAD = """\
+workload = "small"
+seed = 1
+[buffers]
+a = "1 MiB"
+[kernels.one]
+name = "one"
+block = 256
+instructions = 100
+reads = { a = 1.0 }
+[[phases]]
+repeat = 12
+steps = [{ kernel = "one", grid = 40 }]
+"""
+CAMPAIGN = """\
+campaign: lost
+synthetic: true
+gpus: [V100]
+detailed: {first: 6, slice_launches: 3, sets: features}
+workloads:
+"""
+
+
+def campaign(folder: Path, **faults: str) -> Path:
+    """A workload for each keyword, with its fault switches."""
+    (folder / "small.toml").write_text(WORKLOAD)
+    text = CAMPAIGN
+    for name, switch in faults.items():
+        text += f"  - name: {name}\n    command: [small.toml]\n"
+        if switch:
+            text += f'    environment: {{ASSAY_VIRTUAL_FAULTS: "{switch}"}}\n'
+    path = folder / "lost.yaml"
+    path.write_text(text)
+    return path
+
+
+def program(*arguments: str) -> str:
+    """What ``assay-agent`` prints."""
+    command = [str(BIN / "assay-agent"), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def quarantined(place: Lab, *arguments: str) -> Any:
+    return json.loads(program("quarantine", *arguments, "--json", "--state", str(place.root / "agent")))
+
+
+def attempts(place: Lab, campaign_id: str) -> list[dict[str, Any]]:
+    with Client(place.address) as client:
+        runs = client.status(campaign_id)["runs"]
+        return [attempt for run in runs for attempt in client.run(run["run_id"])["attempts"]]
+
+
+def gpus(place: Lab) -> list[str]:
+    """The UUIDs of the agent's virtual GPUs, as it names them."""
+    agent_id = json.loads((place.root / "agent" / "agent.json").read_text())["agent_id"]
+    return [f"{VirtualGPU('V100', number).device.uuid}-{agent_id[:8]}" for number in range(2)]
+
+
+def test_one_of_two_gpus_is_lost_and_the_campaign_is_complete() -> None:
+    with lab(lease_ms=10_000) as place:
+        place.start_server()
+        place.start_agent("agent", "--virtual", "V100:2", "--recorded-slots", "0")
+        wait_until((place.root / "agent" / "agent.json").exists, "the agent's start")
+        bad, good = gpus(place)
+        identifier = place.submit(campaign(place.root, small=f"gpu_lost:{bad}"))
+        assert place.wait_for(identifier) == "done"
+        made = attempts(place, identifier)
+        lost = [a for a in made if a["failure"] is not None]
+        assert [(a["slot"], a["failure"]["failure_class"]) for a in lost] == [(bad, "gpu_lost")]
+        assert {a["slot"] for a in made if a["state"] == "published"} == {good}
+        assert len(made) == 4, "two slices, a light run, and the one that was lost"
+        [entry] = quarantined(place, "list")["quarantined"]
+        assert (entry["gpu"], entry["index"]) == (bad, 0)
+        # A restart of the agent does not bring it back.
+        place.stop("agent")
+        place.start_agent("agent", "--virtual", "V100:2", "--recorded-slots", "0")
+        second = place.submit(campaign(place.root, fine=""))
+        assert place.wait_for(second) == "done"
+        assert {a["slot"] for a in attempts(place, second)} == {good}
+        # A person does, while the agent runs.
+        quarantined(place, "clear", bad)
+        third = place.submit(campaign(place.root, fine="", too=""))
+        assert place.wait_for(third) == "done"
+        assert quarantined(place, "list") == {"quarantined": []}
+
+
+def test_a_workload_that_kills_gpus_gets_two_and_the_others_go_on() -> None:
+    with lab(lease_ms=10_000) as place:
+        place.start_server()
+        place.start_agent("agent", "--virtual", "V100:2", "--recorded-slots", "0")
+        identifier = place.submit(campaign(place.root, killer="gpu_lost", fine=""))
+
+        def states(workload: str) -> list[str]:
+            with Client(place.address) as client:
+                runs = client.status(identifier)["runs"]
+            return [run["state"] for run in runs if run["workload"] == workload]
+
+        wait_until(lambda: set(states("killer")) == {"failed"}, "the end of what kills GPUs")
+        assert len(quarantined(place, "list")["quarantined"]) == 2
+        assert states("fine") == ["waiting", "waiting"]
+        # Another agent's GPU is not risked for it, and makes what is left.
+        place.start_agent("other", "--virtual", "V100", "--recorded-slots", "0")
+        assert place.wait_for(identifier) == "failed"  # two of its runs have
+        assert states("fine") == ["done", "done"]
+        assert {row["workload"] for row in place.report(identifier)["rows"]} == {"fine"}
+        listed = ["quarantine", "list", "--json", "--state", str(place.root / "other")]
+        assert json.loads(program(*listed)) == {"quarantined": []}
+
+
+def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> None:
+    with lab(lease_ms=10_000) as place:
+        place.start_server()
+        place.start_agent("agent", "--virtual", "V100", "--recorded-slots", "0")
+        wait_until((place.root / "agent" / "agent.json").exists, "the agent's start")
+        bad = gpus(place)[0]
+        (place.root / "faults").write_text("gpu_lost")
+        identifier = place.submit(campaign(place.root, small=f"@{place.root / 'faults'}"))
+        with Client(place.address) as client:
+            wait_until(
+                lambda: all(run["waiting_for"] for run in client.status(identifier)["runs"]), "the waiting"
+            )
+            reason = client.status(identifier)["runs"][0]["waiting_for"]
+        assert reason.startswith("every synthetic V100 with nsight_compute is out of service: virtual V100")
+        assert bad in reason
+        assert "it was lost, as it was told to" in reason
+        assert "assay-agent quarantine clear" in reason
+        shown = place.assay("status", identifier).stdout
+        assert "out of service" in " ".join(shown.split())
+        (place.root / "faults").write_text("")
+        quarantined(place, "clear", "0")
+        assert place.wait_for(identifier) == "done"
+
+
+def test_a_campaign_in_one_process_ends_where_its_only_gpu_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other agent will ever come, so waiting for one would be for ever."""
+
+    def with_a_virtual_gpu(self: Agent, inventory: Any, state: Any) -> Any:
+        return list(virtual_places([VirtualGPUs("V100")], state.directory, state.agent_id))
+
+    monkeypatch.setattr(Agent, "_places", with_a_virtual_gpu)
+    with pytest.raises(NotReadyError) as caught:
+        run_campaign(campaign(tmp_path, small="gpu_lost"), tmp_path / "s")
+    assert "cannot go on here: every synthetic V100" in caught.value.cause
+    assert str(tmp_path / "s" / "agent") in caught.value.remedy
