@@ -16,7 +16,7 @@ from traced_runs import BuiltTracer, expected_numbers, numbers
 from assay_agent.inventory import InstalledDevice, Inventory
 from assay_agent.places import installed_places
 from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.cupti import CuptiProfiler
+from assay_agent.profilers.cupti import CuptiProfiler, cupti_of_packages, tracer_environment
 from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import Assignment, AttemptKey, CommandSource
@@ -169,3 +169,19 @@ def test_what_it_cannot_measure_is_refused(tmp_path: Path, changes: dict[str, ob
     asked = replace(WORK, command=CommandSource(("true",), {}, str(tmp_path), 0.0), **changes)  # type: ignore[arg-type]
     with pytest.raises(ProfilerError):
         profiler(tmp_path).plan(asked)
+
+
+def test_a_libcupti_of_a_python_package_is_the_last_resort(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = (tmp_path / name / "lib" for name in ("nvidia/cuda_cupti", "nvidia/cu13"))
+    for folder, name in ((old, "libcupti.so.12"), (new, "libcupti.so.13")):
+        folder.mkdir(parents=True)
+        (folder / name).touch()
+    assert cupti_of_packages(["", str(tmp_path)]) == [new / "libcupti.so.13", old / "libcupti.so.12"]
+    assert cupti_of_packages([str(tmp_path / "empty")]) == []
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    monkeypatch.delenv("ASSAY_CUPTI", raising=False)
+    variables = tracer_environment(Path("/t.so"), Path("/socket"))
+    assert variables["ASSAY_TRACER_CUPTI_ELSE"] == f"{new}/libcupti.so.13:{old}/libcupti.so.12"
+    assert "ASSAY_TRACER_CUPTI" not in variables

@@ -48,20 +48,29 @@ def cupti(cuda: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("cuda", "version", "layout"), [("13", 130500, 13), ("12", 28, 9)])
+@pytest.mark.parametrize(
+    ("variable", "cuda", "version", "layout"),
+    [
+        ("ASSAY_TRACER_CUPTI", "13", 130500, 13),
+        ("ASSAY_TRACER_CUPTI", "12", 28, 9),
+        # The driver is one of CUDA 12: that of CUDA 13 is passed over, also that of a toolkit of this box.
+        ("ASSAY_TRACER_CUPTI_ELSE", "13:12", 28, 9),
+    ],
+)
 def test_the_driver_loads_the_tracer_which_knows_cupti_and_says_why_it_cannot_trace(  # noqa: PLR0917
     tracer: BuiltTracer,
     driver: Path,
+    variable: str,
     cuda: str,
     version: int,
     layout: int,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ASSAY_CUPTI", str(cupti(cuda)))
+    libraries = ":".join(str(cupti(major)) for major in cuda.split(":"))
     with short_folder() as folder, Receiver(folder / "socket", lambda hello: SCHEMA) as receiver:
         environment = {
             **tracer_environment(tracer.library, folder / "socket"),
             "LD_LIBRARY_PATH": str(driver),
+            variable: libraries,
         }
         with subprocess.Popen(
             [sys.executable, "-c", _INITIALISE], env=environment, stdout=subprocess.PIPE, text=True

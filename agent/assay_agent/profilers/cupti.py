@@ -7,9 +7,10 @@ prove that none is missing. A run that lost one fails. Source: notes on CUPTI, s
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -178,12 +179,21 @@ def require_tracer() -> Path:
 def tracer_environment(tracer: Path, path: Path) -> dict[str, str]:
     """What makes CUDA and NVTX load the tracer in every process of the workload."""
     cupti = os.environ.get("ASSAY_CUPTI")
+    packaged = ":".join(map(str, cupti_of_packages(sys.path)))
     return {
         "CUDA_INJECTION64_PATH": str(tracer),
         "NVTX_INJECTION64_PATH": str(tracer),
         "ASSAY_TRACER_SOCKET": str(path),
         **({"ASSAY_TRACER_CUPTI": cupti} if cupti else {}),
+        **({"ASSAY_TRACER_CUPTI_ELSE": packaged} if packaged else {}),
     }
+
+
+def cupti_of_packages(folders: Sequence[str]) -> list[Path]:
+    """The libcupti of NVIDIA's Python packages in these folders, the newest first."""
+    pattern = "nvidia/cu*/lib/libcupti.so.1[123]"
+    found = [path for folder in folders if folder for path in Path(folder).glob(pattern)]
+    return sorted(found, key=lambda path: path.name, reverse=True)
 
 
 def problem_of(subject: str, process: TracedProcess) -> ProfilerError:

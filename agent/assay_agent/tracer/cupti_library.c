@@ -50,12 +50,19 @@ static int find_loaded(struct dl_phdr_info *information, size_t size, void *foun
     return 0;
 }
 
-static void *open_matching(const char *pattern)
+/* CUPTI of CUDA 13 does not work with a driver of CUDA 12. */
+static void *open_fitting(const char *path, int driver)
+{
+    if (!*path || (driver && driver < 13000 && strstr(path, "libcupti.so.13"))) return NULL;
+    return dlopen(path, RTLD_NOW);
+}
+
+static void *open_matching(const char *pattern, int driver)
 {
     glob_t found;
     void *handle = NULL;
     if (glob(pattern, 0, NULL, &found) == 0) {
-        for (size_t i = found.gl_pathc; i-- > 0 && !handle;) handle = dlopen(found.gl_pathv[i], RTLD_NOW);
+        for (size_t i = found.gl_pathc; i-- > 0 && !handle;) handle = open_fitting(found.gl_pathv[i], driver);
         globfree(&found);
     }
     return handle;
@@ -66,6 +73,20 @@ void *cuda_driver_function(const char *name)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     return dlsym(driver ? driver : RTLD_DEFAULT, name);
+}
+
+/* Of the paths that the agent names, joined by ':', the first that fits and loads. */
+static void *open_of(const char *paths, int driver)
+{
+    char path[4096];
+    void *handle = NULL;
+    while (paths && *paths && !handle) {
+        size_t bytes = strcspn(paths, ":");
+        snprintf(path, sizeof path, "%.*s", (int)bytes, paths);
+        handle = open_fitting(path, driver);
+        paths += bytes + (paths[bytes] == ':');
+    }
+    return handle;
 }
 
 static void *open_library(void)
@@ -85,10 +106,11 @@ static void *open_library(void)
     if (!handle && home && *home) {
         char pattern[4096];
         snprintf(pattern, sizeof pattern, "%s/extras/CUPTI/lib64/libcupti.so.1[123]*", home);
-        handle = open_matching(pattern);
+        handle = open_matching(pattern, driver);
     }
-    if (!handle) handle = open_matching("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.1[123]*");
-    if (!handle) handle = open_matching("/usr/local/cuda/lib64/libcupti.so.1[123]*");
+    if (!handle) handle = open_matching("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.1[123]*", driver);
+    if (!handle) handle = open_matching("/usr/local/cuda/lib64/libcupti.so.1[123]*", driver);
+    if (!handle) handle = open_of(getenv("ASSAY_TRACER_CUPTI_ELSE"), driver);
     return handle;
 }
 
