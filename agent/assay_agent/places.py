@@ -19,7 +19,7 @@ from assay_agent.config import VirtualGPUs
 from assay_agent.durable import storage_errors
 from assay_agent.inventory import InstalledDevice, Inventory
 from assay_agent.profilers.base import Profiler
-from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.environment import LIBRARIES, MeasuredGPU
 from assay_agent.profilers.offered import offered_profilers, told_missing
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.quarantine import Quarantined
@@ -62,6 +62,7 @@ def installed_places(
     undo_leftovers(state)
     tools = ToolBox()
     path = os.environ.get("PATH", _SYSTEM_PATH)
+    libraries = os.environ.get(LIBRARIES, "")
     for device in inventory.devices:
         if device.problem or device.left_out or not device.uuid:
             why = device.problem or device.left_out or "the driver does not say its UUID"
@@ -71,6 +72,7 @@ def installed_places(
             _installed(device),
             synthetic=False,
             path=path,
+            variables={LIBRARIES: libraries} if libraries else {},
             telemetry=telemetry or TelemetrySettings(),
             driver_version=inventory.driver_version,
         )

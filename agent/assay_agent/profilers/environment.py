@@ -1,7 +1,8 @@
 """Where a tool runs: the GPU, a clean environment, private folders, and the lock of the GPU.
 
-Nothing of the agent's own environment goes to a tool but its PATH: no secrets, no settings of other tools,
-no injected libraries. Source: notes on Nsight Compute and Nsight Systems, sections 1.4 and 6b.
+Nothing of the agent's own environment goes to a tool but its PATH and LD_LIBRARY_PATH (on some boxes the
+driver's libraries are found through it alone): no secrets, no settings of other tools, no injected
+libraries. Source: notes on Nsight Compute and Nsight Systems, sections 1.4 and 6b.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _RESERVED = re.compile(
     r"(CUDA|NVTX)_INJECTION(32|64)_PATH|NV_COMPUTE_PROFILER_\w*|CUDA_MPS_\w*|"
     r"ASSAY_VIRTUAL_(GPU|SM_PERCENT)"
 )
+LIBRARIES = "LD_LIBRARY_PATH"
 _JOBS = "jobs"
 _LOCK_LOOK_SECONDS = 0.1
 _LOCK_SECONDS = 60.0
@@ -75,6 +77,7 @@ def tool_environment(
             f"the workload's environment sets {', '.join(taken)}, which belongs to the agent",
             "leave it out of the campaign file",
         )
+    libraries = ":".join(filter(None, (given.get(LIBRARIES), gpu.variables.get(LIBRARIES))))
     environment = {
         "PATH": gpu.path,
         "LANG": "C",
@@ -86,6 +89,7 @@ def tool_environment(
         "CUDA_VISIBLE_DEVICES": gpu.device.uuid,
         "NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1",
         **gpu.variables,
+        **({LIBRARIES: libraries} if libraries else {}),
     }
     if gpu.synthetic and work is not None and work.condition.sm_percent is not None:
         environment[_SM_PERCENT] = f"{work.condition.sm_percent:g}"
