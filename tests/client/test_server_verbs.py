@@ -52,7 +52,7 @@ def test_submit_prints_the_id_and_what_comes_next(assay: Assay, script: Script, 
 def test_submit_json_has_the_id(assay: Assay, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("campaign: c\n")
     document = json.loads(assay("submit", tmp_path / "c.yaml", "--json").stdout)
-    assert document == {"campaign_id": "c-1", "runs_total": 2}
+    assert document == {"campaign_id": "c-1", "runs_total": 2, "warnings": []}
 
 
 def test_a_campaign_that_the_server_refuses_is_told_in_its_words(

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable
+from assay_client.cli.reporters.warnings import render_warnings
 
 
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
@@ -31,9 +32,10 @@ def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -
 
 
 def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
-    """The id of a new campaign and how to follow it."""
+    """The id of a new campaign, what is doubtful in it, and how to follow it."""
     campaign_id = campaign["campaign_id"]
     console.print(f"{campaign_id}: {count(campaign['runs_total'])} runs planned")
+    render_warnings(campaign["warnings"], console)
     console.print(f"follow it with: assay watch {campaign_id}")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
-from assay_client.cli.reporters.text import clipped, condition, count, printable
+from assay_client.cli.reporters.text import clipped, condition, count
+from assay_client.cli.reporters.warnings import render_warnings
 
 _MOST_RUNS = 40
-_MOST_FILES = 10
 
 
 def render_plan(document: Mapping[str, Any], console: Console) -> None:
@@ -29,13 +29,7 @@ def render_plan(document: Mapping[str, Any], console: Console) -> None:
     _runs(document, console)
     _gpus(document, console)
     _assumptions(document["assumptions"], console)
-    missing = document["missing_files"]
-    if missing:
-        console.print(f"\nnot on this machine ({len(missing)}): its agents must have them", soft_wrap=True)
-        for path in missing[:_MOST_FILES]:
-            console.print(f"  {printable(path)}", soft_wrap=True)
-        if len(missing) > _MOST_FILES:
-            console.print(f"  and {len(missing) - _MOST_FILES} more")
+    render_warnings(document["warnings"], console)
 
 
 def _runs(document: Mapping[str, Any], console: Console) -> None:
