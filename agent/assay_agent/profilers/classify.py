@@ -18,6 +18,7 @@ from assay_agent.work import ValidityFlag
 from assay_sampling.failures import FailureClass
 
 _LONGEST_QUOTE = 400
+_APPLICATION_ENDED = "The application returned an error code"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ _NO_DRIVER_REMEDY = "load the NVIDIA driver on the box (nvidia-smi must work as 
 _RULES: tuple[Rule, ...] = (
     Rule(r"ERR_NVGPUCTRPERM", FailureClass.PERMISSION),
     Rule(r"insufficient privilege|permission to access NVIDIA GPU Performance", FailureClass.PERMISSION),
+    Rule(
+        r"Failed to initialize the profiler|LibraryNotLoaded",
+        FailureClass.PERMISSION,
+        "use Nsight Compute of the driver's release of CUDA, on a box that lets containers read counters: a "
+        "sandbox such as gVisor does not",
+    ),
     Rule(r"driver resource was unavailable", FailureClass.COUNTER_BUSY),
     Rule(r"Failed to open/create lock file|interprocess lock", FailureClass.LOCK_FILE),
     Rule(r"Failed to find metric|Failed to access the following metrics", FailureClass.METRIC_UNKNOWN),
@@ -81,7 +88,14 @@ _RULES: tuple[Rule, ...] = (
         FailureClass.INTERNAL,
         "report it to the authors of Assay: this release of the tool was not foreseen",
     ),
-    Rule(r"The application returned an error code", FailureClass.APPLICATION_FAILED),
+    # Only what none of the above explains. The tool ends the workload then, whose status says nothing.
+    Rule(
+        r"Failed to prepare kernel for profiling|Failed to profile \"|error occurred while trying to profile",
+        FailureClass.INTERNAL,
+        "use Nsight Compute of the release of CUDA that driver and workload have; run its command from the "
+        "attempt's log by hand on the box",
+    ),
+    Rule(_APPLICATION_ENDED, FailureClass.APPLICATION_FAILED),
 )
 _OWN_LINE = re.compile(r"^(==(ERROR|WARNING|PROF)==|ERROR:|Importer|Exportation error|.*Failed to create)")
 _ENDED_WITH = re.compile(r"The application returned an error code \((\d+)\)")
@@ -92,12 +106,21 @@ _FLAGS: tuple[tuple[str, str], ...] = (
 
 
 def classify(lines: Sequence[str]) -> tuple[Rule, str] | None:
-    """The first rule of the table that a line matches, with that line; None where none does."""
+    """The first rule of the table that a line matches, with that line; None where none does.
+
+    Lines that tell of progress are passed over: they hold the names of kernels, whatever these are.
+    """
+    telling = [line for line in lines if not line.startswith("==PROF==")]
     for rule in _RULES:
-        for line in lines:
+        for line in telling:
             if rule.search(line):
                 return rule, line
     return None
+
+
+def ended_with_error(line: str) -> bool:
+    """Whether a line of Nsight Compute says that the workload ended with an error."""
+    return _ENDED_WITH.search(line) is not None
 
 
 def failure_in(subject: str, lines: Sequence[str], *, ignoring: Sequence[FailureClass] = ()) -> None:

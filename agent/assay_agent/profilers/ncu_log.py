@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.classify import (
     application_failure,
+    ended_with_error,
     failure_in,
     last_words,
     own_lines,
@@ -48,11 +49,17 @@ class NcuLog:
         )
 
 
-def require_clean(subject: str, log: NcuLog, result: ToolResult, asked: Sequence[str]) -> None:
+def require_clean(
+    subject: str, log: NcuLog, result: ToolResult, asked: Sequence[str], launch_count: int = 0
+) -> None:
     """Raise the ProfilerError that a profile stands for; a log without launches is left to the caller.
 
-    It is a MetricsRefusedError where the tool refused some of the metrics that were ``asked`` for.
+    It is a MetricsRefusedError where the tool refused some of the metrics that were ``asked`` for. Once
+    ``launch_count`` launches (0: all) are profiled, the tool itself ends the workload (``--kill``): how that
+    ended then says nothing.
     """
+    if launch_count and log.profiled >= launch_count:
+        log = replace(log, lines=tuple(line for line in log.lines if not ended_with_error(line)))
     try:
         failure_in(subject, log.lines, ignoring=(FailureClass.APPLICATION_FAILED,))
     except ProfilerError as error:

@@ -180,8 +180,8 @@ class NsightComputeMeasurement(LiveMeasurement):
             raise
         if self.cancelled:
             return None
-        log = self._judged(result, read_log(log_path), metrics)
         count = work.launch_count
+        log = self._judged(result, read_log(log_path), metrics, count)
         if log.profiled and count and log.profiled < count:
             self.flag("slice_short", f"the workload ended after {log.profiled:,} of {count:,} launches")
         return log
@@ -198,13 +198,13 @@ class NsightComputeMeasurement(LiveMeasurement):
         if kept:
             self.note(f"[log]\n{kept}")
 
-    def _judged(self, result: ToolResult, text: str, metrics: MetricPlan) -> NcuLog:
+    def _judged(self, result: ToolResult, text: str, metrics: MetricPlan, count: int) -> NcuLog:
         """The log, with flags set; raises the ProfilerError that it stands for."""
         self._note_log(text)
         log = NcuLog.of(result, text)
         for flag in flags_in(log.lines):
             self.flag(flag.name, flag.detail)
-        require_clean(str(self.work.key), log, result, metrics.names)
+        require_clean(str(self.work.key), log, result, metrics.names, count)
         if not log.profiled:
             self._nothing(result, log)
         return log
