@@ -6,6 +6,8 @@ import pytest
 
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.classify import application_failure, classify, failure_in, flags_in, own_lines
+from assay_agent.profilers.ncu_log import NcuLog, require_clean
+from assay_agent.profilers.tool_run import ToolResult
 from assay_sampling.failures import FailureClass as F
 
 LINES = [
@@ -26,6 +28,8 @@ LINES = [
     ("Unable to retrieve the importer version: skipping importation of the QDSTRM file.", F.IMPORTER_FAILED),
     ("Wrong event order has been detected when adding events to the collection", F.IMPORTER_FAILED),
     ("Failed to create '/x/a.nsys-rep': File exists.", F.LOCK_FILE),
+    ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded. Check that a compatible", F.PERMISSION),
+    ("==ERROR== Failed to prepare kernel for profiling", F.INTERNAL),
     ("NVRM: GPU at PCI:0000:3b:00: GPU has fallen off the bus.", F.GPU_UNHEALTHY),
 ]
 
@@ -42,6 +46,7 @@ def test_each_line_has_its_class(line: str, failure_class: F) -> None:
     "line",
     [
         '==PROF== Profiling "lock_file_permission" - 0: 0%....50%....100% - 1 pass',
+        '==PROF== Profiling "on_Xid (LaunchFailed)" - 1: 0%....50%....100% - 1 pass',
         "==WARNING== No kernels were profiled.",
         "==PROF== Report: /x/report.ncu-rep",
     ],
@@ -54,6 +59,45 @@ def test_the_cause_counts_before_what_follows_from_it() -> None:
     lines = ["==ERROR== The application returned an error code (9).", "==ERROR== Failed to find metric x"]
     found = classify(lines)
     assert found is not None and found[0].failure_class is F.METRIC_UNKNOWN
+
+
+# Where a profile fails, Nsight Compute ends the workload, and tells of its end last.
+SHUT_DOWN = [
+    '==ERROR== Failed to profile "gemm" in process 24701',
+    "==PROF== Trying to shutdown target application",
+    "==ERROR== The application returned an error code (9).",
+    "==ERROR== An error occurred while trying to profile.",
+    "==WARNING== No kernels were profiled.",
+]
+
+
+@pytest.mark.parametrize(
+    ("first", "failure_class"),
+    [
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded. Check that a", F.PERMISSION),
+        ("==ERROR== Profiling failed because a driver resource was unavailable. Ensure", F.COUNTER_BUSY),
+        ("==ERROR== Unknown Error on device 0.", F.INTERNAL),
+    ],
+)
+def test_a_workload_that_the_tool_ended_is_not_blamed(first: str, failure_class: F) -> None:
+    with pytest.raises(ProfilerError) as caught:
+        failure_in("run", [first, *SHUT_DOWN], ignoring=(F.APPLICATION_FAILED,))
+    assert caught.value.failure_class is failure_class
+
+
+PROFILED = [f'==PROF== Profiling "k" - {n}: 0%....50%....100% - 1 pass' for n in range(3)]
+
+
+def test_how_a_workload_ends_counts_only_until_its_slice_is_complete() -> None:
+    result = ToolResult(("ncu",), 9, None, "", "", 1.0)
+    killed = NcuLog.of(
+        result, "\n".join([*PROFILED, "==ERROR== The application returned an error code (9)."])
+    )
+    require_clean("run", killed, result, [], 3)
+    for count in (0, 4):
+        with pytest.raises(ProfilerError) as caught:
+            require_clean("run", killed, result, [], count)
+        assert caught.value.failure_class is F.APPLICATION_FAILED
 
 
 def test_what_a_workload_says_of_its_gpu_counts_before_its_status() -> None:
