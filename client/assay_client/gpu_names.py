@@ -54,10 +54,13 @@ def nearest(kind: str, names: Iterable[str], key: Callable[[str], str]) -> Seque
         return None
     # Blanks and dashes are what people leave out; "V100" is what they call a V100-SXM2-16GB.
     squeezed = _squeezed(wanted)
+    if not squeezed:
+        return []
     names_squeezed = {_squeezed(k): name for k, name in by_key.items()}
     if squeezed in names_squeezed:
         return [names_squeezed[squeezed]]
-    longer = [name for k, name in names_squeezed.items() if re.match(rf"{squeezed}\D", k)] if squeezed else []
+    boundary = re.compile(rf"{re.escape(wanted)}[ -]|{squeezed}[^\d -]")
+    longer = [name for k, name in by_key.items() if boundary.match(k) or boundary.match(_squeezed(k))]
     close = difflib.get_close_matches(squeezed, names_squeezed, n=_MOST, cutoff=_CLOSE)
     return (longer or [names_squeezed[k] for k in close])[:_MOST]
 
