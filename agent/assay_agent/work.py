@@ -71,7 +71,8 @@ class CommandSource:
     """The command that a live run measures.
 
     ``timeout_seconds`` 0: the agent's own limit. ``memory_limit_bytes`` is for all processes of the workload
-    and its profiler; 0: no limit.
+    and its profiler; 0: no limit. ``kineto_file`` is the trace that the workload itself writes, relative to
+    its working directory; "": it writes none.
     """
 
     argv: tuple[str, ...]
@@ -79,6 +80,7 @@ class CommandSource:
     working_directory: str = ""
     timeout_seconds: float = 0.0
     memory_limit_bytes: int = 0
+    kineto_file: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def _command(run: agent_pb2.RunSpec) -> CommandSource | None:
         command.working_directory,
         command.timeout_s,
         command.memory_limit_bytes,
+        command.kineto_file,
     )
 
 

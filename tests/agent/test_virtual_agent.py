@@ -80,7 +80,7 @@ def test_virtual_gpus_are_offered_as_slots_of_their_own(server: FakeServer, tmp_
     assert all(gpu.slot_id == gpu.device.uuid and gpu.slot_id.endswith(f"-{agent}") for gpu in gpus)
     assert [slot.synthetic for slot in slots.values()] == [False, True, True, True]
     turing = slots["GPU-virtual-RTX-2060-1"]
-    assert list(turing.profilers) == ["nsight_compute", "nsight_systems", "auto", "bare"]
+    assert list(turing.profilers) == ["nsight_compute", "nsight_systems", "auto", "kineto", "bare"]
     assert (turing.device.name, turing.device.compute_capability) == ("virtual RTX 2060", "7.5")
     assert (turing.device.sm_count, turing.device.memory_bytes) == (30, 6 << 30)
 

@@ -11,6 +11,7 @@ from assay_agent.profilers.bare import BareProfiler
 from assay_agent.profilers.base import Profiler
 from assay_agent.profilers.cupti import CuptiProfiler
 from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.kineto import KinetoProfiler
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
 from assay_agent.profilers.tool_version import ToolBox
@@ -20,7 +21,8 @@ from assay_agent.tracer.build import find_tracer
 def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str, Profiler]:
     """The profilers of a GPU by name, in the order in which they are told to the server.
 
-    Bare runs need no tool. ``auto`` is there with one of the light profilers.
+    Bare runs need no tool, and neither do workloads that trace themselves. ``auto`` is there with one of the
+    light profilers.
     """
     found: dict[str, Profiler] = {}
     light: NsightSystemsProfiler | CuptiProfiler | None = None
@@ -34,6 +36,7 @@ def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str
         light = light or cupti
     if light is not None:
         found[AutoLightProfiler.name] = AutoLightProfiler(light)
+    found[KinetoProfiler.name] = KinetoProfiler(gpu, tools, state)
     found[BareProfiler.name] = BareProfiler(gpu, tools, state)
     return found
 

@@ -79,6 +79,11 @@ class KinetoRecording(OpenRecording):
         )
         super().__init__(path, FORMAT, launch_schema(metadata))
 
+    @property
+    def world_size(self) -> int:
+        """How many processes worked together, of which the trace shows one; 1 where it does not say."""
+        return self._trace.world_size
+
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
         self.notes.clear()
         names = NameTracker()

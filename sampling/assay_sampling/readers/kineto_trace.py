@@ -84,6 +84,8 @@ class KinetoTrace:
         self._number = 0
         self._read()
         self.devices = _devices(self._events.members.get("deviceProperties"))
+        distributed = self._events.members.get("distributedInfo")
+        self.world_size = max(1, _whole(distributed.get("world_size"), 1)) if type(distributed) is dict else 1
         self.base_ns = self._base_time(self._events.members.get("baseTimeNanoseconds", 0))
 
     def _read(self) -> None:

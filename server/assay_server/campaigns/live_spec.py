@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, WrapValidator
@@ -188,6 +189,20 @@ def command_faults(command: Sequence[str], environment: dict[str, str], place: P
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name + value:
             yield (*place, "environment", name), f"{name!r} cannot be set: no name, or '=' or a null in it"
+
+
+def kineto_faults(name: str, place: Place) -> Iterator[Fault]:
+    """A trace that is not one file in the folder in which the command runs."""
+    path = PurePosixPath(name)
+    if "\0" in name:
+        yield (*place, "kineto"), "a path cannot hold a null character"
+    if path.is_absolute() or ".." in path.parts:
+        yield (*place, "kineto"), f"{name!r} leads out of the folder of this file, in which the command runs"
+    if set(name) & set("*?["):
+        yield (
+            (*place, "kineto"),
+            f"{name!r} is a pattern, and traces of several processes are not put together; name one file",
+        )
 
 
 def uncollected(features: str, detailed: DetailedSpec) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice
 
 RECORDED_PROFILER = "recorded"
 BARE_PROFILER = "bare"
+# A workload that traces itself: CUPTI serves one profiler a process, so no other is put under it.
+KINETO_PROFILER = "kineto"
 DETAILED_PROFILER = "nsight_compute"
 # "auto" is the agent's choice: Nsight Systems where the box has it, until our tracer has been shown to agree
 # with it, launch for launch, on a GPU; else the tracer, with a flag.
@@ -119,7 +121,8 @@ def _live_runs(
             "device_key": device_key(gpu),
             "command": command,
         }
-        light = _run(campaign, base, level="light", profiler=LIGHT_PROFILERS[campaign.light], **on_gpu)
+        profiler = KINETO_PROFILER if workload.kineto else LIGHT_PROFILERS[campaign.light]
+        light = _run(campaign, base, level="light", profiler=profiler, **on_gpu)
         detailed = [
             _run(campaign, base, level="detailed", profiler=DETAILED_PROFILER, counters=counters, **on_gpu)
             for counters in campaign.detailed.counters_of_sets()
@@ -172,6 +175,7 @@ def _command(workload: WorkloadSpec, base: _Base) -> Command:
         working_directory=base.directory,
         timeout_s=float(workload.timeout_s or 0.0),
         memory_limit_bytes=workload.memory_limit_bytes or 0,
+        kineto_file=workload.kineto or "",
     )
 
 

@@ -30,6 +30,7 @@ from assay_server.campaigns.live_spec import (
     condition_faults,
     detailed_faults,
     gpu_faults,
+    kineto_faults,
     planned_slices,
     uncollected,
 )
@@ -81,6 +82,7 @@ class WorkloadSpec(SpecModel):
     environment: dict[str, Word] = Field(default_factory=dict, max_length=1000)
     timeout_s: float | None = Field(default=None, gt=0, le=_LONGEST_TIMEOUT_S)
     memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
+    kineto: str | None = Field(default=None, min_length=1, max_length=4096)
     recordings: list[RecordingSpec] = Field(default_factory=list, min_length=1, max_length=1000)
 
 
@@ -291,13 +293,14 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Place, 
     if workload.command is None:
         if not workload.recordings:
             yield place, "it has nothing to run; give a 'command' or 'recordings'"
-        for key in ("environment", "timeout_s", "memory_limit_bytes"):
+        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto"):
             if key in workload.model_fields_set:
                 yield (*place, key), "it belongs to a workload with a 'command'"
         return
     if workload.recordings:
         yield (*place, "recordings"), "it has a 'command' too; make two workloads of it"
     yield from command_faults(workload.command, workload.environment, place)
+    yield from kineto_faults(workload.kineto or "", place)
 
 
 def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:

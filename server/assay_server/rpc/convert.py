@@ -179,6 +179,7 @@ def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
             working_directory=run.command.working_directory,
             timeout_s=run.command.timeout_s,
             memory_limit_bytes=run.command.memory_limit_bytes,
+            kineto_file=run.command.kineto_file,
         )
     return agent_pb2.Work(
         key=key_message(lease.attempt.key),

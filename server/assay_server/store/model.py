@@ -121,6 +121,7 @@ class Command:
     """What a live run executes; ``timeout_s`` 0 leaves the limit to the agent.
 
     ``memory_limit_bytes`` is for all processes of the workload and its profiler; 0: no limit.
+    ``kineto_file``: the trace that the workload itself writes, relative to its working directory; "": none.
     """
 
     argv: tuple[str, ...]
@@ -128,6 +129,7 @@ class Command:
     working_directory: str = ""
     timeout_s: float = 0.0
     memory_limit_bytes: int = 0
+    kineto_file: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,81 @@
+"""One run at a time for a file that a workload writes under a name of its own.
+
+The lock lies in the folder where the workload runs, so that boxes that share it exclude each other too; where
+nothing can be written there, it is one of this user on this box. The system gives it up when the agent dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from assay_agent.profilers.base import ProfilerError
+from assay_sampling.failures import FailureClass
+
+_LOOK_SECONDS = 0.1
+
+
+@contextlib.contextmanager
+def exclusive_file(
+    path: Path, folders: Sequence[Path], cancelled: threading.Event, seconds: float
+) -> Iterator[bool]:
+    """Hold the lock of ``path``; gives whether it is held, which it is not where ``cancelled`` came first.
+
+    Args:
+        path: the file; it need not be there.
+        folders: where the lock may lie; the first in which it can be made is taken.
+        cancelled: ends the waiting.
+        seconds: how long to wait for another run.
+
+    Raises ProfilerError (``lock_file``) where another run holds it all that time.
+    """
+    until = time.monotonic() + seconds
+    while True:
+        lock, handle = _opened(path, folders)
+        try:
+            if _locked(lock, handle):
+                try:
+                    yield True
+                finally:
+                    # Whoever waits for it finds that it is gone, and makes another.
+                    lock.unlink(missing_ok=True)
+                return
+        finally:
+            os.close(handle)
+        if cancelled.wait(_LOOK_SECONDS):
+            yield False
+            return
+        if time.monotonic() >= until:
+            raise ProfilerError(
+                FailureClass.LOCK_FILE,
+                str(path),
+                f"another run has been writing it for {seconds:g} s (it holds {lock})",
+                "give workloads that run at the same time files of their own",
+            )
+
+
+def _opened(path: Path, folders: Sequence[Path]) -> tuple[Path, int]:
+    digest = hashlib.blake2b(str(path).encode(), digest_size=12).hexdigest()
+    why = ""
+    for folder in folders:
+        lock = folder / f".{digest}.assay-lock"
+        try:
+            return lock, os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            why = f"no lock can be made in {folder} ({error.strerror})"
+    raise ProfilerError(FailureClass.DISK_FULL, str(path), why)
+
+
+def _locked(lock: Path, handle: int) -> bool:
+    """Whether the lock was free, and is still the file of that name."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(lock.stat(), os.fstat(handle))
+    except OSError:
+        return False
