@@ -154,10 +154,9 @@ def workspace(
     reports go, is on the disk of the agent's state. Raises ProfilerError where another agent has the GPU or
     the folders cannot be made.
     """
-    base = private_directory(gpu)
     job = state / _JOBS / work.key.directory_name
     with contextlib.ExitStack() as stack:
-        held = stack.enter_context(_lock(gpu, base / "lock", cancelled))
+        base, held = stack.enter_context(_lock(gpu, cancelled))
         folders = [base / "home", base / "tmp", job]
         try:
             for folder in folders:
@@ -203,23 +202,40 @@ def private_directory(gpu: MeasuredGPU) -> Path:
 
 
 @contextlib.contextmanager
-def _lock(gpu: MeasuredGPU, path: Path, cancelled: threading.Event) -> Iterator[int]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _lock(gpu: MeasuredGPU, cancelled: threading.Event) -> Iterator[tuple[Path, int]]:
+    """The GPU's private folder, under its lock, and the descriptor of that.
+
+    The folder of a virtual GPU, of which every agent has its own, is removed with its lock: who waits for
+    that takes the next one.
+    """
+    until = time.monotonic() + _LOCK_SECONDS
+    while (handle := _taken(base := private_directory(gpu))) is None:
+        if time.monotonic() >= until or cancelled.is_set():
+            raise ProfilerError(
+                FailureClass.LOCK_FILE,
+                f"GPU {gpu.device.uuid}",
+                f"another agent, or a tool that an earlier one left, holds its lock {base / 'lock'}",
+                "let one agent of this user drive the GPU",
+            )
+        cancelled.wait(_LOCK_LOOK_SECONDS)
     try:
-        until = time.monotonic() + _LOCK_SECONDS
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() >= until or cancelled.is_set():
-                    raise ProfilerError(
-                        FailureClass.LOCK_FILE,
-                        f"GPU {gpu.device.uuid}",
-                        f"another agent, or a tool that an earlier one left, holds its lock {path}",
-                        "let one agent of this user drive the GPU",
-                    ) from None
-            cancelled.wait(_LOCK_LOOK_SECONDS)
-        yield handle
+        yield base, handle
     finally:
+        if gpu.scope:
+            shutil.rmtree(base, ignore_errors=True)
         os.close(handle)
+
+
+def _taken(base: Path) -> int | None:
+    """The descriptor of the folder's lock; None where somebody else has it, or has just removed it."""
+    path = base / "lock"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), path.stat()):
+            return handle
+    os.close(handle)
+    return None
