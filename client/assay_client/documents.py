@@ -73,6 +73,7 @@ def _attempt(attempt: campaign_pb2.AttemptDetail) -> dict[str, Any]:
         "log": attempt.log,
         "wall_seconds": attempt.wall_seconds or None,
         "telemetry": json.loads(attempt.telemetry_json) if attempt.telemetry_json else None,
+        "facts": json.loads(attempt.facts_json) if attempt.facts_json else None,
     }
 
 

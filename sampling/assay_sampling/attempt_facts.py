@@ -165,11 +165,18 @@ class AttemptFacts:
 def parse_facts(text: str) -> AttemptFacts | None:
     """The facts of an attempt; None for "", for damaged ones, and for those of a newer format."""
     try:
-        document = json.loads(text)
-        if not isinstance(document, dict) or document.pop("version", None) != VERSION:
-            return None
+        return facts_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def facts_of(document: Any) -> AttemptFacts | None:
+    """The same from the object itself."""
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        return None
+    try:
         return _read(AttemptFacts, document)
-    except (ValueError, TypeError, RecursionError):
+    except TypeError:
         return None
 
 
@@ -206,7 +213,7 @@ def _read(kind: type[Kind], value: Any) -> Kind:
     """
     if not isinstance(value, dict):
         raise TypeError(kind.__name__)
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     return kind(**{name: _value(hint, value[name]) for name, hint in hints.items() if name in value})
 
 

@@ -282,6 +282,27 @@ _RESULT_FLAGS = (
         scope="result",
     ),
     FlagKind(
+        "libraries_differ",
+        "a workload had other builds of CUDA's or its framework's libraries loaded in two runs that are "
+        "compared; a library may launch other kernels then, under a profiler too",
+        "run both in one environment, with one `LD_LIBRARY_PATH`; `assay runs show` lists the libraries of "
+        "each",
+        scope="result",
+    ),
+    FlagKind(
+        "tools_differ",
+        "two runs that are compared were measured by different releases of one profiler, which may count or "
+        "lock clocks in another way",
+        "measure both with one release, or compare only what does not depend on it",
+        scope="result",
+    ),
+    FlagKind(
+        "drivers_differ",
+        "two runs that are compared were made under different releases of NVIDIA's driver",
+        "bring the boxes to one release, or run both on one box",
+        scope="result",
+    ),
+    FlagKind(
         "profiler_overhead_high",
         "the workload took more than twice as long under the profiler of a light run as without one",
         "use a lighter profiler, or longer kernels; durations of launches may be inflated",

@@ -101,7 +101,7 @@ class TestMetadataStore:
             launches_spooled=120,
             failure=FAILURE,
             flags=FLAGS,
-            log=AttemptLog(("ncu", "--x"), {"PATH": "/bin"}, "said\n"),
+            log=AttemptLog(("ncu", "--x"), {"PATH": "/bin"}, "said\n", '{"a": 1}', 2.5, '{"version": 1}'),
         )
         segment = Segment(ended.key.run_id, 0, 1, 0, 0, 100, 5, 6, b"\0" * 32, b"\xff" * 32)
         slots = (Slot("recorded-0", ("recorded",), True, {"name": "V100"}), Slot("gpu", ("ncu", "nsys")))

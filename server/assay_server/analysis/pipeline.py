@@ -1,7 +1,8 @@
 """From a campaign's runs to its report document.
 
-The document is a function of the request and of the runs' records alone: no time stamps, attempt
-numbers, paths or host names, so that a campaign that was interrupted and resumed ends in the same bytes.
+The document is a function of the request and of the runs' records alone: no attempt numbers, paths or host
+names, and of times only the days on which live runs were measured, which are kept with their records; so a
+campaign that was interrupted and resumed ends in the same bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from assay_server.analysis import rows
 from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
 from assay_server.analysis.compared import Compared
 from assay_server.analysis.loading import load_run
+from assay_server.analysis.provenance import flag_differences, provenance_entries, with_facts_of_table
 from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.analysis.rows import Method
 from assay_server.analysis.summary import summarise
@@ -63,6 +65,8 @@ def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis])
         selections.update(part.selections)
         drawn.update(part.drawn)
         compared.add(part.compared)
+    every_run = [with_facts_of_table(run) for run in _every_run(request)]
+    flag_differences([*all_rows, *(each for part in compared.parts().values() for each in part)], every_run)
     return {
         "format_version": FORMAT_VERSION,
         "campaign": {
@@ -72,7 +76,8 @@ def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis])
             "seed": request.seed,
         },
         "versions": versions(),
-        "runs": [_run(run) for run in _every_run(request)],
+        "runs": [_run(run) for run in every_run],
+        "provenance": provenance_entries(every_run),
         "failed_runs": [_failed_run(run) for run in request.failed_runs],
         "summary": summarise(all_rows, compared),
         "rows": all_rows,

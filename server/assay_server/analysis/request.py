@@ -14,6 +14,32 @@ DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("ran
 
 
 @dataclass(frozen=True)
+class RunFacts:
+    """What the numbers of a run rest on beside its GPU; empty where nothing is known.
+
+    Args:
+        gpus: names of the GPUs, as the driver gives them.
+        drivers: versions of NVIDIA's driver.
+        tools: (name, version) of what measured.
+        libraries: what the workload had loaded: by name, versions for people by what tells builds apart.
+        library_notes: what must be known about that.
+        days: on which a live run was measured on silicon, as ISO dates in UTC.
+    """
+
+    gpus: tuple[str, ...] = ()
+    drivers: tuple[str, ...] = ()
+    tools: tuple[tuple[str, str], ...] = ()
+    libraries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    library_notes: tuple[str, ...] = ()
+    days: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> bool:
+        """Whether its attempts told anything but when they were made."""
+        return bool(self.gpus or self.drivers or self.tools or self.libraries or self.library_notes)
+
+
+@dataclass(frozen=True)
 class RunData:
     """One finished run of a campaign and the launch tables that the store holds for it.
 
@@ -37,6 +63,7 @@ class RunData:
         executions: how often the command ran, once a slice; 0: not known.
         wall_seconds: of all executions together; 0: not known.
         busy_seconds: how long of it the GPU ran kernels, by the driver's count; None: not known.
+        facts: what its numbers rest on beside the GPU.
     """
 
     run_id: str
@@ -58,6 +85,7 @@ class RunData:
     executions: int = 0
     wall_seconds: float = 0.0
     busy_seconds: float | None = None
+    facts: RunFacts = field(default_factory=RunFacts, hash=False)
 
     @property
     def compares(self) -> bool:

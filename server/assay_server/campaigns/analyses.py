@@ -217,9 +217,9 @@ def analysis_request(
         runs=_paired(
             failed_runs,
             (
-                _timed(_run_data(run, campaign, store.slices(run.run_id), path), store)
+                _timed(_run_data(run, campaign, store, path), store)
                 if _overheads_asked(run, runs)
-                else _run_data(run, campaign, store.slices(run.run_id), path)
+                else _run_data(run, campaign, store, path)
                 for run in runs
                 if run.state is RunState.DONE
             ),
@@ -235,7 +235,10 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
     return paired(tuple(runs), failed_runs)
 
 
-def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[[Slice], str]) -> RunData:
+def _run_data(run: Run, campaign: Campaign, store: MetadataReader, path: Callable[[Slice], str]) -> RunData:
+    from assay_server.analysis.provenance import run_facts  # noqa: PLC0415 - it loads the analysis
+
+    slices = store.slices(run.run_id)
     kept = [piece for piece in slices if piece.file]  # not those behind the end of the workload
     return RunData(
         run_id=run.run_id,
@@ -255,6 +258,9 @@ def _run_data(run: Run, campaign: Campaign, slices: list[Slice], path: Callable[
         under_mps=run.under_mps,
         slice_launches=tuple(piece.launches for piece in slices),
         costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
+        facts=run_facts(
+            store.published_facts(run.run_id), measured=run.command is not None and not campaign.synthetic
+        ),
     )
 
 

@@ -15,6 +15,7 @@ from assay_server.report.gallery import (
     summary_pictures,
     workload_pictures,
 )
+from assay_server.report.provenance import provenance_table
 from assay_server.report.sections import by_workload, workload_tables
 
 try:
@@ -48,6 +49,7 @@ def render_html(report: Report) -> str:
             }
             for name, part in by_workload(rows).items()
         ],
+        provenance=provenance_table(report),
         runs=tables.runs_table(report),
         failed=tables.failed_runs_table(report),
         definitions=tables.DEFINITIONS,

@@ -10,6 +10,7 @@ from typing import Any
 from assay_server.report import tables
 from assay_server.report.compared import compared_tables
 from assay_server.report.gallery import Picture, compared_pictures, summary_pictures, workload_pictures
+from assay_server.report.provenance import provenance_table
 from assay_server.report.sections import by_workload, workload_tables
 
 Report = Mapping[str, Any]
@@ -64,6 +65,9 @@ def _lines(report: Report, show: Show) -> Iterator[str]:
         yield from show(workload_pictures(report, name, rows))
         for table in workload_tables(report, rows):
             yield from _table(table, level=3)
+    provenance = provenance_table(report)
+    if provenance is not None:
+        yield from _table(provenance, level=2)
     yield from _table(tables.runs_table(report), level=2)
     failed = tables.failed_runs_table(report)
     if failed is not None:

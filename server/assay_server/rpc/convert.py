@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from assay_protos import agent_pb2, campaign_pb2, common_pb2
+from assay_sampling.attempt_facts import MOST_BYTES
 from assay_sampling.errors import ParameterError
 from assay_sampling.launch_table import Condition
 from assay_server.campaigns.schedule import Lease
@@ -89,12 +90,13 @@ def log_of(message: agent_pb2.AttemptLog) -> AttemptLog:
     if len(text) > _LONGEST_LOG:
         text = f"[the first {len(text) - _LONGEST_LOG:,} characters are left out]\n{text[-_LONGEST_LOG:]}"
     wall_seconds = message.wall_seconds if 0 <= message.wall_seconds < math.inf else 0.0
-    return AttemptLog(command, environment, text, _json_object(message.telemetry_json), wall_seconds)
+    telemetry, facts = _json_object(message.telemetry_json), _json_object(message.facts_json, MOST_BYTES)
+    return AttemptLog(command, environment, text, telemetry, wall_seconds, facts)
 
 
-def _json_object(text: str) -> str:
+def _json_object(text: str, longest: int = _LONGEST_LOG) -> str:
     """The text, or "" where it is no JSON object or too long to keep."""
-    if len(text) > _LONGEST_LOG:
+    if len(text) > longest:
         return ""
     try:
         return text if isinstance(json.loads(text), dict) else ""
@@ -268,6 +270,7 @@ def attempt_message(attempt: Attempt) -> campaign_pb2.AttemptDetail:
         log=attempt.log.text,
         telemetry_json=attempt.log.telemetry,
         wall_seconds=attempt.log.wall_seconds,
+        facts_json=attempt.log.facts,
     )
 
 

@@ -215,7 +215,8 @@ class AttemptLog:
     """What an attempt ran, in which environment (scrubbed of secrets), and what it said (bounded).
 
     ``telemetry``: what the GPU's sensors told while it measured, a JSON object as text, or "".
-    ``wall_seconds``: how long the commands that measure ran.
+    ``wall_seconds``: how long the commands that measure ran. ``facts``: what the numbers rest on beside the
+    GPU (:mod:`assay_sampling.attempt_facts`) as text, or "".
     """
 
     command: tuple[str, ...] = ()
@@ -223,6 +224,7 @@ class AttemptLog:
     text: str = ""
     telemetry: str = ""
     wall_seconds: float = 0.0
+    facts: str = ""
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,9 @@ class MetadataReader(Protocol):
     def seconds_spent(self, run_id: str) -> float:
         """How long all ended attempts of a run ran, whatever became of them."""
 
+    def published_facts(self, run_id: str) -> list[tuple[int, str]]:
+        """When the published attempts of a run were leased (Unix time, ms), and their facts, by slice."""
+
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None: ...
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:

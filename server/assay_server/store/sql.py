@@ -146,6 +146,10 @@ class SqlTransaction:
     def seconds_spent(self, run_id: str) -> float:
         return float(self._connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
 
+    def published_facts(self, run_id: str) -> list[tuple[int, str]]:
+        rows = self._rows(statements.published_facts(), {"run_id": run_id})
+        return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
+
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
         return _first(self._by_key(tables.attempts, run_id, slice_index, attempt), _attempt)
 
@@ -330,6 +334,7 @@ def _attempt(row: Row) -> Attempt:
         values.pop("log"),
         values.pop("telemetry"),
         values.pop("wall_seconds"),
+        values.pop("facts"),
     )
     values["state"] = AttemptState(values["state"])
     values["failure"] = _failure(values["failure"])
@@ -348,6 +353,7 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
         "log": attempt.log.text,
         "telemetry": attempt.log.telemetry,
         "wall_seconds": attempt.log.wall_seconds,
+        "facts": attempt.log.facts,
     }
 
 

@@ -117,6 +117,14 @@ def seconds_spent() -> sa.Select[Any]:
     return sa.select(sa.func.sum(_seconds())).where(a.run_id == sa.bindparam("run_id"), a.ended_at_ms > 0)
 
 
+@cache
+def published_facts() -> sa.Select[Any]:
+    """Lease time and facts of the published attempts of a run; never their logs, which are long."""
+    a = tables.attempts.c
+    of_run = (a.run_id == sa.bindparam("run_id"), a.state == str(AttemptState.PUBLISHED))
+    return sa.select(a.leased_at_ms, a.facts).where(*of_run).order_by(a.slice)
+
+
 def segments_of(key: AttemptKey) -> sa.Select[Any]:
     """The segments of one attempt."""
     c = tables.segments.c

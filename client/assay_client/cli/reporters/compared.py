@@ -1,4 +1,4 @@
-"""Runs compared with one another on a terminal: SM shares, flushed caches, noise over repeats."""
+"""Runs compared on a terminal: SM shares, flushed caches, noise, profilers' overhead, launch sequences."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.cli.reporters.locked_clock import render_locked_clock
 from assay_client.cli.reporters.tables import Table
 from assay_client.cli.reporters.text import clipped, condition, count
 
 Entry = Mapping[str, Any]
 
 _NONE = "-"
-_PARTS = {"sm_share": "SM share", "cold_start": "flushed caches", "noise": "noise", "overhead": "overhead",
-          "sequences": "launch sequences"}  # fmt: skip
+_PARTS = {"sm_share": "SM share", "cold_start": "flushed caches", "locked_clock": "locked clock",
+          "noise": "noise", "overhead": "overhead", "sequences": "launch sequences"}  # fmt: skip
 
 
 def render_compared(report: Mapping[str, Any], console: Console) -> None:
     """The tables that the report has something to say in; none for one without such runs."""
     _render_shares(report.get("sm_share", ()), console)
     _render_flushed(report.get("cold_start", ()), console)
+    render_locked_clock(report.get("locked_clock", ()), console)
     _render_noise(report.get("noise", ()), console)
     _render_overhead(report.get("overhead", ()), console)
+    _render_sequences(report.get("sequences", ()), console)
 
 
 def compared_remarks(report: Mapping[str, Any]) -> Iterator[str]:
@@ -35,6 +38,8 @@ def compared_remarks(report: Mapping[str, Any]) -> Iterator[str]:
                 if each["reason"]:
                     method = f", {each['method']}" if "method" in each else ""
                     yield f"{where}{method}: {each['reason']}"
+            for note in entry["notes"] if part == "locked_clock" else ():
+                yield f"{where}: {note}"
             for flag in entry["flags"]:
                 detail = f": {flag['detail']}" if flag["detail"] else ""
                 yield f"run {flag['run_id']} is flagged {flag['name']}{detail}"
@@ -135,6 +140,40 @@ def _render_overhead(entries: Any, console: Console) -> None:
             _number(entry["overhead_percent"]),
         )
     drawn.print(console)
+
+
+def _render_sequences(entries: Any, console: Console) -> None:
+    if not entries:
+        return
+    right = ["launches", "there", "differing"]
+    drawn = Table(
+        "Launch sequences that differ: kernel, grid or block at the same place",
+        ["workload", "device", "level", "condition", "run", "compared with", *right, "first difference"],
+        right=right,
+        clip=["device", "workload"],
+    )
+    for entry in entries:
+        drawn.add_row(
+            *_where(entry),
+            entry["level"],
+            f"{condition(entry['condition'])}{' MPS' if entry['under_mps'] else ''}",
+            entry["run"],
+            entry["reference"],
+            count(entry["launches"]),
+            count(entry["reference_launches"]),
+            count(entry["differing"]) if entry["differing"] is not None else _NONE,
+            _first_difference(entry),
+        )
+    drawn.print(console)
+
+
+def _first_difference(entry: Entry) -> str:
+    """Where two runs part, and what each launches there; kernels cut in their middle."""
+    first = entry["first_difference"]
+    if first is None:
+        return _state(entry)
+    there, here = (clipped(first[which], 72) for which in ("reference", "run"))
+    return f"launch {first['launch']:,} of process {first['process']}: {here} instead of {there}"
 
 
 def _where(entry: Entry) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.compared import compared_remarks, render_compared
+from assay_client.cli.reporters.provenance import provenance_remarks, render_provenance
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import ASSUMED, clipped, condition, condition_of, count, printable
 
@@ -22,6 +23,7 @@ def render_report(report: Mapping[str, Any], console: Console) -> None:
     render_summary(report, console)
     render_compared(report, console)
     _render_rows(report["rows"], console)
+    render_provenance(report, console)
     for line in _remarks(report):
         console.print(printable(line), soft_wrap=True)
 
@@ -146,6 +148,7 @@ def _remarks(report: Mapping[str, Any]) -> list[str]:
         if row["reason"]
     ]
     remarks += compared_remarks(report)
+    remarks += provenance_remarks(report)
     remarks += [
         f"run {run['run_id']}{_about(run)} has no data: {run['reason']}" for run in report["failed_runs"]
     ]

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.campaign import describe_failure
+from assay_client.cli.reporters.provenance import render_facts
 from assay_client.cli.reporters.tables import print_facts
 from assay_client.cli.reporters.text import condition, count, printable
 
@@ -77,6 +78,7 @@ def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
     pairs += [("environment", f"{name}={value}") for name, value in attempt["environment"].items()]
     console.print()
     print_facts(pairs, console)
+    render_facts(attempt.get("facts"), console)
     if attempt["log"]:
         console.print("log")
         for line in attempt["log"].splitlines():

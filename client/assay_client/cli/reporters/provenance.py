@@ -1,0 +1,161 @@
+"""What numbers rest on, on a terminal: the table of a report, and the facts of one attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table, print_facts
+from assay_client.cli.reporters.text import clipped, count
+from assay_sampling.attempt_facts import AttemptFacts, ConditionFacts, CounterFacts, LibraryFacts, facts_of
+
+Entry = Mapping[str, Any]
+
+_NONE = "-"
+_MOST_LIBRARIES = 12
+
+
+def render_provenance(report: Mapping[str, Any], console: Console) -> None:
+    """The table of a report; workloads of a GPU that rest on the same share a line."""
+    entries = report.get("provenance", ())
+    if not entries:
+        return
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for entry in entries:
+        grouped.setdefault(_cells(entry), []).append(entry["workload"])
+    drawn = Table(
+        "What the numbers rest on",
+        ["workload", "device", "driver", "measured", "tools", "libraries"],
+        clip=["workload"],
+    )
+    everywhere = len({entry["workload"] for entry in entries})
+    for cells, workloads in grouped.items():
+        drawn.add_row(_workloads(workloads, everywhere), *cells)
+    drawn.print(console)
+
+
+def provenance_remarks(report: Mapping[str, Any]) -> Iterator[str]:
+    """What differs between the runs of a workload on a GPU."""
+    for entry in report.get("provenance", ()):
+        for flag in entry["flags"]:
+            yield f"run {flag['run_id']} is flagged {flag['name']}: {flag['detail']}"
+
+
+def _workloads(names: Sequence[str], everywhere: int) -> str:
+    if len(names) == everywhere and everywhere > 1:
+        return f"all {everywhere:,}"
+    return clipped(", ".join(names), 40)
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    tools = (
+        f"{tool['name']} {tool['version'] or '?'} ({', '.join(tool['levels'])})" for tool in entry["tools"]
+    )
+    return (
+        clipped(entry["device"], 40),
+        ", ".join(entry["drivers"]) or _NONE,
+        _days(entry),
+        ", ".join(tools) or _NONE,
+        _libraries(entry),
+    )
+
+
+def _days(entry: Entry) -> str:
+    days = entry["measured_on"]
+    if days is None:
+        return "synthetic" if entry["synthetic"] else _NONE
+    return days["first"] if days["first"] == days["last"] else f"{days['first']} to {days['last']}"
+
+
+def _libraries(entry: Entry) -> str:
+    found = entry["libraries"]
+    said = [f"{each['name']} {' and '.join(each['versions'])}" for each in found[:_MOST_LIBRARIES]]
+    if len(found) > _MOST_LIBRARIES:
+        said.append(f"{len(found) - _MOST_LIBRARIES:,} more")
+    return "; ".join([*([", ".join(said)] if said else []), *entry["library_notes"]]) or _NONE
+
+
+def render_facts(document: Mapping[str, Any] | None, console: Console) -> None:
+    """The facts of an attempt as lines, its libraries as a table; nothing where they are not known."""
+    if not document:
+        return
+    facts = facts_of(dict(document))
+    if facts is None:
+        console.print("rests on  facts of another release, see --json", soft_wrap=True)
+        return
+    print_facts(list(_lines(facts)), console)
+    _render_libraries(facts.libraries, console)
+
+
+def _lines(facts: AttemptFacts) -> Iterator[tuple[str, str]]:
+    mark = f" ({SYNTHETIC_NOTICE})" if facts.synthetic else ""
+    yield "rests on", f"{facts.gpu or 'a GPU that is not known'}{mark}"
+    if facts.driver:
+        cuda = f", CUDA {facts.cuda}" if facts.cuda else ""
+        yield "driver", f"{facts.driver}{cuda}"
+    for tool in facts.tools:
+        where = f", {tool.path}" if tool.path else ""
+        yield "tool", f"{tool.name} {tool.version or '(release not known)'}{where}"
+    if facts.recording:
+        yield "recording", facts.recording
+    yield from _condition(facts.condition)
+    yield from _counters(facts.counters)
+    libraries = facts.libraries
+    summary = f"{count(len(libraries.found))} found" if libraries.found else libraries.status
+    more = f", {libraries.left_out:,} more left out" if libraries.left_out else ""
+    yield "libraries", "; ".join(part for part in (summary + more, libraries.note) if part)
+    if facts.environment_hash:
+        yield "environment hash", facts.environment_hash
+
+
+def _condition(condition: ConditionFacts) -> Iterator[tuple[str, str]]:
+    yield "cache", f"{condition.cache or '?'}{': ' if condition.flush_method else ''}{condition.flush_method}"
+    asked = "?" if condition.sm_percent is None else f"{condition.sm_percent:g} %"
+    parts = [f"{asked} asked"]
+    if condition.sm_percent_in_force is not None:
+        parts.append(f"{condition.sm_percent_in_force:g} % in force")
+    if condition.effective_sms is not None:
+        parts.append(f"{condition.effective_sms} of {condition.all_sms or '?'} SMs as probed")
+    if condition.mps_daemon == "private":
+        parts.append(f"private MPS daemon {condition.mps_version or '(version not known)'}")
+    yield "SM share", ", ".join(parts)
+    by = f" by {condition.clock_locked_by}" if condition.clock_locked_by else ""
+    why = f": {condition.clock_refused}" if condition.clock_refused else ""
+    yield "clock", f"{condition.clock or '?'} asked, {condition.clock_state}{by}{why}"
+
+
+def _counters(counters: CounterFacts) -> Iterator[tuple[str, str]]:
+    if not counters.asked and not counters.collected:
+        return
+    said = f"{count(len(counters.collected))} collected"
+    if counters.missing:
+        said += f"; missing: {', '.join(counters.missing)}"
+    if counters.least_passes is not None and counters.most_passes is not None:
+        least, most = counters.least_passes, counters.most_passes
+        said += (
+            f"; {least:,} passes a launch" if least == most else f"; {least:,} to {most:,} passes a launch"
+        )
+    yield "counters", said
+
+
+def _render_libraries(libraries: LibraryFacts, console: Console) -> None:
+    if not libraries.found:
+        return
+    drawn = Table(
+        "Libraries that its processes had loaded",
+        ["library", "version", "package", "bytes", "build", "of", "path"],
+        right=["bytes"],
+    )
+    for library in libraries.found:
+        drawn.add_row(
+            library.name,
+            library.version or _NONE,
+            library.package or _NONE,
+            f"{library.size_bytes:,}" if library.size_bytes else _NONE,
+            library.identity or _NONE,
+            "profiler" if library.of_tool else "workload",
+            library.path,
+        )
+    drawn.print(console)

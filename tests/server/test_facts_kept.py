@@ -1,0 +1,140 @@
+"""What an attempt's numbers rest on, kept by the server: taken over, stored, handed out, merged for a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from test_store_contract import attempt, campaign, run
+
+from assay_protos import agent_pb2
+from assay_sampling.attempt_facts import (
+    MOST_BYTES,
+    AttemptFacts,
+    LibraryFact,
+    LibraryFacts,
+    ToolFact,
+)
+from assay_server.analysis.provenance import run_facts
+from assay_server.analysis.request import RunFacts
+from assay_server.campaigns.analyses import analysis_request
+from assay_server.rpc.convert import attempt_message, log_of
+from assay_server.store import migrate
+from assay_server.store.model import AttemptLog, AttemptState, Command, RunState, Slice, SliceState
+from assay_server.store.sqlite import SqliteStore
+
+DAY_MS = 86_400_000
+NSYS = AttemptFacts(
+    gpu="H100",
+    driver="550.163",
+    tools=(ToolFact("nsys", "2023.4.4", "/bin/nsys"),),
+    libraries=LibraryFacts(
+        "found",
+        (
+            LibraryFact("libcublas", "12", "nvidia-cublas-cu12 12.4.5.8", identity="edges:1"),
+            LibraryFact("libcupti", "12", of_tool=True),
+        ),
+        note="said",
+    ),
+)
+
+
+def test_facts_are_taken_over_as_they_are_unless_they_are_none() -> None:
+    text = NSYS.to_json()
+    assert log_of(agent_pb2.AttemptLog(facts_json=text)).facts == text
+    newer = '{"version": 7, "more": []}'
+    assert log_of(agent_pb2.AttemptLog(facts_json=newer)).facts == newer
+    for wrong in ("", "no json", "[]", "[" * 100_000, '{"a": "%s"}' % ("x" * MOST_BYTES)):
+        assert log_of(agent_pb2.AttemptLog(facts_json=wrong)).facts == ""
+
+
+def test_they_go_to_whoever_asks_for_the_run() -> None:
+    made = attempt(log=AttemptLog(facts=NSYS.to_json()))
+    assert attempt_message(made).facts_json == NSYS.to_json()
+    assert attempt_message(attempt()).facts_json == ""
+
+
+def test_an_attempt_of_an_earlier_schema_has_none(tmp_path: Path) -> None:
+    path = tmp_path / "m.sqlite"
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        command.upgrade(migrate.migration_config(connection), "0003")
+        connection.exec_driver_sql(
+            "INSERT INTO campaigns VALUES ('c-1', 0, 'c', 1, 0, 'running', '', '', '', "
+            """'{"seed": 0, "methods": [], "reference": null, "memory_limit_bytes": 1}', 0, 0, NULL, 0)"""
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO runs (run_id, campaign_id, ordinal, workload, device_kind, level, profiler, "
+            "condition, repeat, synthetic, recorded_path, recorded_time, state, flags) VALUES "
+            "('c-1.0000', 'c-1', 0, 'w', 'V100', 'light', 'recorded', "
+            """'{"cache": null, "clock": null, "sm_percent": null}', 0, 0, '/x', 0, 'waiting', '[]')"""
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO slices VALUES ('c-1.0000', 0, 0, 0, 'waiting', 0, '', 0, '', 0)"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO attempts (run_id, slice, attempt, token, state, agent_id, agent_name, session_id, "
+            "slot_id, leased_at_ms, deadline_ms, confirmed, ended_at_ms, segments, launches, "
+            "launches_spooled, flags, command, environment, log) VALUES "
+            "('c-1.0000', 0, 1, 1, 'published', 'a', 'a', 's', 'g', 5, 6, 1, 7, 0, 0, 0, "
+            "'[]', '[]', '{}', 'said')"
+        )
+    engine.dispose()
+    store = SqliteStore(path)
+    with store.snapshot() as read:
+        [old] = read.attempts("c-1.0000")
+        facts = read.published_facts("c-1.0000")
+    store.close()
+    assert (old.log.text, old.log.facts) == ("said", "")
+    assert facts == [(5, "")]
+    assert run_facts(facts, measured=True) == RunFacts(days=("1970-01-01",))
+
+
+def test_the_facts_of_a_run_are_those_of_its_published_attempts() -> None:
+    store = SqliteStore(None)
+    live = run(0, command=Command(("train",)), state=RunState.DONE, recorded_path="")
+    pieces = [Slice(live.run_id, n, state=SliceState.DONE) for n in range(3)]
+    made = campaign(synthetic=False)
+    other = AttemptFacts(gpu="H100", driver="550.163", tools=(ToolFact("nsys", "2024.1"),))
+    with store.transaction() as write:
+        write.add_campaign(made, [live], pieces)
+        for piece, state, day, facts in (
+            (2, AttemptState.PUBLISHED, 3, other.to_json()),
+            (0, AttemptState.FAILED, 1, AttemptFacts(driver="1").to_json()),
+            (0, AttemptState.PUBLISHED, 2, NSYS.to_json()),
+            (1, AttemptState.PUBLISHED, 2, NSYS.to_json()),
+        ):
+            token = 10 * piece + day
+            key = attempt(token, day).key.__class__(live.run_id, piece, day, token)
+            write.add_attempt(
+                attempt(
+                    key=key,
+                    state=state,
+                    slot_id=f"g{token}",
+                    leased_at_ms=day * DAY_MS,
+                    log=AttemptLog(facts=facts),
+                )
+            )
+    with store.snapshot() as read:
+        assert [at for at, _ in read.published_facts(live.run_id)] == [2 * DAY_MS, 2 * DAY_MS, 3 * DAY_MS]
+        assert read.published_facts("nothing") == []
+        [found] = analysis_request(read, "made-1", lambda piece: piece.file).runs
+    store.close()
+    assert found.facts == RunFacts(
+        gpus=("H100",),
+        drivers=("550.163",),
+        tools=(("nsys", "2023.4.4"), ("nsys", "2024.1")),
+        libraries={"libcublas": {"edges:1": "nvidia-cublas-cu12 12.4.5.8"}},
+        library_notes=("said",),
+        days=("1970-01-03", "1970-01-04"),
+    )
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_days_are_told_of_silicon_alone(measured: bool) -> None:
+    found = run_facts([(DAY_MS + 1, NSYS.to_json()), (DAY_MS + 2, '{"version": 9}')], measured=measured)
+    assert found.days == (("1970-01-02",) if measured else ())
+    assert found.gpus == ("H100",)
+    assert found.known and not RunFacts().known
