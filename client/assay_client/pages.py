@@ -73,7 +73,7 @@ def _indexed() -> Iterator[Page]:
     index = docs / "README.md"
     yield Page("tutorial", _OPENING, "the first hour: from an empty folder to a report, without a GPU",
                docs / "tutorial.md")  # fmt: skip
-    section = ""
+    section = _OPENING
     for line in index.read_text("utf-8").splitlines():
         if match := _SECTION.match(line):
             section = match[1]

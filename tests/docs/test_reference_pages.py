@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
+import pytest
+import typer
+
+from assay_agent.main import app as agent_app
 from assay_client.cli.main import VERBS
+from assay_client.cli.main import app as assay_app
 from assay_sampling.alignment import match_flags
 from assay_sampling.failures import FailureClass
+from assay_server.main import program as server_app
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,9 +54,52 @@ def test_every_page_stands_in_the_index() -> None:
     assert "(docs/README.md)" in (ROOT / "README.md").read_text()
 
 
-def test_the_readme_shows_every_verb_and_names_targets_that_exist() -> None:
+def commands(page: str) -> list[list[str]]:
+    """The words of every command of our programs in a page's code: a pipe or a redirection ends them."""
+    found = []
+    for line in (ROOT / page).read_text().splitlines():
+        if re.match(r"^(    )?assay(-\w+)? ", line):
+            for command in re.split(r"&&|\||>", line):
+                words = shlex.split(command, comments=True)
+                if words and words[0].startswith("assay"):
+                    found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md", "docs/tutorial.md", "docs/recordings.md"])
+def test_every_command_of_a_page_is_one_that_the_programs_take(page: str) -> None:
+    programs = {"assay": assay_app, "assay-agent": agent_app, "assay-server": server_app}
+    shown = commands(page)
+    assert len(shown) >= 2
+    for program, *words in shown:
+        check(typer.main.get_command(programs[program]), words)
+
+
+def check(command: Any, words: list[str], parent: Any = None) -> None:
+    """Parse a command as far as possible, and never run it.
+
+    An option that is not there, a value that is wrong, or an argument that is missing raises.
+    """
+    if hasattr(command, "resolve_command") and words[0].startswith("-"):
+        # These act as soon as they are parsed.
+        assert words[0] in {name for parameter in command.params for name in parameter.opts}
+        return
+    context = command.make_context(command.name, words, parent=parent)
+    if hasattr(command, "resolve_command"):
+        rest = [*context._protected_args, *context.args]
+        if rest:
+            _, inner, inner_words = command.resolve_command(context, rest)
+            check(inner, inner_words, context)
+
+
+def test_the_page_of_commands_shows_every_verb() -> None:
+    shown = {tuple(words[:2]) for words in commands("docs/commands.md")}
+    assert [verb for verb in VERBS if ("assay", verb) not in shown] == []
+
+
+def test_the_readme_is_short_and_names_targets_that_exist() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert [verb for verb in VERBS if not re.search(rf"\bassay {verb}\b", readme)] == []
+    assert len(readme.splitlines()) <= 75
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"\bmake ([a-z-]+)", readme))
     assert {"demo", "test", "help"} <= named <= targets
