@@ -18,6 +18,7 @@ from test_ncu_command import WORK
 
 from assay_agent.config import VirtualGPUs
 from assay_agent.places import virtual_places
+from assay_agent.profilers import exclusive_file as exclusive_file_module
 from assay_agent.profilers.base import Measurement, ProfilerError
 from assay_agent.profilers.exclusive_file import exclusive_file
 from assay_agent.profilers.kineto import KINETO_VARIABLE, kineto_fault
@@ -186,6 +187,23 @@ def test_one_run_at_a_time_writes_a_file(tmp_path: Path) -> None:
         assert got == []
     waiting.join(30)
     assert got == [True] and list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_file_that_was_removed_meanwhile_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = exclusive_file_module._opened
+
+    def removed_once(path: Path, folders: list[Path]) -> tuple[Path, int]:
+        # Whoever held it releases it between our opening and our locking it.
+        monkeypatch.setattr(exclusive_file_module, "_opened", opened)
+        lock, handle = opened(path, folders)
+        lock.unlink()
+        return lock, handle
+
+    monkeypatch.setattr(exclusive_file_module, "_opened", removed_once)
+    with exclusive_file(tmp_path / "trace.json", [tmp_path], threading.Event(), 30.0) as held:
+        assert held and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_folder_that_cannot_be_written_has_its_lock_elsewhere(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from assay_agent.places import virtual_places
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.ncu_command import plan_metrics
+from assay_agent.profilers.nsight_compute import NsightComputeMeasurement
 from assay_agent.profilers.preflight import NOT_ASKED, Listing, missing_text
 from assay_agent.profilers.refused_metrics import MOST_ROUNDS, refusal_memory, refused_in
 from assay_agent.profilers.tool_version import ToolVersion
@@ -81,6 +82,29 @@ def test_the_rounds_of_one_attempt_are_bounded(bench: Bench, monkeypatch: pytest
     assert METRICS[SECTORS] in error.cause and "submit it again" in error.remedy
     assert bench.measure(work)[0].num_rows == 20
     assert MOST_ROUNDS == 5
+
+
+@pytest.mark.processes
+def test_a_column_that_is_missing_without_a_word_is_treated_alike(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imported = NsightComputeMeasurement._import
+
+    def without_column(self: NsightComputeMeasurement, tool: ToolVersion) -> Path | None:
+        page = imported(self, tool)
+        assert page is not None
+        page.write_text(page.read_text().replace(METRICS[SECTORS], "of_another_release.sum"))
+        return page
+
+    monkeypatch.setattr(NsightComputeMeasurement, "_import", without_column)
+    table, measurement = bench.measure(bench.work(COMPUTE))
+    names = {column.name for column in counter_columns(table.schema)}
+    assert {CYCLES, ATOMICS} <= names and SECTORS not in names
+    assert [flag.name for flag in measurement.flags] == ["metrics_missing"]
+    assert f"the report has no column for {METRICS[SECTORS]}" in measurement.log.text
+    assert measurement.log.text.count("--cache-control") == 2
+    _, again = bench.measure(bench.work(COMPUTE, launch_skip=20))
+    assert again.log.text.count("--cache-control") == 1
 
 
 @pytest.mark.parametrize(
