@@ -205,9 +205,9 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "cycles_of_several_passes",
-        "the run that was to measure cycles in one pass has no data, so they are those of launches that were "
+        "no run measured cycles in one pass, or it has no data, so they are those of launches that were "
         "replayed, with memory saved and restored between passes",
-        "make the failed run again; features do not need it",
+        "leave `detailed.sets` at its default, or make the failed run again; features do not need it",
     ),
     FlagKind(
         "slice_short",

@@ -369,8 +369,8 @@ LIVE_FAULTS = [
     ),
     (
         "{cache: all}",
-        "{clock: base}",
-        "6: field conditions[0].clock: unknown key; the keys here are cache, sm_percent",
+        "{clock: fast}",
+        "6: field conditions[0].clock: 'fast' is not 'none', 'base' or 'boost'",
     ),
     ("repeats: 2", "repeats: 0", "8: field repeats: 0 is below 1"),
     (

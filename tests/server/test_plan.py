@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from assay_sampling.counters import features_of
 from assay_sampling.errors import CampaignError
 from assay_sampling.launch_table import BASELINE, Condition
-from assay_server.campaigns.live_spec import planned_slices
+from assay_server.campaigns.live_spec import COST_COUNTERS, planned_slices
 from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
 from assay_server.campaigns.spec import load_campaign
 from assay_server.store.model import Command, Flag, device_key
@@ -134,6 +134,45 @@ def test_what_a_live_run_is_told_to_execute_and_collect() -> None:
     assert windows == [(0, 0, 400), (1, 400, 400), (2, 800, 200)]
 
 
+BASE = Condition("none", "base", 100.0)
+FLUSHED_BASE, HALF_BASE = Condition("all", "base", 100.0), Condition("none", "base", 50.0)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        # A locked clock: its cycles in one pass, and its times.
+        ("[{clock: base}]", [("detailed", BASE, False), ("light", BASE, False)]),
+        # Flushed caches and shares of the SMs, with what they are compared with under the same clock.
+        ("[{clock: base, cache: all}]", [("detailed", FLUSHED_BASE, False), ("detailed", BASE, False)]),
+        ("[{clock: base, sm_percent: 50}]", [("light", HALF_BASE, True), ("light", BASE, True)]),
+        (
+            "[{clock: base, cache: all}, {clock: base}, {sm_percent: 50}, {clock: base, sm_percent: 50}]",
+            [
+                ("detailed", FLUSHED_BASE, False),
+                ("detailed", BASE, False),
+                ("light", BASE, False),
+                ("light", HALF, True),
+                ("light", HALF_BASE, True),
+                ("light", BASELINE, True),
+                ("light", BASE, True),
+            ],
+        ),
+    ],
+)
+def test_runs_under_locked_clocks(conditions: str, expected: list[tuple[str, Condition, bool]]) -> None:
+    text = f"campaign: a\ngpus: [V100]\nconditions: {conditions}\nworkloads: [{{name: w, command: [train]}}]"
+    campaign = load_campaign(text, "c.yaml")
+    plan = plan_campaign(campaign, "a-1", "/base", "c.yaml")
+    free = [run for run in plan.runs if run.condition == BASELINE and not run.under_mps]
+    beside = plan.runs[len(free) :]
+    assert [(r.level, r.condition, r.under_mps) for r in beside] == expected
+    for run in beside:
+        assert set(run.counters) == (set(COST_COUNTERS) if run.level == "detailed" else set())
+    slices = planned_slices(1, 1, 1, campaign.detailed, campaign.conditions)
+    assert len(plan.slices) == slices
+
+
 def test_without_conditions_there_is_the_baseline_alone() -> None:
     text = "campaign: a\ngpus: [V100]\nworkloads: [{name: w, command: [train]}]"
     plan = plan_campaign(load_campaign(text, "c.yaml"), "a-1", "/base", "c.yaml")
@@ -151,9 +190,15 @@ def test_a_command_needs_a_folder_to_run_in() -> None:
         plan_campaign(load_campaign(text, "c.yaml"), "a-1", "", "c.yaml")
 
 
+CONDITIONS = [
+    "{cache: all}", "{sm_percent: 50}", "{sm_percent: 10}", "{clock: base}", "{clock: boost}",
+    "{cache: all, clock: base}", "{clock: base, sm_percent: 50}",
+]  # fmt: skip
+
+
 @given(
     st.integers(1, 300), st.integers(1, 300), st.integers(1, 3),
-    st.lists(st.sampled_from(["{cache: all}", "{sm_percent: 50}", "{sm_percent: 10}"]), unique=True),
+    st.lists(st.sampled_from(CONDITIONS), unique=True),
 )  # fmt: skip
 def test_slices_cover_the_window_once_and_as_many_as_foreseen(
     first: int, step: int, repeats: int, conditions: list[str]

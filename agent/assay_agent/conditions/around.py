@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from assay_agent.conditions.base import Condition, Site
-from assay_agent.conditions.clocks import LockedClocks, NcuClocks
+from assay_agent.conditions.clocks import LockedClocks, NcuClocks, VirtualClocks
 from assay_agent.conditions.leftovers import undo
 from assay_agent.conditions.mps import SmShare, WithoutMps
 from assay_agent.conditions.occupants import AloneOnGpu
@@ -75,10 +75,11 @@ class Conditions:
 
 
 def _conditions(site: Site) -> list[Condition]:
-    """In the order in which they are made; none for a virtual GPU, whose stand-ins obey."""
-    if site.gpu.synthetic:
-        return []
+    """In the order in which they are made; of a virtual GPU, whose stand-ins obey, only locked clocks."""
     work, clock = site.work, site.work.condition.clock
+    if site.gpu.synthetic:
+        locked = clock in ("base", "boost") and work.level == "light"
+        return [VirtualClocks(site, str(clock))] if locked else []
     made: list[Condition] = [AloneOnGpu(site)]
     if clock in ("base", "boost"):
         made.append(NcuClocks(site) if work.level == "detailed" else LockedClocks(site, clock))

@@ -70,6 +70,24 @@ def _limits(nvml: Any, handle: Any, clock: str) -> tuple[int, int]:
     return boost, boost
 
 
+class VirtualClocks(Condition):
+    """The SM clock of a virtual GPU locked to ``clock``, which its stand-in tools are told by a variable.
+
+    The switch ``clock_unlocked`` of the stand-ins is what a driver that refuses is on a real GPU.
+    """
+
+    def __init__(self, site: Site, clock: str) -> None:
+        super().__init__(site)
+        from assay_agent.virtual.tools.environment import CLOCK_VARIABLE, refuses_clocks  # noqa: PLC0415
+
+        refused = refuses_clocks(site.environment)
+        self.facts["clock_locked"] = int(not refused)
+        if refused:
+            self.flag("clock_unlocked", f"the {clock} clock could not be locked, as it was told to")
+        else:
+            self.environment[CLOCK_VARIABLE] = clock
+
+
 class NcuClocks(Condition):
     """Nsight Compute locks the clocks itself; where it was killed, they are reset after it."""
 

@@ -32,7 +32,7 @@ _SECRET = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|KEY|AUTH|COOKIE", re.IGNORE
 _RESERVED = re.compile(
     r"HOME|TMPDIR|TMP|TEMP|TEMPDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|"
     r"(CUDA|NVTX)_INJECTION(32|64)_PATH|NV_COMPUTE_PROFILER_\w*|CUDA_MPS_\w*|"
-    r"ASSAY_VIRTUAL_(GPU|SM_PERCENT)|ASSAY_KINETO_FILE"
+    r"ASSAY_VIRTUAL_(GPU|SM_PERCENT|CLOCK)|ASSAY_KINETO_FILE"
 )
 LIBRARIES = "LD_LIBRARY_PATH"
 _JOBS = "jobs"
@@ -113,13 +113,6 @@ def require_possible(work: Assignment, gpu: MeasuredGPU) -> None:
             subject,
             f"the slot's GPU {gpu.device.name} is {is_}, and the campaign's data are to be {was}",
             "set 'synthetic' in the campaign file to what its GPUs are",
-        )
-    if gpu.synthetic and work.level == "light" and work.condition.clock in ("base", "boost"):
-        raise ProfilerError(
-            FailureClass.SERVER_REFUSED,
-            subject,
-            f"a light run on a virtual GPU has no clocks to lock ({work.condition.clock})",
-            "use clock: none for light runs on virtual GPUs",
         )
 
 

@@ -28,7 +28,7 @@ from assay_sampling.launch_table import counter_columns, table_metadata
 _PRIVATE = frozenset(
     ("HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
      "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_VIRTUAL_GPU",
-     "ASSAY_VIRTUAL_SM_PERCENT", "ASSAY_KINETO_FILE")
+     "ASSAY_VIRTUAL_SM_PERCENT", "ASSAY_VIRTUAL_CLOCK", "ASSAY_KINETO_FILE")
 )  # fmt: skip
 _OF_VIRTUAL_GPUS = LibraryFacts(note="a virtual GPU runs no CUDA")
 

@@ -34,6 +34,7 @@ from assay_server.analysis.compared import (
     HeldPairs,
     MadeSelection,
     empty_entry,
+    flag,
     match_facts,
     rest_on,
 )
@@ -42,6 +43,7 @@ from assay_server.analysis.rows import plain
 
 KIND: MatchKind = "exact"
 _ACROSS_KIND: MatchKind = "name_block"
+_DISTURBED = "cycles_of_several_passes"
 
 
 def cold_start_entries(device: DeviceRuns, made: Sequence[MadeSelection], held: HeldPairs) -> Iterator[Entry]:
@@ -99,7 +101,8 @@ def _window(entry: Entry, flushed: RunData, warm: RunData, held: HeldPairs) -> _
     entry["match"] = match_facts(alignments, KIND, "caches")
     matched = alignments[KIND]
     require_match(matched, subject=f"{warm.run_id} and {flushed.run_id}")
-    quantity = _cycles(warm_launches, cold_launches)
+    quantity = common_cycles(warm_launches, cold_launches)
+    flag_disturbed_cycles(entry, ((warm, warm_launches), (flushed, cold_launches)))
     found = _Window(
         matched.left_rows,
         cost_of(warm_launches, quantity).values[matched.left_rows],
@@ -110,8 +113,8 @@ def _window(entry: Entry, flushed: RunData, warm: RunData, held: HeldPairs) -> _
     return found
 
 
-def _cycles(warm: Launches, flushed: Launches) -> str:
-    """The cycles that both runs measured for every launch."""
+def common_cycles(warm: Launches, flushed: Launches) -> str:
+    """The cycles that both runs measured for every launch; raises CounterUnavailableError."""
     for quantity in CYCLE_COUNTERS:
         tables = [warm.table, flushed.table]
         if all(quantity in t.schema.names and not t[quantity].null_count for t in tables):
@@ -121,6 +124,17 @@ def _cycles(warm: Launches, flushed: Launches) -> str:
         "no kind of cycles was measured for every launch of both runs",
         f"collect one of {', '.join(CYCLE_COUNTERS)} in both",
     )
+
+
+def flag_disturbed_cycles(entry: Entry, runs: Sequence[tuple[RunData, Launches]]) -> None:
+    """Flag the runs whose cycles are those of launches that were replayed for several passes."""
+    for run, launches in runs:
+        if run.cycles is not None or "replay_passes" not in launches.table.schema.names:
+            continue
+        passes = float(np.nanmax(launches.column("replay_passes"), initial=1.0))
+        if passes > 1 and not any(name == _DISTURBED for name, _, _ in run.flags):
+            detail = f"its launches took {passes:g} passes, and no run measured their cycles in one"
+            flag(entry, run, _DISTURBED, detail)
 
 
 def _describe(entry: Entry, window: _Window, warm: Launches) -> None:

@@ -20,10 +20,11 @@ Entry = dict[str, Any]
 
 @dataclass
 class Compared:
-    """Entries of a report: SM shares, flushed caches, noise over repeats, profilers' overhead, sequences."""
+    """Entries of a report, by what is compared: each of its parts is a list of them."""
 
     sm_share: list[Entry] = field(default_factory=list)
     cold_start: list[Entry] = field(default_factory=list)
+    locked_clock: list[Entry] = field(default_factory=list)
     noise: list[Entry] = field(default_factory=list)
     overhead: list[Entry] = field(default_factory=list)
     sequences: list[Entry] = field(default_factory=list)
@@ -33,6 +34,7 @@ class Compared:
         return {
             "sm_share": self.sm_share,
             "cold_start": self.cold_start,
+            "locked_clock": self.locked_clock,
             "noise": self.noise,
             "overhead": self.overhead,
             "sequences": self.sequences,

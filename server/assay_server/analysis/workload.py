@@ -20,6 +20,7 @@ from assay_server.analysis.compared import Compared, HeldPairs, MadeSelection, d
 from assay_server.analysis.drawn import drawn
 from assay_server.analysis.export import exported
 from assay_server.analysis.held import HeldRuns, Load
+from assay_server.analysis.locked_clock import locked_clock_entries
 from assay_server.analysis.noise import noise_entries
 from assay_server.analysis.overhead import overhead_entries
 from assay_server.analysis.request import AnalysisRequest, RunData
@@ -97,6 +98,7 @@ def _compared(work: _Work, runs: Sequence[RunData]) -> Compared:
     for device in devices_of(runs):
         found.sm_share.extend(sm_share_entries(device, made, held))
         found.cold_start.extend(cold_start_entries(device, made, held))
+        found.locked_clock.extend(locked_clock_entries(device, held))
         found.noise.extend(noise_entries(device, held))
         found.overhead.extend(overhead_entries(device, held))
         found.sequences.extend(sequence_entries(device, held))

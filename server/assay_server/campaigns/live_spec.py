@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.counters import FEATURE_SETS, features_of
-from assay_sampling.launch_table import BASELINE, CacheCondition, Condition
+from assay_sampling.launch_table import BASELINE, CacheCondition, ClockCondition, Condition
 from assay_sampling.replay_passes import replay_passes
 from assay_server.campaigns.assumptions import Assumptions
 from assay_server.campaigns.slice_cost import SliceCost, assumed_cost
@@ -114,27 +115,60 @@ class RepeatSpec(SpecModel):
 
 
 class LiveConditionSpec(SpecModel):
-    """A condition beside the baseline: caches flushed, or a share of the SMs."""
+    """A condition beside the baseline: caches flushed, clocks locked, a share of the SMs."""
 
     cache: CacheCondition = "none"
+    clock: ClockCondition = "none"
     sm_percent: float = Field(default=100.0, gt=0, le=100)
 
     def condition(self) -> Condition:
-        return Condition(self.cache, "none", float(self.sm_percent))
+        return Condition(self.cache, self.clock, float(self.sm_percent))
 
     @property
     def flushed(self) -> bool:
         return self.cache == "all"
 
 
+@dataclass(frozen=True)
+class ConditionRun:
+    """A run that conditions ask for beside those under the baseline; detailed ones are made in one pass."""
+
+    level: Literal["detailed", "light"]
+    condition: Condition
+    under_mps: bool = False
+
+
+def condition_runs(conditions: Sequence[LiveConditionSpec]) -> tuple[ConditionRun, ...]:
+    """The runs of a repeat that are made under these conditions, each once.
+
+    A locked clock is a detailed and a light run, flushed caches are a detailed one, a share of the SMs is a
+    light one; and what each is compared with under the same clock: the detailed run with caches left alone,
+    the light one at 100 % under the same kind of MPS daemon. Shares come last.
+    """
+    found: list[ConditionRun] = []
+    shares = [spec.condition() for spec in conditions if spec.sm_percent < 100]
+    for spec in conditions:
+        condition = spec.condition()
+        if spec.sm_percent < 100:
+            continue
+        found.append(ConditionRun("detailed", condition))
+        if spec.flushed and spec.clock != "none":
+            found.append(ConditionRun("detailed", replace(condition, cache="none")))
+        elif not spec.flushed:
+            found.append(ConditionRun("light", condition))
+    found += [ConditionRun("light", condition, under_mps=True) for condition in shares]
+    whole = dict.fromkeys(replace(condition, sm_percent=100.0) for condition in shares)
+    found += [ConditionRun("light", condition, under_mps=True) for condition in whole]
+    return tuple(dict.fromkeys(found))
+
+
 def planned_slices(
     workloads: int, gpus: int, repeats: int, detailed: DetailedSpec, conditions: Sequence[LiveConditionSpec]
 ) -> int:
     """How many slices the live runs of a campaign have, without making any."""
-    flushed = sum(condition.flushed for condition in conditions)
-    shares = len(conditions) - flushed
-    light = 1 + shares + (1 if shares else 0)
-    runs = [*detailed.counters_of_sets(), *[COST_COUNTERS] * flushed]
+    beside = [run.level for run in condition_runs(conditions)]
+    light = 1 + beside.count("light")
+    runs = [*detailed.counters_of_sets(), *[COST_COUNTERS] * beside.count("detailed")]
     slices = {counters: len(detailed.windows(cost_before(counters))) for counters in set(runs)}
     return workloads * gpus * repeats * (sum(slices[counters] for counters in runs) + light)
 

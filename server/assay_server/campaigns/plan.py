@@ -8,8 +8,13 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from assay_sampling.errors import CampaignError
-from assay_sampling.launch_table import BASELINE
-from assay_server.campaigns.live_spec import COST_COUNTERS, DetailedSpec, LightLevel, cost_before
+from assay_server.campaigns.live_spec import (
+    COST_COUNTERS,
+    DetailedSpec,
+    LightLevel,
+    condition_runs,
+    cost_before,
+)
 from assay_server.campaigns.slice_cost import SliceCost
 from assay_server.campaigns.spec import Campaign, ConditionSpec, WorkloadSpec, resolved_path
 from assay_server.campaigns.windows import Window
@@ -66,9 +71,9 @@ def plan_campaign(
     """The runs of every workload in the order of the file; CampaignError for a path without a base.
 
     A recording is one run a level. A live workload on a kind of GPU is, for each repeat: a bare run where
-    asked for, a detailed run of the window in slices for each of its sets of counters, a light run, a
-    detailed run for each flushed condition, and for SM shares a light run each and one at 100 % under the
-    same MPS daemon. ``cost_of`` sizes slices for which the file does not say how many launches they have.
+    asked for, a detailed run of the window in slices for each of its sets of counters, a light run, and the
+    runs of its conditions (:func:`assay_server.campaigns.live_spec.condition_runs`). ``cost_of`` sizes slices
+    for which the file does not say how many launches they have.
     """
     base = _Base(campaign_id, base_directory, file_name, cost_of)
     runs: list[Run] = []
@@ -134,16 +139,13 @@ def _live_runs(
             for run in detailed:
                 yield replace(run, repeat=repeat), _windows(campaign.detailed, run, base)
             yield replace(light, repeat=repeat), _WHOLE
-            shares = []
-            for spec in campaign.conditions:
-                condition = spec.condition()
-                if spec.flushed:
-                    flushed = replace(detailed[0], condition=condition, counters=COST_COUNTERS, repeat=repeat)
-                    yield flushed, _windows(campaign.detailed, flushed, base)
+            for beside in condition_runs(campaign.conditions):
+                changes: dict[str, Any] = {"condition": beside.condition, "repeat": repeat}
+                if beside.level == "light":
+                    yield replace(light, under_mps=beside.under_mps, **changes), _WHOLE
                 else:
-                    shares.append(condition)
-            for condition in (*shares, BASELINE) if shares else ():
-                yield replace(light, condition=condition, under_mps=True, repeat=repeat), _WHOLE
+                    costs = replace(detailed[0], counters=COST_COUNTERS, **changes)
+                    yield costs, _windows(campaign.detailed, costs, base)
         for repeat in range(campaign.repeats, campaign.light_repeats):
             yield replace(light, repeat=repeat), _WHOLE
 

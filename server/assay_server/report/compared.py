@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from assay_server.report.locked_clock import locked_clock_table
 from assay_server.report.naming import ABSENT, count, percent, quantity, shown_condition
 from assay_server.report.tables import (
     CONDITION,
@@ -22,7 +23,10 @@ Entry = Mapping[str, Any]
 
 def compared_tables(report: Report) -> Iterator[Table]:
     """The tables that this report has something to say in."""
-    for make in (sm_share_table, cold_start_table, noise_table, overhead_table, sequence_table):
+    parts = (
+        sm_share_table, cold_start_table, locked_clock_table, noise_table, overhead_table, sequence_table,
+    )  # fmt: skip
+    for make in parts:
         table = make(report)
         if table is not None:
             yield table

@@ -6,16 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from assay_agent.virtual.tools.faults import Faults, parse_faults
 from assay_sampling.errors import ParameterError
+from assay_sampling.identity import ClockCondition
 
 if TYPE_CHECKING:
     from assay_agent.virtual.gpu import VirtualGPU
 
 GPU_VARIABLE = "ASSAY_VIRTUAL_GPU"
 SM_PERCENT_VARIABLE = "ASSAY_VIRTUAL_SM_PERCENT"
+CLOCK_VARIABLE = "ASSAY_VIRTUAL_CLOCK"
 FAULTS_VARIABLE = "ASSAY_VIRTUAL_FAULTS"
 NCU_VERSION_VARIABLE = "ASSAY_VIRTUAL_NCU_VERSION"
 NSYS_VERSION_VARIABLE = "ASSAY_VIRTUAL_NSYS_VERSION"
@@ -25,19 +27,23 @@ DEFAULT_NSYS_VERSION = "2023.4.4.54"
 
 @dataclass(frozen=True)
 class VirtualEnvironment:
-    """One virtual GPU as the tools see it; ``sm_percent`` is in (0, 100]."""
+    """One virtual GPU as the tools see it; ``sm_percent`` is in (0, 100].
+
+    ``clock``: what its SM clock is locked to from outside; Nsight Compute's own option counts before it.
+    """
 
     gpu: VirtualGPU
     uuid: str
     sm_percent: float
     faults: Faults
+    clock: ClockCondition = "none"
 
 
 def virtual_environment(variables: Mapping[str, str]) -> VirtualEnvironment:
     """Read the environment; raises ParameterError naming the variable that is wrong or missing."""
     gpu, uuid = _gpu(variables.get(GPU_VARIABLE, ""))
     faults = parse_faults(_fault_text(variables.get(FAULTS_VARIABLE, "")))
-    return VirtualEnvironment(gpu, uuid, _sm_percent(variables, gpu), faults)
+    return VirtualEnvironment(gpu, uuid, _sm_percent(variables, gpu), faults, _clock(variables))
 
 
 def lost_by_switch(variables: Mapping[str, str], uuid: str) -> bool:
@@ -45,6 +51,14 @@ def lost_by_switch(variables: Mapping[str, str], uuid: str) -> bool:
     try:
         return parse_faults(_fault_text(variables.get(FAULTS_VARIABLE, ""))).loses(uuid)
     except ParameterError:  # the tools will refuse them, in their own words
+        return False
+
+
+def refuses_clocks(variables: Mapping[str, str]) -> bool:
+    """Whether the workload's fault switches keep the clocks of a light run from being locked."""
+    try:
+        return "clock_unlocked" in parse_faults(_fault_text(variables.get(FAULTS_VARIABLE, "")))
+    except ParameterError:
         return False
 
 
@@ -100,6 +114,14 @@ def _sm_percent(variables: Mapping[str, str], gpu: VirtualGPU) -> float:
         raise ParameterError(SM_PERCENT_VARIABLE, f"{text!r} is no number") from error
     gpu.effective_sms(percent)
     return percent
+
+
+def _clock(variables: Mapping[str, str]) -> ClockCondition:
+    text = variables.get(CLOCK_VARIABLE, "").strip() or "none"
+    for clock in get_args(ClockCondition):
+        if text == clock:
+            return clock  # type: ignore[no-any-return]
+    raise ParameterError(CLOCK_VARIABLE, f"{text!r} is none of {', '.join(get_args(ClockCondition))}")
 
 
 def _version(variables: Mapping[str, str], name: str, default: str) -> str:

@@ -19,7 +19,7 @@ FAULTS: dict[str, str] = {
     "lock_file": "ncu: the lock file cannot be opened",
     "metric_unknown": "ncu: the last metric that was asked for (metric_unknown:A+B: A and B) does not exist",
     "counters_nan": "ncu: every third launch has no value of the counters that need passes",
-    "clock_unlocked": "ncu: the clocks cannot be locked, so they run free",
+    "clock_unlocked": "both: the clocks cannot be locked, so they run free",
     "unsupported_gpu": "ncu: the tool does not know the GPU",
     "report_short": "both: the report lacks the last third of the launches",
     "report_truncated": "both: the report is cut in half",

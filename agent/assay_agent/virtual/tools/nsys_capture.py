@@ -30,7 +30,7 @@ def capture_run(
     version: str,
 ) -> Capture:
     """Run a program freely and write down what it launched."""
-    condition = Condition(cache="none", clock="none", sm_percent=environment.sm_percent)
+    condition = Condition(cache="none", clock=environment.clock, sm_percent=environment.sm_percent)
     parts: list[ProcessLaunches] = []
     if program.workload is not None and "cuda" in traces:
         parts = [
