@@ -109,15 +109,15 @@ def report_text(assay: Assay, script: Script, **parts: Any) -> str:
 def test_a_report_says_once_what_its_workloads_rest_on(assay: Assay, script: Script) -> None:
     flag = {"run_id": "c-1.0003", "name": "libraries_differ", "detail": "libcublas", "invalidates": False}
     virtual = entry(
-        "b", "Virtual", synthetic=True, measured_on=None, drivers=[], libraries=[],
+        "b", "Virtual", synthetic=True, gpus=["virtual V100"], measured_on=None, drivers=[], libraries=[],
         library_notes=["a virtual GPU runs no CUDA"],
     )  # fmt: skip
     text = report_text(assay, script, provenance=[entry("a"), entry("b", flags=[flag]), virtual])
     assert "What the numbers rest on" in text
-    line = "V100 550.163 2026-11-20 nsys 2023.4.4 (light) libcublas 12.4 and 12.5"
+    line = "V100 Tesla V100 550.163 2026-11-20 nsys 2023.4.4 (light) libcublas 12.4 and 12.5"
     assert f"all 2 {line}" in text
     assert text.count(line) == 1
-    assert "b Virtual - synthetic nsys 2023.4.4 (light) a virtual GPU runs no CUDA" in text
+    assert "b Virtual virtual V100 - synthetic nsys 2023.4.4 (light) a virtual GPU runs no CUDA" in text
     assert "run c-1.0003 is flagged libraries_differ: libcublas" in text
 
 

@@ -27,7 +27,7 @@ def render_provenance(report: Mapping[str, Any], console: Console) -> None:
         grouped.setdefault(_cells(entry), []).append(entry["workload"])
     drawn = Table(
         "What the numbers rest on",
-        ["workload", "device", "driver", "measured", "tools", "libraries"],
+        ["workload", "device", "GPU", "driver", "measured", "tools", "libraries"],
         clip=["workload"],
     )
     everywhere = len({entry["workload"] for entry in entries})
@@ -55,6 +55,7 @@ def _cells(entry: Entry) -> tuple[str, ...]:
     )
     return (
         clipped(entry["device"], 40),
+        clipped(", ".join(entry["gpus"]), 40) or _NONE,
         ", ".join(entry["drivers"]) or _NONE,
         _days(entry),
         ", ".join(tools) or _NONE,
