@@ -159,7 +159,13 @@ def test_a_link_that_leads_out_of_the_folder_is_refused_before_anything_runs(ben
 
 
 @pytest.mark.parametrize(
-    "changes", [{"level": "detailed"}, {"launch_count": 5}, {"condition": replace(BASELINE, cache="all")}]
+    "changes",
+    [
+        {"level": "detailed"},
+        {"launch_count": 5},
+        {"condition": replace(BASELINE, cache="all")},
+        {"condition": replace(BASELINE, sm_percent=50.0)},
+    ],
 )
 def test_what_it_cannot_measure_is_refused(bench: Bench, changes: dict[str, object]) -> None:
     with pytest.raises(ProfilerError):

@@ -24,7 +24,7 @@ from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import Assignment
 from assay_sampling.errors import InputError
 from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import Device, LaunchBatch, table_metadata
+from assay_sampling.launch_table import BASELINE, Device, LaunchBatch, table_metadata
 
 KINETO_VARIABLE = "ASSAY_KINETO_FILE"
 _CLOCK_SLACK_SECONDS = 2.0
@@ -56,6 +56,7 @@ class KinetoProfiler:
             )
         require_possible(work, self._gpu)
         require_light_condition(work)
+        self._require_obeyed(work)
         command = require_command(work)
         fault = kineto_fault(command.kineto_file)
         if fault:
@@ -66,6 +67,16 @@ class KinetoProfiler:
                 "name one file in the folder of the campaign file under 'kineto'",
             )
         return list(command.argv)
+
+    def _require_obeyed(self, work: Assignment) -> None:
+        """Raises ProfilerError for a condition of a virtual GPU: a made-up trace does not obey it."""
+        if self._gpu.synthetic and work.condition != BASELINE:
+            raise ProfilerError(
+                FailureClass.SERVER_REFUSED,
+                str(work.key),
+                f"a virtual GPU makes no condition ({work.condition}) for a trace that is made up",
+                "leave conditions out, or measure the workload with nsys (leave 'kineto' out)",
+            )
 
     def run(self, work: Assignment, cancelled: threading.Event) -> KinetoMeasurement:
         self.plan(work)
