@@ -7,8 +7,9 @@ from importlib import metadata
 
 from assay_sampling.errors import MissingExtraError
 
+_OURS = "assay"
 _DISTRIBUTIONS = {
-    "assay": "assay-gpu",
+    _OURS: "assay-gpu",
     "numpy": "numpy",
     "pyarrow": "pyarrow",
     "scikit-learn": "scikit-learn",
@@ -22,5 +23,8 @@ def versions() -> dict[str, str]:
         try:
             found[name] = metadata.version(distribution)
         except metadata.PackageNotFoundError:
+            if name == _OURS:  # run from a checkout that was never installed
+                found[name] = "checkout"
+                continue
             raise MissingExtraError("analysis", name, "analysis") from None
     return {**found, "python": platform.python_version()}
