@@ -82,6 +82,11 @@ gpu-workloads:  ## compile the CUDA workloads of the GPU proof; needs no GPU (nv
 gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),tracer)  ## prove on this box's GPU what needs one, and print it; docs/hardware.md
 	$(GPU_PYTHON) -m tests.gpu --cache "$(GPU_CACHE)" $(GPU_ARGS)
 
+# To a box that is only borrowed, and where nothing can be fetched: docs/hardware.md, "First hour".
+.PHONY: gpu-carry
+gpu-carry: tracer  ## what such a box lacks, into gpu-carry/: wheels and the tracer; GPU_CARRY_ARGS='--architecture sm_90'
+	$(BIN)/python tests/gpu/carry.py pack --to gpu-carry $(GPU_CARRY_ARGS)
+
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/ruff format --check .
@@ -120,4 +125,4 @@ lock: $(STAMP)  ## write the versions of this environment down for everybody
 
 .PHONY: clean
 clean:  ## remove what the targets above made
-	rm -rf $(VENV) demo gpu-test build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo gpu-test gpu-carry build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

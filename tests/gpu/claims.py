@@ -21,6 +21,10 @@ _OWN_LINE = re.compile(r'^\{"assay_workload".*\}$', re.MULTILINE)
 _VIRTUAL_LINE = re.compile(r"^assay virtual \S+: process \d+ made (\d+) launches$", re.MULTILINE)
 _LEAST_MATCH_PERCENT = 99.0
 _SMS_PER_TPC = 2
+# Half of the SMs: as fast at best, half as fast at worst, and the noise of two runs.
+_LEAST_SPEEDUP, _MOST_SPEEDUP = 0.9, 2.3
+# Empty caches make nothing faster, but for noise.
+_MOST_FLUSHED = 1.1
 _SHAPE = ["launch", "kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z"]
 _LAUNCH = [*_SHAPE, "duration_ns"]
 _KINDS = {LONG_KERNELS: " (long kernels)", SHORT_KERNELS: " (3-microsecond kernels)"}
@@ -47,7 +51,10 @@ class Claim:
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "state": self.state, "why": self.why, "values": self.values}
+        return {
+            "name": self.name, "state": self.state, "why": self.why,
+            "lines": self.lines, "values": self.values,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -277,6 +284,8 @@ def _share_speedup(measured: Measured) -> Claim:
             continue
         claim.lines.append(f"{entry['workload']}: {speedup:.3f}")
         claim.values[entry["workload"]] = speedup
+        if not _LEAST_SPEEDUP <= speedup <= _MOST_SPEEDUP:
+            faults.append(f"{entry['workload']}: half of the SMs cannot make it {speedup:.3f} times as slow")
     return claim.judge(faults)
 
 
@@ -291,6 +300,10 @@ def _flushed(measured: Measured) -> Claim:
         used = [by_run[run_id] for run_id in entry["runs"] if run_id in by_run]
         warm = [_ipc(measured, run, entry["quantity"]) for run in used if run["condition"]["cache"] == "none"]
         cold = [_ipc(measured, run, entry["quantity"]) for run in used if run["condition"]["cache"] == "all"]
+        if warm and cold and not cold[0] <= _MOST_FLUSHED * warm[0]:
+            faults.append(
+                f"{entry['workload']}: IPC {cold[0]:.3f} with flushed caches, {warm[0]:.3f} with warm"
+            )
         ipc = f"IPC {warm[0]:.3f} warm, {cold[0]:.3f} flushed; " if warm and cold else ""
         claim.lines.append(
             f"{entry['workload']}: {ipc}launches differ by {entry['median_difference_percent']:.2f} % "

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import math
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from assay_sampling.errors import AssayError
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _LOOK_SECONDS = 0.2
+_PR_SET_PDEATHSIG = 1
 ENDED = ("done", "failed", "cancelled")
 
 
@@ -33,10 +37,16 @@ class Lab:
     address: str
     state: Path
 
-    def run(self, campaign: Path, say: Callable[[str], None]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Submit a campaign and wait for its end; its last status and its report ({} where it has none)."""
-        with Client(self.address) as client:
+    def run(
+        self, campaign: Path, say: Callable[[str], None], most_seconds: float = math.inf
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Submit a campaign and wait for its end; its last status and its report ({} where it has none).
+
+        After ``most_seconds`` what has not finished is cancelled.
+        """
+        with Client(self.address) as client, contextlib.ExitStack() as stack:
             identifier = client.submit(campaign)
+            stack.enter_context(self._cancelled_after(identifier, most_seconds))
             status: dict[str, Any] = {}
             told = -1
             for status in client.watch(identifier):
@@ -51,6 +61,24 @@ class Lab:
             except AssayError as problem:
                 say(f"{identifier} has no report: {problem}")
                 return status, {}
+
+    @contextlib.contextmanager
+    def _cancelled_after(self, identifier: str, seconds: float) -> Iterator[None]:
+        if math.isinf(seconds):
+            yield
+            return
+
+        def cancel() -> None:
+            with Client(self.address) as client, contextlib.suppress(AssayError):
+                client.cancel(identifier)
+
+        timer = threading.Timer(max(seconds, 0.0), cancel)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
     def runs(self, status: dict[str, Any]) -> list[dict[str, Any]]:
         """All that is known of each run of a campaign."""
@@ -103,6 +131,7 @@ def _program(log: Path, words: Sequence[str], ready: Callable[[], bool], tempora
             stderr=output,
             env=environment,
             start_new_session=True,
+            preexec_fn=_ends_with_us,  # noqa: PLW1509 - nothing is done between but one call
         )
     try:
         until = time.monotonic() + _START_SECONDS
@@ -118,6 +147,11 @@ def _program(log: Path, words: Sequence[str], ready: Callable[[], bool], tempora
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _ends_with_us() -> None:
+    """Where the proof is killed, its programs are told to stop, and undo what they changed."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def _text(log: Path) -> str:

@@ -32,7 +32,7 @@ def pack_recordings(
         ((part, run) for part in measured for run in part.runs if run["files"]),
         key=lambda item: (_bytes(*item), item[1]["run_id"]),
     )
-    kept = len(ordered)
+    kept = _fitting(ordered, most_bytes)
     while True:
         manifest = {
             **facts,
@@ -42,10 +42,37 @@ def pack_recordings(
                 for part, run in ordered[kept:]
             ],
         }
-        _write(path, measured, ordered[:kept], manifest)
-        if path.stat().st_size <= most_bytes or not kept:
+        partial = path.with_name(path.name + ".partial")
+        _write(partial, measured, ordered[:kept], manifest)
+        if partial.stat().st_size <= most_bytes or not kept:
+            partial.replace(path)
             return {**manifest, "bytes": path.stat().st_size}
         kept -= 1
+
+
+def pack_logs(path: Path, work: Path, measured: Sequence[Measured], most_bytes: int = MOST_BYTES) -> None:
+    """Write ``path`` (.tar.gz): the programs' logs, and each run with all attempts: what was said and seen.
+
+    Who reads it cannot look at the box any more. Logs are cut in front, at a tenth of ``most_bytes``.
+    """
+    partial = path.with_name(path.name + ".partial")
+    with tarfile.open(partial, "w:gz") as archive:
+        for log in sorted(work.glob("*.log")):
+            _add(archive, log.name, log.read_bytes()[-most_bytes // 10 :])
+        for part in measured:
+            document = json.dumps(list(part.runs), default=str).encode()
+            _add(archive, f"{part.part}.runs.json", document)
+    partial.replace(path)
+
+
+def _fitting(ordered: Sequence[tuple[Measured, Run]], most_bytes: int) -> int:
+    """How many of the runs, smallest first, may fit: records are compressed already, so little is gained."""
+    total = 0
+    for count, (part, run) in enumerate(ordered):
+        total += _bytes(part, run)
+        if total > 2 * most_bytes:
+            return count
+    return len(ordered)
 
 
 def _write(

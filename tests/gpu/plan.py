@@ -71,16 +71,23 @@ class Box:
         synthetic: whether it is a virtual one.
         light: what measures light runs, "nsys" or "cupti", the preferred first.
         shares: whether shares of the SMs can be had.
+        compute_capability: of the GPU, such as "9.0"; "": not known.
     """
 
     gpu: str
     synthetic: bool
     light: tuple[str, ...]
     shares: bool = True
+    compute_capability: str = ""
 
     def light_of(self, part: str) -> str:
         """What measures the light runs of a part: our own tracer where it is what is to be proved."""
         return "cupti" if part in _LIGHT_ALONE and "cupti" in self.light else self.light[0]
+
+
+def workload_names() -> list[str]:
+    """All names of workloads, of every part."""
+    return [*_CUDA_ARGUMENTS, *_TORCH_ARGUMENTS, *_LAUNCHES_ARGUMENTS]
 
 
 def cuda_part(programs: Mapping[str, Path]) -> list[Workload]:
@@ -136,7 +143,7 @@ def find_torch(given: str = "") -> tuple[str, str]:
 
 
 def campaign(
-    part: str, workloads: Sequence[Workload], box: Box, *, first: int, repeats: int
+    part: str, workloads: Sequence[Workload], box: Box, *, first: int, repeats: int, slices: int = 2
 ) -> dict[str, Any]:
     """The campaign of a part, as the document of a campaign file.
 
@@ -157,7 +164,7 @@ def campaign(
         "repeats": 1 if launches_only else repeats,
         "detailed": {
             "first": window,
-            "slice_launches": max(1, window // 2),
+            "slice_launches": max(1, -(-window // slices)),
             "sets": ["features"] if launches_only else ["cycles", "features"],
             "features": "table2",
         },

@@ -217,6 +217,17 @@ def test_half_of_the_sms_is_half(effective: int | None, state: str) -> None:
     assert found.state == state
 
 
+@pytest.mark.parametrize(
+    ("speedup", "state"), [(1.0, "holds"), (1.99, "holds"), (0.5, "fails"), (4.0, "fails"), (None, "fails")]
+)
+def test_half_of_the_sms_cannot_be_faster_nor_four_times_as_slow(speedup: float | None, state: str) -> None:
+    entry = {"workload": "w", "status": "ok", "reason": "", "effective_sms": 66, "all_sms": 132}
+    found = claim(
+        "speedup of 100 % over 50 % of the SMs", measured(sm_share=[{**entry, "speedup_true": speedup}])
+    )
+    assert found.state == state
+
+
 def row(percent: float, **more: Any) -> dict[str, Any]:
     return {
         "method": "pks", "condition": CONDITION, "workload": "w", "status": "ok", "reason": "", "launches": 9,
@@ -266,9 +277,13 @@ def test_flushed_and_warm_ipc_are_of_all_launches(tmp_path: Path) -> None:
     found = Measured("launches", {"cold_start": [entry]}, runs, tmp_path)
     from tests.gpu.claims import _flushed  # noqa: PLC0415 - without the other claims, which need other columns
 
-    assert _flushed(found).lines == [
-        "w: IPC 2.000 warm, 1.000 flushed; launches differ by 50.00 % (median), 50.00 % (weighted)"
-    ]
+    shown = _flushed(found)
+    assert (shown.state, shown.lines) == (
+        "holds",
+        ["w: IPC 2.000 warm, 1.000 flushed; launches differ by 50.00 % (median), 50.00 % (weighted)"],
+    )
+    pq.write_table(pa.table({"instructions": [10.0, 30.0], "c": [5.0, 5.0]}), tmp_path / "cold")
+    assert _flushed(found).why == "w: IPC 4.000 with flushed caches, 2.000 with warm"
 
 
 def light_table(path: Path, grids: list[int], duration: float) -> str:

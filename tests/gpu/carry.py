@@ -1,0 +1,216 @@
+"""Take along what a borrowed GPU box lacks and cannot fetch, and run the proof there with it.
+
+    python tests/gpu/carry.py pack [--to DIR] [--python 3.12] [--architecture sm_90]     here
+    python3 tests/gpu/carry.py run [--carried DIR] [arguments of python -m tests.gpu]    there
+
+Packed are the small Python packages that Assay needs (wheels, for another Python and processor than ours),
+the CUPTI tracer, and with --architecture the compiled workloads. The large ones (numpy, pyarrow,
+scikit-learn, ...) the box must have: every image for PyTorch work does. Only the standard library is used,
+so that any Python of the box will do; nothing is installed there. Exit status 77: something cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE_FOLDERS = ("protos", "sampling", "agent", "server", "client")
+CANNOT = 77
+# By the names of requirements/constraints.txt. A test says where one is missing.
+CARRIED = (
+    "alembic", "annotated-doc", "annotated-types", "click", "grpcio", "Jinja2", "Mako", "markdown-it-py",
+    "MarkupSafe", "mdurl", "nvidia-ml-py", "protobuf", "psutil", "pydantic", "pydantic_core", "Pygments",
+    "PyYAML", "rich", "shellingham", "SQLAlchemy", "tenacity", "threadpoolctl", "typer", "typing_extensions",
+    "typing-inspection",
+)  # fmt: skip
+# Module and distribution of what is too large to carry.
+ON_THE_BOX: Mapping[str, str] = {
+    "numpy": "numpy", "pyarrow": "pyarrow", "sklearn": "scikit-learn", "scipy": "scipy", "joblib": "joblib",
+}  # fmt: skip
+_GLIBC = (17, 24, 26, 27, 28, 31, 34, 35)
+_PIP_SECONDS = 900
+_MANIFEST = "manifest.json"
+_TRACER = "libassay-tracer.so"
+
+
+class CannotCarryError(Exception):
+    """Something cannot be packed or used; the text says what."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Pack, or run; see the module for the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if words[:1] == ["run"]:
+            return _run(words[1:])
+        return _pack(words)
+    except CannotCarryError as problem:
+        print(f"carry: {problem}", file=sys.stderr)
+        return CANNOT
+
+
+# ---- here ----
+
+
+def _pack(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="carry.py", description=__doc__.splitlines()[0])
+    parser.add_argument("verb", choices=("pack", "run"))
+    parser.add_argument("--to", type=Path, default=Path("gpu-carry"), help="the folder to take along")
+    parser.add_argument("--python", default="3.12", help="release of the Python there")
+    parser.add_argument("--machine", default="x86_64", help="processor there, as uname -m says")
+    parser.add_argument("--architecture", default="", help="compile the workloads for it too, such as sm_90")
+    options = parser.parse_args(words)
+    if options.to.exists() and not (options.to / _MANIFEST).is_file():
+        raise CannotCarryError(f"{options.to} is there, and was not made by carry.py: name another folder")
+    shutil.rmtree(options.to, ignore_errors=True)
+    options.to.mkdir(parents=True)
+    wheels = _download(options.to / "wheels", options.python, options.machine)
+    tracer = _copied_tracer(options.to / _TRACER)
+    programs = _compiled(options.to / "programs", options.architecture) if options.architecture else 0
+    manifest = {"python": options.python, "machine": options.machine, "wheels": wheels}
+    (options.to / _MANIFEST).write_text(json.dumps(manifest, indent=1))
+    total = sum(path.stat().st_size for path in options.to.rglob("*") if path.is_file())
+    print(f"{options.to}: {len(wheels)} wheels for Python {options.python}, {tracer}, {programs} workloads,")
+    print(f"{total / 1e6:.1f} MB. There: python3 tests/gpu/carry.py run --carried {options.to.name} --help")
+    return 0
+
+
+def pinned(names: Sequence[str], constraints: Path = ROOT / "requirements" / "constraints.txt") -> list[str]:
+    """The names with the versions that this checkout is tested with; raises CannotCarryError."""
+    lines = {line.partition("==")[0].lower(): line.strip() for line in constraints.read_text().splitlines()}
+    if unknown := [name for name in names if name.lower() not in lines]:
+        raise CannotCarryError(f"{constraints} has no version of {', '.join(unknown)}")
+    return [lines[name.lower()] for name in names]
+
+
+def _download(folder: Path, python: str, machine: str) -> list[str]:
+    platforms = [f"manylinux_2_{minor}_{machine}" for minor in _GLIBC] + [f"manylinux2014_{machine}"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
+               "--only-binary=:all:", "--implementation", "cp", "--python-version", python,
+               *(word for platform in platforms for word in ("--platform", platform)),
+               "--dest", str(folder), *pinned(CARRIED)]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_PIP_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotCarryError(f"pip cannot be run: {error}") from error
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise CannotCarryError(f"the packages cannot be downloaded: {last}")
+    return sorted(path.name for path in folder.glob("*.whl"))
+
+
+def _copied_tracer(target: Path) -> str:
+    sys.path[:0] = [str(ROOT / name) for name in PACKAGE_FOLDERS]
+    from assay_agent.tracer.build import find_tracer  # noqa: PLC0415 - there, nobody needs it
+
+    tracer = find_tracer()
+    if tracer is None:
+        return "no tracer (make tracer builds it)"
+    shutil.copyfile(tracer, target)
+    return tracer.name
+
+
+def _compiled(folder: Path, architecture: str) -> int:
+    sys.path.insert(0, str(ROOT))
+    from tests.gpu import build  # noqa: PLC0415 - there, a compiler may be missing
+
+    cache = build.default_cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        programs = build.build(build.find_compiler(cache), cache, architecture)
+    except build.CannotBuildError as problem:
+        raise CannotCarryError(f"the workloads cannot be compiled: {problem}") from problem
+    folder.mkdir()
+    for program in programs.values():
+        shutil.copy2(program, folder)
+    return len(programs)
+
+
+# ---- there ----
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="carry.py run", add_help=False)
+    parser.add_argument("--carried", type=Path, default=Path("gpu-carry"))
+    options, rest = parser.parse_known_args(words)
+    carried = options.carried.absolute()
+    _require(carried)
+    with tempfile.TemporaryDirectory(prefix="assay-carried-") as temporary:
+        site = Path(temporary) / "site"
+        unpack(carried / "wheels", site)
+        name_ourselves(site)
+        command = [sys.executable, "-m", "tests.gpu", *_added(rest, carried, Path(temporary)), *rest]
+        process = subprocess.Popen(command, cwd=ROOT, env=environment(os.environ, carried, site))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda received, _: process.send_signal(received))
+        return process.wait()
+
+
+def _require(carried: Path) -> None:
+    """Raises CannotCarryError where this Python is not what was packed for, or lacks what was not packed."""
+    try:
+        manifest = json.loads((carried / _MANIFEST).read_text())
+    except (OSError, ValueError) as error:
+        raise CannotCarryError(f"{carried} is not what 'carry.py pack' makes: {error}") from error
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if manifest["python"] != here:
+        raise CannotCarryError(
+            f"it was packed for Python {manifest['python']}, and {sys.executable} is {here}"
+        )
+    if missing := [name for module, name in ON_THE_BOX.items() if importlib.util.find_spec(module) is None]:
+        raise CannotCarryError(f"{sys.executable} lacks {', '.join(missing)}, and these are not carried")
+
+
+def unpack(wheels: Path, site: Path) -> None:
+    """Unpack wheels so that their packages can be imported from ``site``. Scripts are of no use here."""
+    site.mkdir(parents=True, exist_ok=True)
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+    for data in site.glob("*.data/*lib"):  # purelib and platlib
+        shutil.copytree(data, site, dirs_exist_ok=True)
+
+
+def name_ourselves(site: Path) -> None:
+    """Let this checkout count as installed: reports name its release, as that of every program."""
+    found = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    version = found[1] if found else "0"
+    folder = site / f"assay_gpu-{version}.dist-info"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: assay-gpu\nVersion: {version}\n")
+
+
+def environment(given: Mapping[str, str], carried: Path, site: Path) -> dict[str, str]:
+    """The environment of the proof: what was carried, before what the box has."""
+    path = [str(site), str(ROOT), *(str(ROOT / name) for name in PACKAGE_FOLDERS)]
+    made = {**given, "PYTHONPATH": os.pathsep.join([*path, *filter(None, [given.get("PYTHONPATH")])])}
+    tracer = carried / _TRACER
+    return {**made, "ASSAY_TRACER": str(tracer)} if tracer.is_file() else made
+
+
+def _added(rest: Sequence[str], carried: Path, temporary: Path) -> list[str]:
+    """Arguments of the proof that were not given: states go where nobody fetches them."""
+    given = {word.partition("=")[0] for word in rest}
+    added = [] if "--work" in given else ["--work", str(temporary / "work")]
+    programs = carried / "programs"
+    if programs.is_dir() and "--programs" not in given:
+        for program in programs.iterdir():
+            program.chmod(0o755)
+        added += ["--programs", str(programs)]
+    return added
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,118 @@
+"""What is taken along to a box that can fetch nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.gpu import carry  # noqa: E402
+
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def needed(name: str, extras: frozenset[str] = frozenset()) -> set[str]:
+    """What a distribution of this environment needs, all the way down, in the spelling of indices."""
+    requirements = pytest.importorskip("pip._vendor.packaging.requirements")
+    found, waiting = set[str](), [(name, extras)]
+    while waiting:
+        of, with_extras = waiting.pop()
+        for text in importlib.metadata.requires(of) or ():
+            requirement = requirements.Requirement(text)
+            marker = requirement.marker
+            wanted = marker is None or any(marker.evaluate({"extra": e}) for e in (with_extras or {""}))
+            spelled = requirement.name.lower().replace("_", "-")
+            if wanted and spelled not in found:
+                found.add(spelled)
+                if spelled != "assay-gpu":
+                    try:
+                        importlib.metadata.distribution(spelled)
+                    except importlib.metadata.PackageNotFoundError:
+                        continue  # of another platform or Python
+                waiting.append((spelled, frozenset(requirement.extras)))
+    return found - {"assay-gpu"}
+
+
+def test_all_that_assay_needs_is_carried_or_asked_of_the_box() -> None:
+    have = {name.lower().replace("_", "-") for name in (*carry.CARRIED, *carry.ON_THE_BOX.values())}
+    everything = needed("assay-gpu", frozenset({"agent", "analysis", "server"}))
+    # SQLAlchemy wants greenlet for asyncio alone; the others are scikit-learn's, which the box has.
+    assert everything - have <= {"greenlet", "narwhals", "cloudpickle"}
+    assert {"grpcio", "pydantic-core", "alembic"} <= everything
+
+
+def test_every_carried_package_has_a_version() -> None:
+    assert "grpcio==1.85.1" in carry.pinned(carry.CARRIED)
+    assert len(carry.pinned(carry.CARRIED)) == len(carry.CARRIED)
+    with pytest.raises(carry.CannotCarryError, match="no version of nosuch"):
+        carry.pinned(["nosuch"])
+
+
+def carried(folder: Path, python: str = HERE) -> Path:
+    """What 'pack' makes, with one wheel that is ours."""
+    (folder / "wheels").mkdir(parents=True)
+    with zipfile.ZipFile(folder / "wheels" / "w-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("carried_module.py", "value = 7\n")
+        wheel.writestr("w-1.data/purelib/other_module.py", "value = 8\n")
+    (folder / "manifest.json").write_text(json.dumps({"python": python}))
+    return folder
+
+
+def test_wheels_are_unpacked_to_be_imported(tmp_path: Path) -> None:
+    carry.unpack(carried(tmp_path / "c") / "wheels", tmp_path / "site")
+    carry.name_ourselves(tmp_path / "site")
+    made = carry.environment({"PATH": os.defpath, "PYTHONPATH": "/own"}, tmp_path / "c", tmp_path / "site")
+    code = (
+        "import carried_module, other_module, assay_agent, tests.gpu, importlib.metadata as metadata; "
+        "print(other_module.value, metadata.version('assay-gpu'), "
+        "metadata.distribution('assay-gpu').locate_file(''))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=made, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert done.stdout == f"8 {release} {tmp_path / 'site'}\n"
+    assert made["PYTHONPATH"].endswith(":/own")
+    assert "ASSAY_TRACER" not in made
+    (tmp_path / "c" / "libassay-tracer.so").touch()
+    made = carry.environment({}, tmp_path / "c", tmp_path / "site")
+    assert made["ASSAY_TRACER"] == str(tmp_path / "c" / "libassay-tracer.so")
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    script = str(ROOT / "tests" / "gpu" / "carry.py")
+    return subprocess.run([sys.executable, script, *words], capture_output=True, text=True, check=False)
+
+
+def test_the_proof_is_run_with_what_was_carried(tmp_path: Path) -> None:
+    done = run("run", "--carried", str(carried(tmp_path / "c")), "--help")
+    assert done.returncode == 0, done.stderr
+    assert "--time-limit SECONDS" in done.stdout
+
+
+def test_another_python_and_another_folder_are_refused(tmp_path: Path) -> None:
+    done = run("run", "--carried", str(carried(tmp_path / "c", "3.5")), "--help")
+    assert (done.returncode, f"and {sys.executable} is {HERE}" in done.stderr) == (77, True)
+    (tmp_path / "own").mkdir()
+    done = run("pack", "--to", str(tmp_path / "own"))
+    assert (done.returncode, "was not made by carry.py" in done.stderr) == (77, True)
+    assert (tmp_path / "own").is_dir()
+
+
+def test_what_is_made_there_stays_out_of_the_results(tmp_path: Path) -> None:
+    (tmp_path / "c" / "programs").mkdir(parents=True)
+    (tmp_path / "c" / "programs" / "saxpy").touch(0o600)
+    words = ["--work", str(tmp_path / "t" / "work"), "--programs", str(tmp_path / "c" / "programs")]
+    assert carry._added(["--part", "cuda"], tmp_path / "c", tmp_path / "t") == words
+    assert os.access(tmp_path / "c" / "programs" / "saxpy", os.X_OK)
+    assert carry._added(["--work=x", "--programs", "y"], tmp_path / "c", tmp_path / "t") == []
