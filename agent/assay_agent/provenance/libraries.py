@@ -1,7 +1,7 @@
 """Which libraries of CUDA the processes of a run have loaded, as the kernel tells of them.
 
 Looked at from the thread that guards the run, ever more seldom: first after a tenth of a second, at the end
-every ten, so that the last look lies in the last fifth of a run's time. A process that ends while it is
+every ten, so that the last look lies in the last third of a run's time. A process that ends while it is
 looked at, or that may not be looked at, is passed over. Source: proc(5), ``/proc/PID/maps``.
 """
 
