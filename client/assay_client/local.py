@@ -7,7 +7,9 @@ this module imports them, and only when it is used.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay_client.campaign_checks import Finding, Surroundings, look_at, refuse
 from assay_client.client import Client
+from assay_client.connection import utf8
 from assay_client.files import AnyPath, read_campaign
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
@@ -48,12 +51,14 @@ def run_campaign(
         follow: is given the statuses as they come and returns the last.
 
     Raises CampaignError for a file that is not valid or names files that are not there, StorageError where
-    the state folder cannot be used,
-    MissingExtraError where the server or the agent is not installed, NotReadyError where this machine has not
-    what a run needs: nobody else could ever take it. Failed runs are in the outcome.
+    the state folder cannot be used, MissingExtraError where the server or the agent is not installed,
+    NotReadyError where this machine has not what a run needs: nobody else could ever take it. Failed runs are
+    in the outcome.
     """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
+    _require_nameable(Path(campaign_file))
     refuse(check_campaign(campaign_file), str(campaign_file), here=True)
+    require_usable(state)
     check_free_space(state)
     with LocalService(state) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
@@ -69,6 +74,32 @@ def run_campaign(
             )
         finally:
             service.raise_agent_error()
+
+
+def require_usable(state: Path) -> None:
+    """Make a state folder; raises StorageError where that is refused, or the locale cannot name it."""
+    _require_nameable(state)
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            str(state), f"it cannot be used ({error.strerror})", "name another folder with --state"
+        ) from error
+
+
+def _require_nameable(path: Path) -> None:
+    """Paths go to the server as UTF-8, and it must find by them what this process found."""
+    name = str(path.absolute())
+    try:
+        same = utf8(name).encode(sys.getfilesystemencoding()) == os.fsencode(name)
+    except UnicodeEncodeError:
+        same = False
+    if not same:
+        raise StorageError(
+            name,
+            f"this locale ({sys.getfilesystemencoding()}) has not the characters of its name",
+            "use one in UTF-8: LC_ALL=C.UTF-8",
+        )
 
 
 def check_free_space(state: Path) -> None:

@@ -19,14 +19,34 @@ def default_state_directory() -> Path:
 
     Where the user has no home that can be written to, it is ``.assay`` in the working folder.
     """
-    given = os.environ.get("XDG_STATE_HOME", "")
     try:
-        base = Path(given) if given.startswith("/") else Path.home() / ".local" / "state"
-        directory = base / "assay" / "local"
+        directory = _state_of_home()
         directory.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
         return Path(".assay").absolute()
     return directory
+
+
+def likely_state_directory() -> Path:
+    """The same, only looked for: nothing is made."""
+    try:
+        directory = _state_of_home()
+        existing = next(path for path in (directory, *directory.parents) if path.exists())
+        if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+            return directory
+    except (OSError, RuntimeError):
+        pass
+    return Path(".assay").absolute()
+
+
+def _state_of_home() -> Path:
+    """Raises RuntimeError for a user without a home."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    if given.startswith("/"):
+        return Path(given) / "assay" / "local"
+    if os.environ.get("HOME") == "":  # Python takes it for the root folder
+        raise RuntimeError("HOME is empty")
+    return Path.home() / ".local" / "state" / "assay" / "local"
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from assay_client.cli.output import show
 from assay_client.cli.reporters.doctor import render_checks
 from assay_client.cli.verb import verb_app
 from assay_client.local import diagnose
+from assay_client.places import likely_state_directory
 from assay_sampling.errors import NotReadyError
 
 app = verb_app()
@@ -39,7 +40,7 @@ def doctor(
             "--state",
             readable=False,
             metavar="DIR",
-            help="The folder that will hold the state; default: this folder.",
+            help="The folder that will hold the state; default: this one, for a client that of assay run.",
         ),
     ] = None,
     server: ServerOption = None,
@@ -49,6 +50,8 @@ def doctor(
 
     The exit code is 10 where something is missing that is needed.
     """
+    if state is None and need is Need.CLIENT:
+        state = likely_state_directory()
     checks = diagnose(need.value, state, server)
     missing = [check["name"] for check in checks if check["state"] == "missing"]
     document: dict[str, Any] = {"for": need.value, "ready": not missing, "missing": missing, "checks": checks}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,8 @@ def init(
     write_atomically(schema_file, schema)
     write_atomically(campaign_file, CAMPAIGN_TEMPLATE)
     document = {"campaign_file": campaign_file, "schema_file": schema_file}
-    text = f"written to {campaign_file}\nwritten to {schema_file}\nnext: assay plan {campaign_file}"
+    text = f"written to {campaign_file}\nwritten to {schema_file}"
+    text += f"\nnext: assay plan {shlex.quote(str(campaign_file))}"
     show(document, as_json, lambda console: console.print(text, soft_wrap=True))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +19,8 @@ from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 from assay_client.files import write_atomically
 from assay_client.local import markdown_report, markdown_report_files
-from assay_sampling.errors import ParameterError
+from assay_client.places import likely_state_directory
+from assay_sampling.errors import ParameterError, ServerUnreachableError
 
 app = verb_app()
 
@@ -73,7 +76,7 @@ def report(
     form = None if form_name is None else report_format(form_name)
     if as_json and output is None and form not in (None, ReportFormat.JSON):
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
-    with Client(server) as client:
+    with _of_server(campaign_id), Client(server) as client:
         if output is not None:
             _write(client, campaign_id, output, form, as_json)
         elif form in (ReportFormat.HTML, ReportFormat.MARKDOWN):
@@ -81,6 +84,19 @@ def report(
         else:
             document = client.report(campaign_id)
             show(document, as_json or form is ReportFormat.JSON, lambda drawn: render_report(document, drawn))
+
+
+@contextlib.contextmanager
+def _of_server(campaign_id: str) -> Iterator[None]:
+    """Where no server answers, name the report that ``assay run`` left on this machine, if it did."""
+    try:
+        yield
+    except ServerUnreachableError as error:
+        page = likely_state_directory() / "reports" / campaign_id / "report.html"
+        if page.is_file():
+            told = f"the report of 'assay run' needs no server: {page}; for a server's, {error.remedy}"
+            raise ServerUnreachableError(error.subject, error.cause, told) from error
+        raise
 
 
 def _write(client: Client, campaign_id: str, output: Path, form: ReportFormat | None, as_json: bool) -> None:
