@@ -18,7 +18,7 @@ class VerbCommand(TyperCommand):
         return words
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        records = {
+        records: dict[str, list[Any]] = {
             "Arguments": [(_word(p), _help(p, ctx)) for p in self._arguments(ctx)],
             "Options": [p.get_help_record(ctx) for p in self.get_params(ctx) if not _is_argument(p)],
         }
@@ -48,7 +48,7 @@ def _help(argument: Any, ctx: Any) -> str:
 class VerbApp(typer.Typer):
     """A parser whose commands are :class:`VerbCommand`."""
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:  # type: ignore[override]
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         return super().command(name, cls=VerbCommand, **settings)
 
 
