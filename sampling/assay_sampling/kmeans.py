@@ -61,6 +61,22 @@ class Clustering:
         return len(self.centres)
 
 
+@dataclass(frozen=True)
+class _Solution:
+    """Groups of points, none empty: ``labels`` (n,), and their exact means (g, d) and inertia."""
+
+    labels: np.ndarray
+    centres: np.ndarray
+    inertia: float
+
+    @classmethod
+    def of(cls, points: WeightedPoints, labels: np.ndarray, groups: int) -> _Solution:
+        return cls(labels.astype(_label_type(groups)), *measure(points, labels, groups))
+
+    def __len__(self) -> int:
+        return len(self.centres)
+
+
 def cluster_sweep(
     rows: np.ndarray, k_max: int, *, weights: np.ndarray | None = None, seed: int = 0
 ) -> list[Clustering]:
@@ -89,7 +105,7 @@ def cluster_sweep(
     if not np.isfinite(points.total_square):
         raise RefusedError("k-means", "the rows are too far apart for floating-point numbers", "scale them")
     solutions = _sweep(points, min(k_max, len(points)), np.random.default_rng(seed))
-    found = [_clustering(points, labels, distinct) for labels in solutions]
+    found = [_clustering(points, solution, distinct) for solution in solutions]
     return found + [found[-1]] * (k_max - len(found))
 
 
@@ -98,23 +114,22 @@ def cluster(rows: np.ndarray, k: int, *, weights: np.ndarray | None = None, seed
     return cluster_sweep(rows, k, weights=weights, seed=seed)[-1]
 
 
-def _clustering(points: WeightedPoints, labels: np.ndarray, distinct: DistinctRows) -> Clustering:
-    groups = int(labels.max()) + 1
-    appearance = np.full(groups, len(distinct.inverse))
-    np.minimum.at(appearance, labels, distinct.first)
-    number = np.empty(groups, np.intp)
-    number[np.argsort(appearance, kind="stable")] = np.arange(groups)
-    labels = number[labels].astype(_label_type(groups))
-    means, inertia = measure(points, labels, groups)
-    return Clustering(means + points.origin, labels[distinct.inverse], inertia)
+def _clustering(points: WeightedPoints, found: _Solution, distinct: DistinctRows) -> Clustering:
+    appearance = np.full(len(found), len(distinct.inverse))
+    np.minimum.at(appearance, found.labels, distinct.first)
+    order = np.argsort(appearance, kind="stable")
+    number = np.empty(len(found), found.labels.dtype)
+    number[order] = np.arange(len(found))
+    labels = number[found.labels][distinct.inverse]
+    return Clustering(found.centres[order] + points.origin, labels, found.inertia)
 
 
 def _label_type(groups: int) -> np.dtype[np.unsignedinteger]:
     return np.min_scalar_type(groups - 1)
 
 
-def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Labels of the points for K = 1..k_max, no group of them empty."""
+def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list[_Solution]:
+    """Solutions for K = 1..k_max."""
     coarse = micro_clusters(
         points, max(_MICRO_CLUSTERS, 4 * k_max), coarse=2 * k_max, tolerance=_MICRO_TOLERANCE
     )
@@ -124,7 +139,7 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
     blurred = lost > _BLURRED * points.total_square
     if blurred:
         pools = _with_sampled(points, pools, rng)
-    centres, found = np.zeros((1, len(shift))), [np.zeros(len(points), np.uint8)]
+    centres, found = np.zeros((1, len(shift))), [_Solution.of(points, np.zeros(len(points), np.intp), 1)]
     for k in range(2, k_max + 1):
         if len(centres) < k - 1:  # the points differ by less than rounding
             found.append(found[-1])
@@ -139,27 +154,28 @@ def _sweep(points: WeightedPoints, k_max: int, rng: np.random.Generator) -> list
             best, labels = _swapped(points, best, labels, rng)
         best, labels = transfer(points, best, labels)
         centres, labels = _without_empty(points, best.centres[0], labels)
-        found.append(labels.astype(_label_type(k)))
+        found.append(_Solution.of(points, labels, len(centres)))
     return _pruned_downwards(points, found) if blurred else found
 
 
-def _pruned_downwards(points: WeightedPoints, found: list[np.ndarray]) -> list[np.ndarray]:
+def _pruned_downwards(points: WeightedPoints, found: list[_Solution]) -> list[_Solution]:
     """Try, from the largest K down, what the solution for K + 1 gives without one of its cheapest
     centres: what the sweep upwards found late helps the smaller K too."""
     better = list(found)
-    larger, larger_inertia = measure(points, found[-1], int(found[-1].max()) + 1)
     for k in range(len(found) - 1, 1, -1):
-        groups = int(found[k - 1].max()) + 1
-        centres, inertia = measure(points, found[k - 1], groups)
-        if len(larger) == groups + 1:
-            tried, labels = _best(points, pruned(points, larger, _PRUNED), 1)
-            tried, labels = transfer(points, tried, labels)
-            moved, labels = _without_empty(points, tried.centres[0], labels)
-            moved, lower = measure(points, labels, len(moved))
-            # Below that of K + 1 it would be a sign to search there again; the inertia must not grow.
-            if len(moved) == groups and larger_inertia <= lower < inertia:
-                centres, inertia, better[k - 1] = moved, lower, labels.astype(_label_type(k))
-        larger, larger_inertia = centres, inertia
+        larger, now = better[k], better[k - 1]
+        if len(larger) != len(now) + 1:
+            continue
+        tried, labels = _best(points, pruned(points, larger.centres, _PRUNED), 1)
+        # Mostly it leads back to what is known: only what is lower already is worth the last steps.
+        if not tried.inertia[0] < now.inertia:
+            continue
+        tried, labels = transfer(points, tried, labels)
+        moved, labels = _without_empty(points, tried.centres[0], labels)
+        lower = _Solution.of(points, labels, len(moved))
+        # Below that of K + 1 it would be a sign to search there again; the inertia must not grow.
+        if len(lower) == len(now) and larger.inertia <= lower.inertia < now.inertia:
+            better[k - 1] = lower
     return better
 
 

@@ -135,18 +135,18 @@ def _new_centres(
     """
     centres = points.positions[_draw(points.weights * nearest, rng.random((1, _DRAWN)))[0]]
     for _ in range(2):
-        factors = products(centres).T
+        factors = products(centres)
         sums = np.zeros((_DRAWN, centres.shape[1] + 1))
         for block in blocks(len(points), _DRAWN):
             augmented = points.augmented[block]
-            drawn = augmented @ factors < (nearest[block] - points.squares[block])[:, None]
-            sums += (drawn * points.weights[block, None]).T @ augmented
+            drawn = factors @ augmented.T < nearest[block] - points.squares[block]
+            sums += (drawn * points.weights[block]) @ augmented
         centres = np.divide(sums[:, :-1], sums[:, -1:], out=centres.copy(), where=sums[:, -1:] > 0)
     gains = np.zeros(_DRAWN)
-    factors = products(centres).T
+    factors = products(centres)
     for block in blocks(len(points), _DRAWN):
-        excess = (nearest[block] - points.squares[block])[:, None] - points.augmented[block] @ factors
-        gains += points.weights[block] @ np.maximum(excess, 0.0)
+        excess = nearest[block] - points.squares[block] - factors @ points.augmented[block].T
+        gains += np.maximum(excess, 0.0) @ points.weights[block]
     best = best_distinct(-gains, keep) if gains.any() else np.arange(1)
     return centres[best], gains[best]
 
