@@ -227,7 +227,8 @@ def test_a_cancelled_run_ends_at_once_and_says_nothing(bench: Bench) -> None:
 
 
 def live_jobs(bench: Bench) -> Path:
-    (gpu_tools,) = {str(p._state) for p in bench.place.profilers.values()}  # type: ignore[attr-defined]
+    profilers = bench.place.profilers.values()
+    (gpu_tools,) = {str(p._state) for p in profilers if hasattr(p, "_state")}
     return Path(gpu_tools) / "jobs"
 
 
