@@ -21,6 +21,8 @@ _CERTAIN = "certain"
 _LOCAL = "local"
 _DOUBTFUL = "doubtful"
 _LONGEST_LIST = 6
+_ELSEWHERE = "correct the path, make the file, or see that the agents have it there"
+_HERE = "correct the path, or make the file"
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,8 @@ def refuse(findings: Iterable[Finding], file_name: str, *, here: bool) -> None:
         cause += [f"{file_name}:{other.line}: field {other.field}: {other.cause}" for other in others]
         if len(wrong) > _LONGEST_LIST:
             cause.append(f"and {len(wrong) - _LONGEST_LIST} more")
-        raise CampaignError(f"{file_name}:{first.line}", "\n".join(cause), first.remedy)
+        remedy = _HERE if first.remedy == _ELSEWHERE else first.remedy
+        raise CampaignError(f"{file_name}:{first.line}", "\n".join(cause), remedy)
 
 
 def _gpus(campaign: Any, around: Surroundings) -> Iterator[Finding]:
@@ -152,7 +155,7 @@ def _missing(what: str, given: str, place: Place, around: Surroundings) -> Itera
         around.line(place),
         _field(place),
         f"the {what} {path} {reason}{hint}",
-        "correct the path, make the file, or see that the agents have it there",
+        _ELSEWHERE,
         _LOCAL,
     )
 

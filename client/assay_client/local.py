@@ -58,8 +58,8 @@ def run_campaign(
     state = Path(state_directory) if state_directory is not None else default_state_directory()
     _require_nameable(Path(campaign_file))
     refuse(check_campaign(campaign_file), str(campaign_file), here=True)
-    require_usable(state)
     check_free_space(state)
+    require_usable(state)
     with LocalService(state) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
         service.serve(campaign_id)

@@ -33,7 +33,7 @@ _OTHER_TRACES = "*.pt.trace.json*"
 _MOST_NAMED = 3
 _WRITE_IT = (
     f"let the workload write its trace with export_chrome_trace to the file that {KINETO_VARIABLE} names "
-    "(docs/campaign-file.md, Kineto)"
+    "('assay docs campaign-file', Kineto)"
 )
 _Stamp = tuple[int, int, int]
 
