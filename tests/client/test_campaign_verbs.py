@@ -211,6 +211,7 @@ def test_an_agent_that_breaks_ends_the_run_with_its_error(
 
 def test_a_gpu_that_this_machine_has_not_ends_the_run_at_once(tmp_path: Path) -> None:
     campaign = tmp_path / "live.yaml"
+    (tmp_path / "w.toml").touch()
     campaign.write_text(
         "campaign: live\nsynthetic: true\ngpus: [V100]\nworkloads: [{name: w, command: [./w.toml]}]\n"
     )
