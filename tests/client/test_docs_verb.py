@@ -16,7 +16,8 @@ import pytest
 from rich.console import Console
 
 from assay_client import pages as pages_module
-from assay_client.cli.reporters.page import can_draw, render_page
+from assay_client.cli.output import can_draw
+from assay_client.cli.reporters.page import render_page
 from assay_client.pages import find_page, folder, pages
 from assay_sampling.errors import StorageError
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,3 +194,65 @@ def test_a_closed_folder_names_the_way_out(folder: Path, arguments: list[str], r
     error = ended.stderr.splitlines()[-1]
     assert error.startswith("error: ")
     assert remedy in error
+
+
+def on_a_terminal(command: list[str], **variables: str) -> str:
+    """What a program shows on a terminal of 80 columns."""
+    leader, follower = os.openpty()
+    try:
+        termios.tcsetwinsize(follower, (40, 80))
+        with subprocess.Popen(
+            command,
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env={**PLAIN, "HOME": "/nonexistent", "LC_ALL": "C.UTF-8", **variables},
+        ):
+            os.close(follower)
+            follower = -1
+            shown = b""
+            # A terminal whose last program has gone gives an error, not an end.
+            with contextlib.suppress(OSError):
+                while piece := os.read(leader, 65536):
+                    shown += piece
+        return shown.decode().replace("\r\n", "\n")
+    finally:
+        os.close(leader)
+        if follower >= 0:
+            os.close(follower)
+
+
+FOLLOW = """
+import time
+from assay_client.cli import progress
+from assay_client.cli.follow import follow
+progress.SHOWN_AFTER_SECONDS = 0.0
+with progress.activity("reading gr\\u00f6\\u00dfe"):
+    time.sleep(0.3)
+status = {"campaign_id": "c-1", "state": "running", "runs_total": 2, "runs_failed": 0, "runs": []}
+follow([{**status, "runs_done": done} for done in (0, 1)])
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "variables", [{}, {"TERM": "xterm", "LC_ALL": "C", **UNFIT}], ids=["dumb", "narrow characters"]
+)
+def test_a_terminal_that_cannot_draw_a_bar_gets_lines(variables: dict[str, str]) -> None:
+    shown = on_a_terminal([sys.executable, "-c", FOLLOW], **variables).splitlines()
+    assert shown[0].startswith("reading gr") and shown[0].endswith("e ...")
+    assert [line.startswith("c-1 running: ") for line in shown[1:]] == [True, True]
+    assert "\x1b" not in "".join(shown)
+
+
+@pytest.mark.processes
+def test_a_terminal_that_can_draw_gets_the_bar() -> None:
+    assert "\x1b" in on_a_terminal([sys.executable, "-c", FOLLOW], TERM="xterm")
+
+
+@pytest.mark.processes
+def test_a_page_on_a_plain_terminal_is_wrapped_and_marks_its_code() -> None:
+    shown = on_a_terminal([str(PROGRAM), "docs", "failures"])
+    assert "\x1b" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "class: `permission`" in shown

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from assay_client.cli.options import JsonOption
-from assay_client.cli.output import console, show, write_json
-from assay_client.cli.reporters.page import can_draw, render_list, render_page
+from assay_client.cli.output import can_draw, console, show, write_json
+from assay_client.cli.reporters.page import render_list, render_page
 from assay_client.cli.verb import verb_app
 from assay_client.pages import find_page, pages
 

@@ -1,4 +1,4 @@
-"""Following a campaign: a bar on a terminal, a line for every change elsewhere."""
+"""Following a campaign: a bar on a terminal that can draw one, a line for every change elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from assay_client.cli.output import console
+from assay_client.cli.output import can_move, console
 from assay_client.cli.reporters.campaign import described, waiting_lines
 from assay_sampling.errors import RunFailedError
 
@@ -23,7 +23,7 @@ def follow(
     ``quiet`` leaves the lines out that a log would get; a terminal sees the bar all the same. ``waits`` says
     what waiting runs need and no agent offers: for a server whose agents came up long ago.
     """
-    if sys.stderr.isatty():
+    if can_move(console(error=True)):
         return _follow_with_bar(statuses, waits=waits)
     last: Mapping[str, Any] = {}
     before: list[str] = []

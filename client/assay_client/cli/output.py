@@ -32,6 +32,16 @@ def console(*, error: bool = False) -> Console:
     )
 
 
+def can_draw(console: Console) -> bool:
+    """Whether it is a terminal whose characters suffice for what is more than text."""
+    return console.is_terminal and console.encoding.lower().startswith("utf")
+
+
+def can_move(console: Console) -> bool:
+    """Whether bars and spinners can be drawn again in place: not on ``TERM=dumb``."""
+    return can_draw(console) and console.is_interactive
+
+
 def show(document: Mapping[str, Any], as_json: bool, render: Callable[[Console], None]) -> None:
     """Print ``document`` as JSON, or let ``render`` draw it."""
     if as_json:

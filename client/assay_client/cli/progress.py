@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from assay_client.cli.output import console
+from assay_client.cli.output import can_move, console
 
 SHOWN_AFTER_SECONDS = 2.0
 
@@ -33,11 +33,15 @@ class Activity:
         with self._lock:
             if self._ended or self._progress is not None:
                 return
+            drawn = console(error=True)
+            if not can_move(drawn):
+                drawn.print(f"{self._text} ...", soft_wrap=True)
+                return
             self._progress = Progress(
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),
                 TimeElapsedColumn(),
-                console=console(error=True),
+                console=drawn,
                 transient=True,
             )
             self._progress.add_task(self._text, total=None)

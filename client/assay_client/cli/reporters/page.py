@@ -22,11 +22,6 @@ _INDENT = 4
 _THEME = Theme({"markdown.code": "cyan", "markdown.h2": "bold"})
 
 
-def can_draw(console: Console) -> bool:
-    """Whether it is a terminal whose characters suffice."""
-    return console.is_terminal and console.encoding.lower().startswith("utf")
-
-
 def render_list(listed: Sequence[Mapping[str, str]], console: Console) -> None:
     """The names of all pages under their sections, and what each is about."""
     width = max(len(page["name"]) for page in listed)
