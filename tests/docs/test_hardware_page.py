@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -56,5 +57,19 @@ def test_every_command_and_test_that_is_named_exists() -> None:
 def test_the_exit_statuses_are_those_of_the_script() -> None:
     source = (ROOT / "tests/gpu/__main__.py").read_text()
     (values,) = re.findall(r"^HOLDS, FAILS, PARTLY, NOTHING_TO_RUN_ON = (.*)$", source, re.MULTILINE)
-    documented = re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)
-    assert set(values.split(", ")) | {"2"} == set(documented)
+    table = PAGE.split("| exit status | meaning |")[1].split("\n\n")[0]
+    documented = re.findall(r"^\| (\d+) \|", table, re.MULTILINE)
+    by_signal = str(128 + signal.SIGTERM)
+    assert sorted([*values.split(", "), "2", by_signal], key=int) == documented
+
+
+def test_options_parts_and_workloads_of_the_page_are_those_of_the_script() -> None:
+    source = (ROOT / "tests/gpu/__main__.py").read_text() + (ROOT / "tests/gpu/carry.py").read_text()
+    options = set(re.findall(r"--[a-z][a-z-]+", PAGE)) - {"--clock-control"}
+    assert len(options) >= 10
+    assert [option for option in sorted(options) if f'"{option}"' not in source] == []
+    plan = (ROOT / "tests/gpu/plan.py").read_text()
+    named = [word for words in re.findall(r"--workloads ([\w,]+)", PAGE) for word in words.split(",")]
+    assert len(named) >= 10
+    assert [name for name in named if f'"{name}": (' not in plan] == []
+    assert {part for words in re.findall(r"--part ([\w,]+)", PAGE) for part in words.split(",")} <= parts()
