@@ -65,7 +65,7 @@ def test_the_exit_statuses_are_those_of_the_script() -> None:
 
 def test_options_parts_and_workloads_of_the_page_are_those_of_the_script() -> None:
     source = (ROOT / "tests/gpu/__main__.py").read_text() + (ROOT / "tests/gpu/carry.py").read_text()
-    options = set(re.findall(r"--[a-z][a-z-]+", PAGE)) - {"--clock-control"}
+    options = set(re.findall(r"--[a-z][a-z-]+", PAGE)) - {"--clock-control", "--autotune"}
     assert len(options) >= 10
     assert [option for option in sorted(options) if f'"{option}"' not in source] == []
     plan = (ROOT / "tests/gpu/plan.py").read_text()
