@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -123,6 +124,29 @@ def test_a_stranger_that_stays_makes_the_run_invalid(bench: Bench, monkeypatch: 
     assert "other processes stayed on the GPU" in measurement.log.text
     (flag,) = [flag for flag in measurement.flags if flag.name == "foreign_process"]
     assert flag.invalidates
+
+
+def test_a_stranger_that_stayed_once_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waits = [0.0], list[float]()
+
+    class Cancelled(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waits.append(now[0])
+            now[0] += timeout or 0
+            return False
+
+    def stay(*processes: int) -> int:
+        """How often it is waited for them; they stay."""
+        monkeypatch.setattr(occupants, "processes_on", lambda uuid: sorted(processes))
+        waits.clear()
+        assert occupants.wait_until_alone(site, clock=lambda: now[0]) == sorted(processes)
+        return len(waits)
+
+    gpu = SimpleNamespace(device=SimpleNamespace(uuid="GPU-of-this-test"))
+    site: Any = SimpleNamespace(gpu=gpu, cancelled=Cancelled())
+    assert [stay(7, 8), stay(7, 8), stay(8)] == [60, 0, 0]
+    # One that is new is waited for, and so is one that left and came back.
+    assert [stay(8, 9), stay(), stay(8)] == [60, 0, 60]
 
 
 def test_where_nvml_is_not_there_the_log_says_so(bench: Bench) -> None:

@@ -17,6 +17,8 @@ from assay_agent.conditions.nvml import ABSENT, NvmlError, nvml_device
 
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
+# Those that stayed through a whole wait, by GPU: another minute would not move them.
+_stayed: dict[str, frozenset[int]] = {}
 _LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 
 
@@ -43,12 +45,15 @@ class AloneOnGpu(Condition):
 def wait_until_alone(site: Site, *, clock: Callable[[], float] = time.monotonic) -> list[int]:
     """Wait until no stranger computes on the GPU, at most PATIENCE_SECONDS; the processes that stay.
 
-    Raises NvmlError.
+    Nobody is waited for who stayed through a whole wait before. Raises NvmlError.
     """
+    uuid = site.gpu.device.uuid
     until = clock() + PATIENCE_SECONDS
     while True:
-        strangers = processes_on(site.gpu.device.uuid)
-        if not strangers or clock() >= until or site.cancelled.is_set():
+        strangers = processes_on(uuid)
+        stay = clock() >= until or _stayed.get(uuid, frozenset()).issuperset(strangers)
+        if stay or site.cancelled.is_set():
+            _stayed[uuid] = frozenset(strangers if stay else ())
             return strangers
         site.cancelled.wait(_LOOK_SECONDS)
 
