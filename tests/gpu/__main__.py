@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import math
 import os
 import signal
 import sys
@@ -163,11 +164,19 @@ def _prove(options: Options, limit: TimeLimit, say: Say) -> int:
 def _run_part(
     proof: Proof, part: str, workloads: list[plan.Workload], options: Options, box: plan.Box
 ) -> None:
+    # One run that hangs must not take all the time that there is.
+    timeout = min(plan.MOST_SECONDS_OF_A_RUN, options.time_limit / 3 or math.inf)
     proof.run_part(
         part,
         workloads,
         lambda workload: plan.campaign(
-            part, [workload], box, first=options.first, repeats=options.repeats, slices=options.slices
+            part,
+            [workload],
+            box,
+            first=options.first,
+            repeats=options.repeats,
+            slices=options.slices,
+            timeout_seconds=timeout,
         ),
     )
 

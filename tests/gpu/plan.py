@@ -21,6 +21,7 @@ REHEARSAL = HERE / "rehearsal"
 PARTS = ("cuda", "torch", "launches", "tracers")
 _LIGHT_ALONE = ("launches", "tracers")
 _TORCH_SECONDS = 120.0
+MOST_SECONDS_OF_A_RUN = 1800.0
 
 # Large enough to fill a GPU of today, small enough for a profiler that replays each launch.
 _CUDA_ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -143,7 +144,14 @@ def find_torch(given: str = "") -> tuple[str, str]:
 
 
 def campaign(
-    part: str, workloads: Sequence[Workload], box: Box, *, first: int, repeats: int, slices: int = 2
+    part: str,
+    workloads: Sequence[Workload],
+    box: Box,
+    *,
+    first: int,
+    repeats: int,
+    slices: int = 2,
+    timeout_seconds: float = MOST_SECONDS_OF_A_RUN,
 ) -> dict[str, Any]:
     """The campaign of a part, as the document of a campaign file.
 
@@ -169,7 +177,9 @@ def campaign(
             "features": "table2",
         },
         **({"conditions": conditions} if conditions else {}),
-        "workloads": [{"name": w.name, "command": list(w.command), "timeout_s": 1800} for w in workloads],
+        "workloads": [
+            {"name": w.name, "command": list(w.command), "timeout_s": timeout_seconds} for w in workloads
+        ],
         "analysis": {"methods": ["pks", {"random": {"launches": 20}}]},
     }
 

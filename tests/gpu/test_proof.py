@@ -20,11 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.gpu import build, plan  # noqa: E402
-from tests.gpu.__main__ import main  # noqa: E402
+from tests.gpu.__main__ import _parsed, _run_part, main  # noqa: E402
 from tests.gpu.box import with_tool_folders  # noqa: E402
 from tests.gpu.claims import Measured  # noqa: E402
 from tests.gpu.pack import pack_logs  # noqa: E402
 from tests.gpu.proof import Proof, Results, TimeLimit, merged  # noqa: E402
+
+from assay_server.campaigns.spec import load_campaign  # noqa: E402
 
 
 class LabDouble:
@@ -117,6 +119,27 @@ def test_the_logs_come_along_cut_in_front(tmp_path: Path) -> None:
         assert log is not None and runs is not None
         assert log.read() == b"x" * 93 + b"the end"
         assert json.load(runs)[0]["attempts"] == [{"log": "said"}]
+
+
+@pytest.mark.parametrize(("time_limit", "seconds"), [(0.0, 1800.0), (560.0, 560 / 3), (36000.0, 1800.0)])
+def test_a_run_that_hangs_does_not_take_all_the_time(
+    tmp_path: Path, time_limit: float, seconds: float
+) -> None:
+    made: list[dict[str, Any]] = []
+
+    class ProofDouble:
+        def run_part(self, part: str, workloads: list[plan.Workload], campaign: Any) -> None:
+            made.extend(campaign(workload) for workload in workloads)
+
+    options = _parsed(["--time-limit", str(time_limit), "--slices", "3", "--first", "100"])
+    workloads = [plan.Workload("a", ("a",)), plan.Workload("b", ("b",))]
+    box = plan.Box("H100", synthetic=False, light=("cupti",))
+    _run_part(ProofDouble(), "cuda", workloads, options, box)  # type: ignore[arg-type]
+    assert [[w["name"] for w in document["workloads"]] for document in made] == [["a"], ["b"]]
+    assert made[0]["workloads"][0]["timeout_s"] == pytest.approx(seconds)
+    assert made[0]["detailed"]["slice_launches"] == 34
+    path = plan.write_campaign(tmp_path / "c.yaml", made[0])
+    assert load_campaign(path.read_text(), str(path)).light == "cupti"
 
 
 # What is found on a box.
