@@ -36,9 +36,10 @@ workloads:
 
 # For commands: where, how much, under what. `assay doctor --for agent` says whether a box is ready.
 # gpus: [V100-SXM2-16GB, A100-SXM4-80GB]   # as `assay-agent inventory` names them
-# detailed: {{first: 1000, features: table2, sets: [cycles, features]}}   # first: auto goes on while it pays
+# detailed: {{first: 1000, features: table2}}   # first: auto goes on while it pays
 # conditions:
 #   - {{cache: all}}            # caches flushed between launches
+#   - {{clock: base}}           # the clock locked, beside the free one
 #   - {{sm_percent: 50}}        # half of the SMs
 # repeats: 1
 

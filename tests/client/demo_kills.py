@@ -50,7 +50,7 @@ SMALL_CAMPAIGN = """\
 campaign: small
 synthetic: true
 gpus: [V100, RTX 2060, RTX 3070]
-detailed: {first: 60, slice_launches: 60}
+detailed: {first: 60, slice_launches: 60, sets: features}
 conditions:
   - {cache: all}
 workloads:

@@ -218,7 +218,7 @@ def test_a_gpu_that_this_machine_has_not_ends_the_run_at_once(tmp_path: Path) ->
     with pytest.raises(NotReadyError) as caught:
         run_campaign(campaign, tmp_path / "state")
     assert caught.value.subject == "campaign live-1"
-    assert "2 of 2 runs can never begin here: no agent offers a synthetic V100" in caught.value.cause
+    assert "3 of 3 runs can never begin here: no agent offers a synthetic V100" in caught.value.cause
     assert "assay submit" in caught.value.remedy
     with running_service(tmp_path / "state", tmp_path / "logs") as service, Client(service.address) as client:
         assert client.status("live-1")["state"] == "cancelled"

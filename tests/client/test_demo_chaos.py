@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif("ASSAY_CHAOS" not in os.environ, reason="minutes long; run it with: make chaos"),
 ]
 
-RUNS = 105
+RUNS = 126
 LONGEST_WAIT_SECONDS = 0.5
 
 

@@ -41,7 +41,7 @@ def test_what_the_template_comments_out_is_valid_too() -> None:
     assert campaign.workloads[1].environment == {"OMP_NUM_THREADS": "1"}
     assert (campaign.gpus, len(campaign.conditions), campaign.analysis.reference) == (
         ["V100-SXM2-16GB", "A100-SXM4-80GB"],
-        2,
+        3,
         "V100",
     )
 
@@ -108,13 +108,15 @@ def test_plan_shows_runs_and_assumptions(assay: Assay, tmp_path: Path) -> None:
     )
     shown = assay("plan", path, "--assume", "launches=12345")
     assert (shown.code, shown.stderr) == (0, "")
-    assert "2 runs in 3 slices; nothing was run" in shown.stdout
+    assert "3 runs in 5 slices; nothing was run" in shown.stdout
     assert "synthetic: no silicon produced these data" in shown.stdout
     assert "Assumptions, not measurements" in shown.stdout
     assert "12,345" in shown.stdout
     assert str(tmp_path / "w.toml") in shown.stdout
     document = json.loads(assay("plan", path, "--json").stdout)
-    assert [(run["level"], run["passes"]) for run in document["runs"]] == [("detailed", 3), ("light", 0)]
+    # True cycles in one pass, apart from features.
+    passes = [(run["level"], run["passes"]) for run in document["runs"]]
+    assert passes == [("detailed", 1), ("detailed", 3), ("light", 0)]
     assert list(tmp_path.iterdir()) == [path]
 
 

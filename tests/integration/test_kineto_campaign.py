@@ -34,7 +34,7 @@ CAMPAIGN = """\
 campaign: traced
 synthetic: true
 gpus: [V100]
-detailed: {first: 20}
+detailed: {first: 20, sets: features}
 workloads:
   - {name: traced, command: [./traced.py, traced.toml], kineto: out/traced.json}
   - {name: silent, command: [./traced.py, traced.toml, writes_nothing], kineto: silent.json}

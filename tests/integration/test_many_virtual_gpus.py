@@ -100,7 +100,7 @@ def write_campaign(folder: Path, size: Size) -> Path:
     path = folder / "many.yaml"
     path.write_text(
         f"campaign: many\nsynthetic: true\ngpus: [{', '.join(KINDS)}]\n"
-        f"detailed: {{first: {DETAILED}, slice_launches: {SLICE}}}\n"
+        f"detailed: {{first: {DETAILED}, slice_launches: {SLICE}, sets: features}}\n"
         f"conditions: [{{sm_percent: 50}}]\nworkloads:\n{lines}"
         "analysis: {methods: [random: {launches: 4}]}\n"
     )

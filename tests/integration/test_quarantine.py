@@ -16,6 +16,7 @@ from harness import BIN, Lab, lab, wait_until
 from assay_agent.config import VirtualGPUs
 from assay_agent.daemon import Agent
 from assay_agent.places import virtual_places
+from assay_agent.quarantine import Quarantine, Quarantined
 from assay_agent.virtual import VirtualGPU
 from assay_client.api import Client
 from assay_client.local import run_campaign
@@ -41,7 +42,7 @@ CAMPAIGN = """\
 campaign: lost
 synthetic: true
 gpus: [V100]
-detailed: {first: 6, slice_launches: 3, sets: features}
+detailed: {first: 6, slice_launches: 6, sets: cycles}
 workloads:
 """
 
@@ -54,25 +55,57 @@ def campaign(folder: Path, **faults: str) -> Path:
         text += f"  - name: {name}\n    command: [small.toml]\n"
         if switch:
             text += f'    environment: {{ASSAY_VIRTUAL_FAULTS: "{switch}"}}\n'
+    text += "analysis: {methods: [systematic]}\n"
     path = folder / "lost.yaml"
     path.write_text(text)
     return path
 
 
-def program(*arguments: str) -> str:
-    """What ``assay-agent`` prints."""
-    command = [str(BIN / "assay-agent"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+def out_of_service(place: Lab, agent: str = "agent") -> list[Quarantined]:
+    """What the agent's state folder says."""
+    return Quarantine(place.root / agent).entries()
 
 
-def quarantined(place: Lab, *arguments: str) -> Any:
-    return json.loads(program("quarantine", *arguments, "--json", "--state", str(place.root / "agent")))
+def clear(place: Lab, gpu: str) -> None:
+    """What a person does on the box."""
+    command = [str(BIN / "assay-agent"), "quarantine", "clear", gpu, "--state", str(place.root / "agent")]
+    subprocess.run(command, check=True, timeout=60)
+
+
+def submit(place: Lab, file: Path) -> str:
+    with Client(place.address) as client:
+        return client.submit(file)
 
 
 def attempts(place: Lab, campaign_id: str) -> list[dict[str, Any]]:
     with Client(place.address) as client:
         runs = client.status(campaign_id)["runs"]
         return [attempt for run in runs for attempt in client.run(run["run_id"])["attempts"]]
+
+
+def ended(place: Lab, campaign_id: str) -> str:
+    """The campaign's last state, looked at seldom: tests of whole agents cost enough."""
+    with Client(place.address) as client:
+        for status in client.watch(campaign_id):
+            last = str(status["state"])
+    return last
+
+
+def until_runs_are(place: Lab, campaign_id: str, state: str, workload: str = "") -> None:
+    """Wait until the runs of the campaign, or those of one workload, are all in a state."""
+    with Client(place.address) as client:
+        for status in client.watch(campaign_id):
+            of_workload = [run for run in status["runs"] if workload in ("", run["workload"])]
+            if {run["state"] for run in of_workload} == {state}:
+                return
+    pytest.fail(f"the runs of {campaign_id} never were all {state}")
+
+
+def states(place: Lab, campaign_id: str, workload: str = "") -> list[str]:
+    """Of the campaign's runs, or those of one workload."""
+    with Client(place.address) as client:
+        runs = client.status(campaign_id)["runs"]
+    return [run["state"] for run in runs if workload in ("", run["workload"])]
 
 
 def gpus(place: Lab) -> list[str]:
@@ -87,49 +120,36 @@ def test_one_of_two_gpus_is_lost_and_the_campaign_is_complete() -> None:
         place.start_agent("agent", "--virtual", "V100:2", "--recorded-slots", "0")
         wait_until((place.root / "agent" / "agent.json").exists, "the agent's start")
         bad, good = gpus(place)
-        identifier = place.submit(campaign(place.root, small=f"gpu_lost:{bad}"))
-        assert place.wait_for(identifier) == "done"
+        identifier = submit(place, campaign(place.root, small=f"gpu_lost:{bad}"))
+        assert ended(place, identifier) == "done"
         made = attempts(place, identifier)
         lost = [a for a in made if a["failure"] is not None]
         assert [(a["slot"], a["failure"]["failure_class"]) for a in lost] == [(bad, "gpu_lost")]
         assert {a["slot"] for a in made if a["state"] == "published"} == {good}
-        assert len(made) == 4, "two slices, a light run, and the one that was lost"
-        [entry] = quarantined(place, "list")["quarantined"]
-        assert (entry["gpu"], entry["index"]) == (bad, 0)
+        assert len(made) == 3, "a detailed run, a light run, and the one that was lost"
+        assert [(entry.gpu, entry.index) for entry in out_of_service(place)] == [(bad, 0)]
         # A restart of the agent does not bring it back.
         place.stop("agent")
         place.start_agent("agent", "--virtual", "V100:2", "--recorded-slots", "0")
-        second = place.submit(campaign(place.root, fine=""))
-        assert place.wait_for(second) == "done"
+        second = submit(place, campaign(place.root, fine=""))
+        until_runs_are(place, second, "done")
         assert {a["slot"] for a in attempts(place, second)} == {good}
-        # A person does, while the agent runs.
-        quarantined(place, "clear", bad)
-        third = place.submit(campaign(place.root, fine="", too=""))
-        assert place.wait_for(third) == "done"
-        assert quarantined(place, "list") == {"quarantined": []}
 
 
 def test_a_workload_that_kills_gpus_gets_two_and_the_others_go_on() -> None:
     with lab(lease_ms=10_000) as place:
         place.start_server()
         place.start_agent("agent", "--virtual", "V100:2", "--recorded-slots", "0")
-        identifier = place.submit(campaign(place.root, killer="gpu_lost", fine=""))
-
-        def states(workload: str) -> list[str]:
-            with Client(place.address) as client:
-                runs = client.status(identifier)["runs"]
-            return [run["state"] for run in runs if run["workload"] == workload]
-
-        wait_until(lambda: set(states("killer")) == {"failed"}, "the end of what kills GPUs")
-        assert len(quarantined(place, "list")["quarantined"]) == 2
-        assert states("fine") == ["waiting", "waiting"]
+        identifier = submit(place, campaign(place.root, killer="gpu_lost", fine=""))
+        until_runs_are(place, identifier, "failed", "killer")
+        assert len(out_of_service(place)) == 2
+        assert states(place, identifier, "fine") == ["waiting", "waiting"]
         # Another agent's GPU is not risked for it, and makes what is left.
         place.start_agent("other", "--virtual", "V100", "--recorded-slots", "0")
-        assert place.wait_for(identifier) == "failed"  # two of its runs have
-        assert states("fine") == ["done", "done"]
+        assert ended(place, identifier) == "failed"  # two of its runs have
+        assert states(place, identifier, "fine") == ["done", "done"]
         assert {row["workload"] for row in place.report(identifier)["rows"]} == {"fine"}
-        listed = ["quarantine", "list", "--json", "--state", str(place.root / "other")]
-        assert json.loads(program(*listed)) == {"quarantined": []}
+        assert out_of_service(place, "other") == []
 
 
 def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> None:
@@ -139,7 +159,7 @@ def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> 
         wait_until((place.root / "agent" / "agent.json").exists, "the agent's start")
         bad = gpus(place)[0]
         (place.root / "faults").write_text("gpu_lost")
-        identifier = place.submit(campaign(place.root, small=f"@{place.root / 'faults'}"))
+        identifier = submit(place, campaign(place.root, small=f"@{place.root / 'faults'}"))
         with Client(place.address) as client:
             wait_until(
                 lambda: all(run["waiting_for"] for run in client.status(identifier)["runs"]), "the waiting"
@@ -152,8 +172,8 @@ def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> 
         shown = place.assay("status", identifier).stdout
         assert "out of service" in " ".join(shown.split())
         (place.root / "faults").write_text("")
-        quarantined(place, "clear", "0")
-        assert place.wait_for(identifier) == "done"
+        clear(place, "0")
+        until_runs_are(place, identifier, "done")
 
 
 def test_a_campaign_in_one_process_ends_where_its_only_gpu_is_lost(

@@ -69,7 +69,7 @@ CAMPAIGN = """\
 campaign: {name}
 synthetic: true
 gpus: [{kind}]
-detailed: {{first: {launches}, slice_launches: {slice}}}
+detailed: {{first: {launches}, slice_launches: {slice}, sets: features}}
 workloads: [{{name: long, command: [long.toml]}}]
 analysis: {{methods: [random: {{launches: 4}}]}}
 """

@@ -335,7 +335,7 @@ LIVE_FAULTS = [
     (
         "first: 1000, slice_launches: 400",
         "first: 20000000, slice_launches: 400",
-        "4: field detailed: it makes 400,012 slices and at most 100,000 are planned; "
+        "4: field detailed: it makes 600,012 slices and at most 100,000 are planned; "
         "lower 'first', raise 'slice_launches', or make several campaigns",
     ),
     (

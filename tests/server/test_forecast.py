@@ -13,7 +13,7 @@ LIVE = """\
 campaign: lab
 synthetic: true
 gpus: [V100, A100]
-detailed: {first: 1000, slice_launches: 400}
+detailed: {first: 1000, slice_launches: 400, sets: features}
 conditions: [{cache: all}, {sm_percent: 50}]
 workloads:
   - {name: t, command: [./training.toml]}

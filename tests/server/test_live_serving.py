@@ -17,7 +17,7 @@ LIVE = """\
 campaign: live
 synthetic: {synthetic}
 gpus: [V100]
-detailed: {{first: 300, slice_launches: 100}}
+detailed: {{first: 300, slice_launches: 100, sets: features}}
 conditions: [{{sm_percent: 50}}]
 workloads:
   - name: training

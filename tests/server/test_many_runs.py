@@ -40,7 +40,7 @@ CAMPAIGN = f"""\
 campaign: many
 synthetic: true
 gpus: [{", ".join(KINDS)}]
-detailed: {{first: 900, slice_launches: 500}}
+detailed: {{first: 900, slice_launches: 500, sets: features}}
 conditions: [{{cache: all}}, {{sm_percent: 50}}]
 workloads:
 """ + "".join(f"  - {{name: w{i}, command: [w{i}.toml]}}\n" for i in range(WORKLOADS))

@@ -41,6 +41,13 @@ gpus: [V100]
 detailed: {detailed}
 workloads: [{{name: w, command: [train]}}]
 """
+
+
+def of_features(detailed: str) -> str:
+    """The settings, with one detailed run alone."""
+    return f"{detailed[:-1]}, sets: features}}"
+
+
 # What the forecast assumes is far from this: a launch costs 2 ms, skipping one 0.1 ms, starting 1 s.
 COST = SliceCost(1.0, 0.0001, 0.002)
 
@@ -82,7 +89,7 @@ class Lab:
 
     def submit(self, detailed: str) -> str:
         self.campaigns += 1
-        name, text = f"lab-{self.campaigns}", TEXT.format(detailed=detailed)
+        name, text = f"lab-{self.campaigns}", TEXT.format(detailed=of_features(detailed))
         spec = load_campaign(text, "c.yaml")
         with self.schedule() as schedule:
             plan = plan_campaign(spec, name, "/base", "c.yaml", learned_costs(schedule.store))
@@ -294,11 +301,11 @@ def test_what_was_begun_is_never_changed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_another_workload_teaches_nothing() -> None:
     lab = Lab(cost=SliceCost(0.1, 0.001, 0.002))
     lab.work(lab.submit("{first: 2000}"))
-    other = TEXT.format(detailed="{first: 2000}").replace("[train]", "[train, --other]")
+    other = TEXT.format(detailed="{first: 2000, sets: features}").replace("[train]", "[train, --other]")
     with lab.store.snapshot() as read:
         costs = learned_costs(read)
         runs = [plan_campaign(load_campaign(text, "c"), "x-1", "/base", "c").runs[0] for text in
-                (other, TEXT.format(detailed="{}"))]  # fmt: skip
+                (other, TEXT.format(detailed="{sets: features}"))]  # fmt: skip
         assert costs(runs[0]) is None
         known = costs(runs[1])
     assert known is not None and known.launch_seconds == pytest.approx(0.002, rel=0.1)

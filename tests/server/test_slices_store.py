@@ -26,7 +26,7 @@ from assay_server.store.sqlite import SqliteStore
 TEXT = """\
 campaign: lab
 gpus: [V100]
-detailed: {first: 1500, slice_launches: 500}
+detailed: {first: 1500, slice_launches: 500, sets: features}
 workloads: [{name: w, command: [train]}]
 """
 RUN, LIGHT = "lab-1.0000", "lab-1.0001"

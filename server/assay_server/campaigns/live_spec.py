@@ -59,7 +59,8 @@ def _first(value: Any, number: ValidatorFunctionWrapHandler) -> int:
 class DetailedSpec(SpecModel):
     """The detailed level of live runs: the ``first`` launches, in slices of ``slice_launches``.
 
-    ``first`` is 0 for "auto": until nothing new comes. ``sets`` are runs of their own.
+    ``first`` is 0 for "auto": until nothing new comes. ``sets`` are runs of their own: by default true cycles
+    in one pass apart from features, whose passes disturb the caches.
     """
 
     first: Annotated[
@@ -73,7 +74,7 @@ class DetailedSpec(SpecModel):
     slice_launches: int | None = Field(default=None, ge=1, le=_MOST_LAUNCHES)
     time_budget_s: float | None = Field(default=None, gt=0, le=_LONGEST_BUDGET_S)
     sets: Annotated[list[CounterSet], BeforeValidator(_listed)] = Field(
-        default=["features"], min_length=1, max_length=2
+        default=["cycles", "features"], min_length=1, max_length=2
     )
     features: Annotated[list[str], BeforeValidator(_listed)] = Field(
         default=["table2"], min_length=1, max_length=10
