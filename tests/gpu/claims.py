@@ -166,7 +166,8 @@ def _complete(measured: Measured) -> Claim:
                 f"{run['run_id']} {run['workload']} {run['level']}: {', '.join(sorted(set(flags)))}"
             )
     done = sum(run["state"] == "done" for run in measured.runs)
-    claim.lines.insert(0, f"{done} of {len(measured.runs)} runs done")
+    if measured.runs:
+        claim.lines.insert(0, f"{done} of {len(measured.runs)} runs done")
     claim.values = {"runs": len(measured.runs), "done": done}
     return claim.judge(faults)
 

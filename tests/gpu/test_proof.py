@@ -84,6 +84,13 @@ def test_what_there_is_no_time_for_is_named_and_fails_nothing(tmp_path: Path) ->
     assert written(tmp_path)["claims"][-1]["why"] == last.why
 
 
+def test_where_nothing_was_run_nothing_holds(tmp_path: Path) -> None:
+    proof, lab = course(tmp_path, 50.0)
+    assert lab.limits == []
+    assert {claim.state for claim in proof.claims} == {"not shown"}
+    assert proof.claims[-1].why == "the time was over before: a, b, c"
+
+
 def test_a_campaign_that_was_cut_counts_only_with_what_it_finished(tmp_path: Path) -> None:
     proof, _ = course(tmp_path, 0, b="cancelled")
     assert [run["run_id"] for run in proof.measured["cuda"].runs] == ["a", "a.1", "b", "c", "c.1"]
