@@ -15,6 +15,7 @@ from test_ncu_command import WORK
 from test_telemetry import UUID, FakeNvml
 from typer.testing import CliRunner
 
+from assay_agent import doctor, probe
 from assay_agent.inventory import InstalledDevice, Inventory
 from assay_agent.main import app
 from assay_agent.places import Place, missing_places
@@ -331,6 +332,19 @@ def test_the_verb_lists_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     cleared = invoke("clear", UUID[:12], "--json", *state)
     assert json.loads(cleared.stdout)["cleared"]["gpu"] == UUID
     assert Quarantine(tmp_path).entries() == []
+
+
+def test_doctor_and_probe_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Quarantine(tmp_path).add(ENTRY)
+    checks = {check.name: check for check in doctor.examine("agent", tmp_path)}
+    check = checks[f"quarantine {UUID}"]
+    assert (check.state, ENTRY.reason in check.found) == ("note", True)
+    assert f"assay-agent quarantine clear {UUID}" in check.remedy
+    gpus = (InstalledDevice(1, "V100", UUID, "7.0", 80, 1), InstalledDevice(2, "V100", "GPU-2", "7.0", 80, 1))
+    monkeypatch.setattr(probe, "read_inventory", lambda: Inventory("box", "1", 1, 1, devices=gpus))
+    lost, other = probe.probe_box(tmp_path)["gpus"]
+    assert lost["takes_no_runs"] == f"out of service: {ENTRY.reason}"
+    assert "out of service" not in other["takes_no_runs"]
 
 
 def test_two_that_are_called_alike_are_told_apart_by_the_whole_uuid(tmp_path: Path) -> None:

@@ -106,6 +106,9 @@ def test_shares_and_flushed_caches_under_a_lock_are_compared_under_the_same_lock
     assert (share["speedup_true"], share["clocks_locked"]) == (660 / 368, True)
     [cold] = report["cold_start"]
     assert cold["weighted_difference_percent"] == pytest.approx(100.0)
+    console = Console(width=200, record=True)
+    render_compared(report, console)
+    assert console.export_text().count("V100, clock base") == 2  # a line of each table
 
 
 def test_every_page_shows_it_and_every_key_is_documented(lab: Lab, store_run: StoreRun) -> None:

@@ -59,7 +59,7 @@ def _render_shares(entries: Any, console: Console) -> None:
         known = entry["effective_sms"] is not None
         for each in entry["predictions"] or [{"method": _state(entry)}]:
             drawn.add_row(
-                *_where(entry),
+                *_where_locked(entry),
                 f"{entry['sm_percent']:g}",
                 f"{entry['effective_sms']}/{entry['all_sms']}" if known else _NONE,
                 _number(entry["speedup_true"]),
@@ -86,7 +86,7 @@ def _render_flushed(entries: Any, console: Console) -> None:
         kernel = f"{worst['launch']} {clipped(worst['kernel'], 40)}" if worst else _NONE
         for each in entry["selections"] or [{"method": _state(entry)}]:
             drawn.add_row(
-                *_where(entry),
+                *_where_locked(entry),
                 _NONE if entry["launches"] is None else count(entry["launches"]),
                 _number(entry["weighted_difference_percent"]),
                 _number(entry["median_difference_percent"]),
@@ -174,6 +174,12 @@ def _first_difference(entry: Entry) -> str:
         return _state(entry)
     there, here = (clipped(first[which], 72) for which in ("reference", "run"))
     return f"launch {first['launch']:,} of process {first['process']}: {here} instead of {there}"
+
+
+def _where_locked(entry: Entry) -> tuple[str, str]:
+    """The same with the clock, where it was locked: the rest of the condition is the table's subject."""
+    clock = entry["condition"]["clock"]
+    return entry["workload"], entry["device"] + (f", clock {clock}" if clock in ("base", "boost") else "")
 
 
 def _where(entry: Entry) -> tuple[str, str]:
