@@ -225,24 +225,24 @@ class Snapshots:
     """Copies the spool before and after each change that is made to the disk."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, into: Path) -> None:
-        self._directory, self._into, self._lock = directory, into, threading.Lock()
+        self._directory, self._into, self._lock = directory, into, threading.RLock()
         self.taken: list[Path] = []
         for name in ("write_file", "sync_file", "replace", "sync_directory", "write_atomically"):
             monkeypatch.setattr(durable, name, self._around(getattr(durable, name)))
 
     def _around(self, function):  # type: ignore[no-untyped-def]
         def wrapped(*arguments):  # type: ignore[no-untyped-def]
-            self.take()
-            function(*arguments)
-            self.take()
+            with self._lock:  # nothing changes while a copy is made
+                self._take()
+                function(*arguments)
+                self._take()
 
         return wrapped
 
-    def take(self) -> None:
-        with self._lock:
-            target = self._into / str(len(self.taken))
-            shutil.copytree(self._directory, target, ignore_dangling_symlinks=True)
-            self.taken.append(target)
+    def _take(self) -> None:
+        target = self._into / str(len(self.taken))
+        shutil.copytree(self._directory, target, ignore_dangling_symlinks=True)
+        self.taken.append(target)
 
 
 def test_every_crash_point_leaves_a_whole_attempt_or_none(
