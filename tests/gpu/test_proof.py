@@ -228,9 +228,11 @@ def test_a_proof_that_is_ended_leaves_no_program(tmp_path: Path, number: signal.
         process.send_signal(number)
         rest = output.read()
     until = time.monotonic() + 60
-    while left := list(of_this_proof(temporary)):
-        assert time.monotonic() < until, left
+    while (left := list(of_this_proof(temporary))) and time.monotonic() < until:
         time.sleep(0.1)
+    for survivor in left:
+        os.kill(survivor, signal.SIGKILL)
+    assert not left
     if number == signal.SIGTERM:
         assert process.returncode == 143
         assert f"stopped by SIGTERM; what was finished is in {tmp_path / 'out'}" in rest
