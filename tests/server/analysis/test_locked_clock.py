@@ -148,3 +148,15 @@ def test_warm_cycles_of_several_passes_are_flagged_beside_flushed_ones(
     joined = replace(several, cycles=window(store_run, CYCLES, 800.0))
     [entry] = analysed(lab.light(FREE), joined, flushed)["cold_start"]
     assert entry["flags"] == []
+
+
+def test_launches_are_matched_and_not_paired_by_their_places(lab: Lab) -> None:
+    """One launch more at the beginning of the locked run: it is left out, and every other meets its own."""
+    free = list(range(1, 301))
+    report = analysed(
+        lab.light(free, kernels=["a", "b", "c"] * 100),
+        lab.light([9_000, *(2 * ns for ns in free)], BASE, kernels=["x", *["a", "b", "c"] * 100]),
+    )
+    [entry] = report["locked_clock"]
+    assert (entry["status"], entry["launches"]) == ("ok", 300)
+    assert (entry["duration_ns"], entry["duration_ns_free"]) == (2.0 * sum(free), float(sum(free)))
