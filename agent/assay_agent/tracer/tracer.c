@@ -170,6 +170,12 @@ struct call {
     CUstream stream;
 };
 
+/* A call without a configuration fails, and must fail in the driver, not here. */
+static CUstream stream_of_config(const CUlaunchConfig *config)
+{
+    return config ? config->hStream : NULL;
+}
+
 /* What a callback stands for: 1 a launch, 2 the begin of a capture, 0 neither. */
 static int understood(CUpti_CallbackId id, const void *parameters, struct call *call)
 {
@@ -182,10 +188,10 @@ static int understood(CUpti_CallbackId id, const void *parameters, struct call *
         call->stream = ((const cuLaunchKernel_ptsz_params *)parameters)->hStream;
         break;
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-        call->stream = ((const cuLaunchKernelEx_params *)parameters)->config->hStream;
+        call->stream = stream_of_config(((const cuLaunchKernelEx_params *)parameters)->config);
         return 1;
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
-        call->stream = ((const cuLaunchKernelEx_ptsz_params *)parameters)->config->hStream;
+        call->stream = stream_of_config(((const cuLaunchKernelEx_ptsz_params *)parameters)->config);
         break;
     case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
         call->stream = ((const cuLaunchCooperativeKernel_params *)parameters)->hStream;
