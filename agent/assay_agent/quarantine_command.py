@@ -13,7 +13,7 @@ import typer
 from assay_agent.config_file import CONFIG_OPTION
 from assay_agent.quarantine import Quarantine, Quarantined, named
 from assay_agent.telemetry import health
-from assay_sampling.errors import ParameterError
+from assay_sampling.errors import ParameterError, RefusedError
 
 STATE_HELP = "Directory of this agent's identity and spool; only one agent may use it at a time."
 
@@ -67,7 +67,7 @@ def clear(
     entry = _found(Quarantine(state).entries(), gpu)
     problem = "" if entry.synthetic or force else health.ask(entry.gpu)
     if problem:
-        raise ParameterError(
+        raise RefusedError(
             f"GPU {entry.gpu}",
             f"the driver still has something against it: {problem}",
             "reset the GPU or reboot the box first; --force lets it be used all the same",

@@ -26,7 +26,7 @@ from assay_agent.slot_health import SlotHealth
 from assay_agent.telemetry import health
 from assay_agent.telemetry.nvml_sensors import NvmlSensors
 from assay_protos import agent_pb2, common_pb2
-from assay_sampling.errors import AssayError, ParameterError
+from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.failures import Failure, FailureClass, failure
 
 ENTRY = Quarantined(
@@ -323,7 +323,7 @@ def test_the_verb_lists_and_clears(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert isinstance(invoke("clear", "0", *state).exception, ParameterError)
     sensors(Quiet(nvmlDeviceGetClockInfo=15), monkeypatch)
     refused = invoke("clear", "1", *state).exception
-    assert isinstance(refused, AssayError)
+    assert isinstance(refused, RefusedError)
     assert "the driver lost it" in refused.cause
     assert Quarantine(tmp_path).entries() == [ENTRY]
     assert invoke("clear", "1", "--force", *state).exit_code == 0
