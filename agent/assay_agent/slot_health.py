@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 # The server is to know that a slot is out of service before it hears why its run failed.
 _ANNOUNCE_SECONDS = 10.0
+# A driver that objects to a GPU is not asked all the time: others of its GPUs measure.
+_ASK_SECONDS = 60.0
 
 Ask = Callable[[str], str]
 
@@ -56,6 +58,7 @@ class SlotHealth:
         self._present, self._ask, self._machine = present, ask, machine
         self.reason = ""
         self._unwritten = False
+        self._ask_at = 0.0
         entry = quarantine.get(self._gpu) if self._gpu else None
         if entry is not None and not self._is_over(entry):
             self.reason = entry.reason
@@ -135,10 +138,12 @@ class SlotHealth:
 
     def _is_over(self, entry: Quarantined) -> bool:
         """Whether the GPU was repaired, as far as the box tells; removes its entry then."""
-        if not self._present or not health.changed(entry.machine, self._machine()):
+        if not self._present or time.monotonic() < self._ask_at:
             return False
-        problem = "" if entry.synthetic else self._ask(entry.gpu)
-        if problem:
+        if not health.changed(entry.machine, self._machine()):
+            return False
+        if not entry.synthetic and self._ask(entry.gpu):
+            self._ask_at = time.monotonic() + _ASK_SECONDS
             return False
         try:
             self._quarantine.remove(entry.gpu)

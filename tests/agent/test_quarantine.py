@@ -250,7 +250,10 @@ def test_a_restart_of_the_agent_changes_nothing_a_reboot_or_a_reload_does(box: B
     assert box.asked == 0, "a GPU that merely answers again is not trusted"
     # A reboot is not enough where the driver still has something against it.
     box.machine, box.against = {"boot_id": "b2"}, "the driver lost it"
-    assert not box.health().takes_runs()
+    objected = box.health()
+    asked = box.asked
+    assert not objected.takes_runs()
+    assert box.asked == asked, "a driver that objects is not asked all the time"
     box.against = ""
     assert box.health().takes_runs()
     assert box.quarantine.entries() == []
