@@ -99,7 +99,9 @@ def read_policy(path: Path) -> Policy:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part + 1 if isinstance(part, int) else part) for part in first["loc"])
         cause = first["msg"].removeprefix("Value error, ")
-        raise InputError(path, cause, "'assay docs agent' lists the keys of a policy file", field=field) from error
+        raise InputError(
+            path, cause, "'assay docs agent' lists the keys of a policy file", field=field
+        ) from error
 
 
 def _trusted_text(path: Path) -> str:

@@ -62,6 +62,7 @@ def run_twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]
     return directory, first, second
 
 
+@pytest.mark.xdist_group("run_twice")
 def test_run_goes_the_whole_way_in_one_process(run_twice: tuple[Path, Any, Any]) -> None:
     directory, ended, _ = run_twice
     out = directory / "out"
@@ -88,6 +89,7 @@ def check_rows(report: dict[str, Any]) -> None:
         assert row["selected_on"]["device"] == "V100"
 
 
+@pytest.mark.xdist_group("run_twice")
 def test_run_for_people_shows_the_table_and_where_the_page_is(run_twice: tuple[Path, Any, Any]) -> None:
     directory, _, ended = run_twice
     assert ended.returncode == 0
@@ -99,6 +101,7 @@ def test_run_for_people_shows_the_table_and_where_the_page_is(run_twice: tuple[P
     assert ended.stderr.splitlines()[-1].startswith("by-hand-2 done: 3 of 3 runs done")
 
 
+@pytest.mark.xdist_group("run_twice")
 def test_run_keeps_what_server_and_agent_logged(run_twice: tuple[Path, Any, Any]) -> None:
     log = (run_twice[0] / "state" / "run.log").read_text()
     assert "assay_agent" in log
