@@ -81,6 +81,14 @@ def test_a_unit_is_capped_hardened_and_restarted(unit: Path) -> None:
     assert found["User"] not in ("", "root")
 
 
+def test_the_agent_reaches_its_gpus_and_their_devices_are_made_before_it_starts() -> None:
+    found = sections(DEPLOY / "systemd" / "assay-agent.service")["Service"]
+    # Before systemd 253 ProtectClock implies a DeviceAllow, and with one all other devices are closed.
+    assert not {"ProtectClock", "PrivateDevices", "DeviceAllow", "DevicePolicy"} & set(found)
+    # Under NoNewPrivileges CUDA's own setuid helper cannot: root does it, and a box without it starts too.
+    assert found["ExecStartPre"] == ["-+/usr/bin/nvidia-modprobe -u -c=0"]
+
+
 def test_systemd_waits_longer_than_the_agent_drains() -> None:
     found = service(DEPLOY / "systemd" / "assay-agent.service")
     words = shlex.split(found["ExecStart"])
