@@ -19,7 +19,7 @@ from pathlib import Path
 from assay_agent.policy_file import REST, Policy, Rule
 from assay_agent.policy_pattern import matches, matches_path
 from assay_agent.profilers.base import ProfilerError
-from assay_agent.work import Assignment, CommandSource
+from assay_agent.work import KINETO_VARIABLE, Assignment, CommandSource, kineto_fault
 from assay_sampling.errors import NotReadyError
 from assay_sampling.failures import FailureClass
 
@@ -260,7 +260,9 @@ def _wrong_directory(patterns: list[str], command: CommandSource) -> Iterator[st
 
 
 def _wrong_environment(patterns: list[str], command: CommandSource) -> Iterator[str]:
-    for name in sorted(command.environment):
+    # The program is told by a variable to write the file that the server names.
+    traced = [KINETO_VARIABLE] if command.kineto_file else []
+    for name in sorted([*command.environment, *traced]):
         if _LOADING.fullmatch(name):
             allowed = name in patterns
         else:
@@ -287,6 +289,13 @@ def _hostile(command: CommandSource) -> Iterator[str]:
         yield f"the program's name {_shown(program)} holds characters that cannot be printed"
     if command.working_directory and not command.working_directory.startswith("/"):
         yield f"the working directory {_shown(command.working_directory)} is no absolute path"
+    yield from _hostile_surroundings(command)
+
+
+def _hostile_surroundings(command: CommandSource) -> Iterator[str]:
+    fault = kineto_fault(command.kineto_file) if command.kineto_file else ""
+    if fault:
+        yield f"the Kineto file {_shown(command.kineto_file)}: {fault}"
     for name in sorted(command.environment):
         if not _VARIABLE.fullmatch(name):
             yield f"{_shown(name)} is no name of an environment variable"

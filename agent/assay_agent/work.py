@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from assay_protos import agent_pb2, common_pb2
@@ -14,6 +14,8 @@ from assay_sampling.failures import Failure
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.validity import invalidates
 
+# Tells a workload which trace to write.
+KINETO_VARIABLE = "ASSAY_KINETO_FILE"
 _BARE = "bare"
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
@@ -81,6 +83,18 @@ class CommandSource:
     timeout_seconds: float = 0.0
     memory_limit_bytes: int = 0
     kineto_file: str = ""
+
+
+def kineto_fault(name: str) -> str:
+    """Why a name cannot be that of a trace in the working folder, "" where it can."""
+    path = PurePosixPath(name)
+    if not name or "\0" in name:
+        return "it names no file"
+    if path.is_absolute() or ".." in path.parts:
+        return "it leads out of the folder in which the command runs"
+    if set(name) & set("*?["):
+        return "it is a pattern, and traces of several processes are not put together"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from assay_agent.places import virtual_places
 from assay_agent.profilers import exclusive_file as exclusive_file_module
 from assay_agent.profilers.base import Measurement, ProfilerError
 from assay_agent.profilers.exclusive_file import exclusive_file
-from assay_agent.profilers.kineto import KINETO_VARIABLE, kineto_fault
-from assay_agent.work import Assignment, CommandSource
+from assay_agent.work import KINETO_VARIABLE, Assignment, CommandSource, kineto_fault
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE, LaunchBatch, table_metadata
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,18 @@ def test_variables_that_load_code_must_be_named_letter_by_letter(box: Box) -> No
     named = box.gate(f'environment = ["LD_LIBRARY_PATH"]\n{MATMUL}environment = ["OMP_*"]\n')
     assert named.decide(command("matmul", LD_LIBRARY_PATH="/opt/lib", OMP_NUM_THREADS="1")).allowed
     assert not named.decide(command("matmul", LD_LIBRARY_PATH_="x")).allowed
+
+
+def test_the_file_that_a_program_is_told_to_write_must_be_allowed_and_within_its_folder(box: Box) -> None:
+    text = f'directories = ["ROOT/work"]\n{MATMUL}'
+    traced = replace(command("matmul", directory=str(box.work)), kineto_file="matmul.py")
+    refused = box.gate(text).decide(traced)
+    assert refused.why.endswith("but not the environment variable ASSAY_KINETO_FILE")
+    allowing = box.gate(f'{text}environment = ["ASSAY_KINETO_FILE"]\n')
+    assert allowing.decide(traced).allowed
+    for gate in (allowing, Gate(None, server_is_local=True)):
+        decision = gate.decide(replace(traced, argv=("/bin/true",), kineto_file="../bin/matmul"))
+        assert not decision.allowed and "leads out of the folder" in decision.why
 
 
 def test_a_path_that_a_campaign_brings_decides_what_its_program_is(box: Box) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.classify import failure_in, quoted, refuse_killed, workload_failed
@@ -21,12 +21,11 @@ from assay_agent.profilers.live import DEFAULT_TIMEOUT_SECONDS, LiveMeasurement,
 from assay_agent.profilers.ncu_command import require_command
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolBox
-from assay_agent.work import Assignment
+from assay_agent.work import KINETO_VARIABLE, Assignment, kineto_fault
 from assay_sampling.errors import InputError
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE, Device, LaunchBatch, table_metadata
 
-KINETO_VARIABLE = "ASSAY_KINETO_FILE"
 _CLOCK_SLACK_SECONDS = 2.0
 # What PyTorch's own handlers call their traces.
 _OTHER_TRACES = "*.pt.trace.json*"
@@ -81,18 +80,6 @@ class KinetoProfiler:
     def run(self, work: Assignment, cancelled: threading.Event) -> KinetoMeasurement:
         self.plan(work)
         return KinetoMeasurement(work, self._gpu, self._tools, self._state, cancelled)
-
-
-def kineto_fault(name: str) -> str:
-    """Why a name cannot be that of a trace in the working folder, "" where it can."""
-    path = PurePosixPath(name)
-    if not name or "\0" in name:
-        return "it names no file"
-    if path.is_absolute() or ".." in path.parts:
-        return "it leads out of the folder in which the command runs"
-    if set(name) & set("*?["):
-        return "it is a pattern, and traces of several processes are not put together"
-    return ""
 
 
 class KinetoMeasurement(LiveMeasurement):
