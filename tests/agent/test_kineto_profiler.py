@@ -5,9 +5,12 @@ The traces are made up by tests/agent/kineto_workload.py; all data are marked sy
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,16 +202,56 @@ def test_a_lock_file_that_was_removed_meanwhile_is_no_lock(
 ) -> None:
     opened = exclusive_file_module._opened
 
-    def removed_once(path: Path, folders: list[Path]) -> tuple[Path, int]:
-        # Whoever held it releases it between our opening and our locking it.
+    def removed_once(path: Path, folders: list[Path]) -> tuple[Path, int, bool]:
+        # Whoever held it released it between our opening and our locking it.
         monkeypatch.setattr(exclusive_file_module, "_opened", opened)
-        lock, handle = opened(path, folders)
+        lock, handle, taken = opened(path, folders)
         lock.unlink()
-        return lock, handle
+        return lock, handle, taken
 
     monkeypatch.setattr(exclusive_file_module, "_opened", removed_once)
     with exclusive_file(tmp_path / "trace.json", [tmp_path], threading.Event(), 30.0) as held:
         assert held and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_disk_without_locks_has_them_elsewhere_instead_of_waiting_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "private"
+    elsewhere.mkdir()
+    flock, tried = fcntl.flock, list[int]()
+
+    def without_locks(handle: int, how: int) -> None:
+        tried.append(handle)
+        if len(tried) == 1:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        flock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with exclusive_file(tmp_path / "trace.json", [tmp_path, elsewhere], threading.Event(), 0.0) as held:
+        assert held and len(list(elsewhere.iterdir())) == 1
+        assert list(tmp_path.iterdir()) == [elsewhere]
+
+
+@pytest.mark.processes
+def test_a_file_that_is_no_trace_is_never_written_over(bench: Bench) -> None:
+    (bench.folder / "train.py").write_text("import torch\n")
+    error = bench.failed(bench.work(file="train.py"))
+    assert error.failure_class is F.INPUT_UNREADABLE and "would write over it" in error.cause
+    assert (bench.folder / "train.py").read_text() == "import torch\n"
+    (bench.folder / "trace.json").write_text('{"schemaVersion": 1, "dev')  # of a run that was killed
+    assert sum(batch.records.num_rows for batch in bench.measure(bench.work())[0]) == 60
+
+
+@pytest.mark.processes
+def test_the_clock_of_the_disk_tells_what_was_written_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # That of the box goes an hour ahead of it.
+    ahead = time.time_ns() + 3_600_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: ahead)
+    monkeypatch.setattr(time, "time", lambda: ahead / 1e9)
+    assert sum(batch.records.num_rows for batch in bench.measure(bench.work())[0]) == 60
 
 
 def test_a_folder_that_cannot_be_written_has_its_lock_elsewhere(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """One run at a time for a file that a workload writes under a name of its own.
 
 The lock lies in the folder where the workload runs, so that boxes that share it exclude each other too; where
-nothing can be written there, it is one of this user on this box. The system gives it up when the agent dies.
+nothing can be written or locked there, it is one of this user on this box. The system gives it up when the
+agent dies.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def exclusive_file(
     """
     until = time.monotonic() + seconds
     while True:
-        lock, handle = _opened(path, folders)
+        lock, handle, taken = _opened(path, folders)
         try:
-            if _locked(lock, handle):
+            if taken and _is_named(lock, handle):
                 try:
                     yield True
                 finally:
@@ -60,22 +61,33 @@ def exclusive_file(
             )
 
 
-def _opened(path: Path, folders: Sequence[Path]) -> tuple[Path, int]:
+def _opened(path: Path, folders: Sequence[Path]) -> tuple[Path, int, bool]:
+    """The lock, its descriptor, and whether it is ours now; ProfilerError where no folder can have one."""
     digest = hashlib.blake2b(str(path).encode(), digest_size=12).hexdigest()
     why = ""
     for folder in folders:
         lock = folder / f".{digest}.assay-lock"
         try:
-            return lock, os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             why = f"no lock can be made in {folder} ({error.strerror})"
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return lock, handle, False
+        except OSError as error:  # some network disks know no locks: waiting would be for nobody
+            os.close(handle)
+            lock.unlink(missing_ok=True)
+            why = f"the disk of {folder} has no locks ({error.strerror})"
+            continue
+        return lock, handle, True
     raise ProfilerError(FailureClass.DISK_FULL, str(path), why)
 
 
-def _locked(lock: Path, handle: int) -> bool:
-    """Whether the lock was free, and is still the file of that name."""
+def _is_named(lock: Path, handle: int) -> bool:
+    """Whether what was locked is still the file of that name."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(lock.stat(), os.fstat(handle))
     except OSError:
         return False

@@ -8,6 +8,8 @@ Source: notes on CUPTI and Kineto, section 3; docs/campaign-file.md, "Kineto".
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ from assay_sampling.errors import InputError
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE, Device, LaunchBatch, table_metadata
 
-_CLOCK_SLACK_SECONDS = 2.0
+_CLOCK_SLACK_NS = 2_000_000_000
 # What PyTorch's own handlers call their traces.
 _OTHER_TRACES = "*.pt.trace.json*"
 _MOST_NAMED = 3
@@ -93,7 +95,8 @@ class KinetoMeasurement(LiveMeasurement):
         with exclusive_file(path, (folder, self.space.home.parent), self._cancelled, limit) as held:
             if not held:
                 return
-            before, began = _stamp(path), time.time()
+            self._require_no_other_file(path)
+            before, began = _stamp(path), _now_ns(folder)
             result = self.measure(command.argv)
             if self.cancelled:
                 return
@@ -115,6 +118,16 @@ class KinetoMeasurement(LiveMeasurement):
             )
         return folder, path
 
+    def _require_no_other_file(self, path: Path) -> None:
+        """Raises ProfilerError where the workload would write over something that is no trace."""
+        if not path.exists() or (path.is_file() and _may_be_trace(path)):
+            return
+        raise self._failed(
+            FailureClass.INPUT_UNREADABLE,
+            f"{path} is there and is no trace, and the workload would write over it",
+            "name a file of its own under 'kineto', or remove this one",
+        )
+
     def _judge(self, result: ToolResult) -> None:
         """Raises the ProfilerError that the end of the workload stands for."""
         subject = str(self.work.key)
@@ -124,10 +137,10 @@ class KinetoMeasurement(LiveMeasurement):
             output = f"{result.stdout}\n{result.stderr}"
             raise workload_failed(subject, f"under its own profiler: {result.ending}", output)
 
-    def _require_new(self, path: Path, before: _Stamp | None, began: float) -> None:
+    def _require_new(self, path: Path, before: _Stamp | None, began_ns: int) -> None:
         """Raises ProfilerError unless the file was written by this run, and no other trace beside it."""
         now = _stamp(path)
-        others = _traces_since(path, began)
+        others = _traces_since(path, began_ns)
         if now is None:
             wrote = f"; it wrote {_named(others)}" if others else ""
             raise self._failed(
@@ -135,7 +148,7 @@ class KinetoMeasurement(LiveMeasurement):
                 f"the workload ended and wrote no trace {path}{wrote}",
                 _WRITE_IT,
             )
-        if now == before or now[1] < (began - _CLOCK_SLACK_SECONDS) * 1e9:
+        if now == before or now[1] < began_ns - _CLOCK_SLACK_NS:
             raise self._failed(
                 FailureClass.NOTHING_PROFILED,
                 f"the trace {path} is older than the run: the workload ended without writing it anew",
@@ -217,12 +230,31 @@ def _stamp(path: Path) -> _Stamp | None:
     return state.st_ino, state.st_mtime_ns, state.st_size
 
 
-def _traces_since(path: Path, began: float) -> list[str]:
+def _now_ns(folder: Path) -> int:
+    """The time by the clock that stamps files there, which on a network disk is its server's."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime_ns
+    except OSError:
+        return time.time_ns()
+
+
+def _may_be_trace(path: Path) -> bool:
+    """Whether it is empty, or begins as JSON or gzip do: what a killed run left of its trace counts."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(64)
+    except OSError:
+        return False
+    return head.startswith(b"\x1f\x8b") or head.lstrip()[:1] in (b"", b"{", b"[")
+
+
+def _traces_since(path: Path, began_ns: int) -> list[str]:
     """Names of other traces beside the file that were written since, in alphabetical order."""
     found = []
     for other in path.parent.glob(_OTHER_TRACES) if path.parent.is_dir() else ():
         stamp = _stamp(other)
-        if other != path and stamp is not None and stamp[1] >= began * 1e9:
+        if other != path and stamp is not None and stamp[1] >= began_ns:
             found.append(other.name)
     return sorted(found)
 
