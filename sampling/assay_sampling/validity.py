@@ -36,7 +36,7 @@ class FlagKind:
 _RUN_FLAGS = (
     FlagKind(
         "launches_dropped",
-        "the profiler says that it lost events",
+        "the profiler says that it lost events, or kernels of launch calls are not in its trace",
         "profile again, over a shorter range or with larger buffers",
         invalidates=True,
         retry_as=FailureClass.DROPPED_EVENTS,

@@ -158,6 +158,17 @@ def test_dropped_events_and_unopened_graphs_of_a_recording_invalidate(
     assert "note: the profiler says: Number of CUDA events dropped: 17" in measurement.log.text.splitlines()
 
 
+def test_a_recording_that_lacks_a_kernel_of_a_call_is_invalid(shared_data: Path, tmp_path: Path) -> None:
+    path = nsys_with(
+        shared_data, tmp_path, "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid IN (7, 300, 1106)"
+    )
+    _, measurement = played(work(path))
+    (flag,) = (flag for flag in measurement.flags if flag.invalidates)
+    assert (flag.name, flag.detail) == (
+        "launches_dropped", "the profiler lost kernels: 3 launch calls have none in the file",
+    )  # fmt: skip
+
+
 def test_a_recording_with_fewer_launches_than_announced_is_invalid(shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.csv"
     announced = "".join(f'==PROF== Profiling "k" - {i}: 0%....100% - 1 pass\n' for i in range(60))

@@ -117,6 +117,7 @@ LIGHT = [
     ("application_killed:9", F.APPLICATION_FAILED, "exit status 137"),
     ("importer_failed", F.IMPORTER_FAILED, "Importer error status"),
     ("dropped_events", F.DROPPED_EVENTS, "the profiler says"),
+    ("lost_events", F.DROPPED_EVENTS, "the profiler lost kernels: 6 launch calls have none in the file"),
 ]
 
 

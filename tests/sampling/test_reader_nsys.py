@@ -305,6 +305,49 @@ def test_lost_events_and_whole_graphs_are_noted(tmp_path: Path) -> None:
     assert any("4 graph launches were traced as a whole" in note for note in notes)
 
 
+_API = {1: "void first<int>(int*)", 5: "cudaLaunchKernel_v7000", 6: "cudaMemcpyAsync_v3020",
+        7: "cudaGraphLaunch_v10000", 8: "cuLaunchKernelEx", 9: "cudaLaunchCooperativeKernel_ptsz_v9000",
+        10: "cudaLaunchHostFunc_v10000"}  # fmt: skip
+
+
+def _named(start: int, correlation: int, name: int, **changed: Any) -> dict[str, Any]:
+    return nsys_call(start, correlation, nameId=name, returnValue=0) | changed
+
+
+@pytest.mark.parametrize(
+    ("calls", "lost"),
+    [
+        ([_named(0, 1, 5)], 0),
+        ([_named(0, 1, 5), _named(1, 2, 5), _named(2, 3, 8), _named(3, 4, 9)], 3),
+        # Neither a copy nor a function on the host makes a kernel, nor does a call that failed.
+        ([_named(0, 1, 5), _named(1, 2, 6), _named(2, 3, 10), _named(3, 4, 5, returnValue=98)], 0),
+        # The same ID in another process is another call, whose graphs prove nothing of this one.
+        ([_named(0, 1, 5), _named(1, 1, 5, globalTid=TID + (1 << 24))], 1),
+        ([_named(0, 1, 5), _named(1, 2, 5), _named(2, 3, 7, globalTid=TID + (1 << 24))], 1),
+        # What a graph captures is launched later.
+        ([_named(0, 1, 5), _named(1, 2, 5), _named(2, 3, 7)], 0),
+    ],
+)
+def test_launch_calls_without_a_kernel_are_lost_kernels(
+    tmp_path: Path, calls: list[dict[str, Any]], lost: int
+) -> None:
+    notes = _read(nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], calls, strings=_API)).notes
+    said = f"the profiler lost kernels: {lost} launch calls have none in the file"
+    assert notes == ((said,) if lost else ())
+
+
+def test_a_process_with_a_kernel_of_a_graph_proves_nothing(tmp_path: Path) -> None:
+    kernels, calls = [nsys_kernel(1, 1, graphNodeId=4)], [_named(0, 1, 6), _named(1, 2, 5)]
+    assert _read(nsys_export(tmp_path / "x", kernels, calls, strings=_API)).notes == ()
+
+
+def test_a_doubt_of_the_profiler_is_told_and_is_no_loss(tmp_path: Path) -> None:
+    text = "Not all CUDA events might have been collected."
+    extra = {"DIAGNOSTIC_EVENT": [{"severity": 2, "text": text}, {"severity": 1, "text": "ok"}]}
+    path = nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], [nsys_call(0, 1)], extra=extra)
+    assert _read(path).notes == (f"the profiler warns: {text}",)
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 

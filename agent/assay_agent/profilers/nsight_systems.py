@@ -130,7 +130,7 @@ class NsightSystemsMeasurement(LiveMeasurement):
             raise self._unreadable(error) from error
         for note in notes:
             self.note(f"note: {note}")
-            if note.startswith("the profiler says:"):
+            if note.startswith(("the profiler says:", "the profiler lost")):
                 raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(note))
             if "traced as a whole" in note:
                 self.flag("launches_missing", note)

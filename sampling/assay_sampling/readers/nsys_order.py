@@ -18,6 +18,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError
 from assay_sampling.readers.nsys_database import KERNEL, RUNTIME, Database
+from assay_sampling.readers.nsys_lost import LostLaunches, call_kind
 from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals, within
 
 # Global IDs hold hardware, VM and process in the upper bits, the thread in the lower 24.
@@ -34,7 +35,7 @@ class LaunchOrder:
     ``row`` is the row ID in the kernel table; ``process`` and ``launch`` are ordinals; ``thread`` is the
     index of the launching thread in ``threads`` (global IDs, sorted, shape (t,)), -1 where no API call
     was found; [``call_start``, ``call_end``] is the call (the start on the GPU where there is none);
-    ``graph_launch`` and ``graph_node`` are ordinals or -1.
+    ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` is how many launch calls have no kernel.
     """
 
     row: np.ndarray
@@ -46,6 +47,7 @@ class LaunchOrder:
     graph_launch: np.ndarray
     graph_node: np.ndarray
     threads: np.ndarray
+    lost: int
 
 
 def launch_order(database: Database) -> LaunchOrder:
@@ -62,7 +64,8 @@ def launch_order(database: Database) -> LaunchOrder:
     )
     owner = owner & PROCESS_MASK
     group, distinct_keys = _groups(owner, correlation)
-    calls = _calls(database, distinct_keys, by_process="globalPid" in columns)
+    lost = LostLaunches()
+    calls = _calls(database, distinct_keys, lost, by_process="globalPid" in columns)
     call_start, call_end, thread = calls[0][group], calls[1][group], calls[2][group]
     unknown = thread == _NO_THREAD
     call_start[unknown] = start[unknown]
@@ -81,6 +84,7 @@ def launch_order(database: Database) -> LaunchOrder:
         graph_launch=graph_launch,
         graph_node=graph_node,
         threads=threads,
+        lost=lost.count(np.unique(owner[node != 0])),
     )
 
 
@@ -125,8 +129,11 @@ def _groups(owner: np.ndarray, correlation: np.ndarray) -> tuple[np.ndarray, np.
     return group, pairs[new]
 
 
-def _calls(database: Database, keys: np.ndarray, *, by_process: bool) -> list[np.ndarray]:
-    """Start, end and global thread ID of the first API call of each key, shape (g,) each."""
+def _calls(database: Database, keys: np.ndarray, lost: LostLaunches, *, by_process: bool) -> list[np.ndarray]:
+    """Start, end and global thread ID of the first API call of each key, shape (g,) each.
+
+    Calls that launch and have no key are counted as ``lost``.
+    """
     start = np.full(len(keys), np.iinfo(np.int64).max)
     end, thread = np.zeros(len(keys), np.int64), np.full(len(keys), _NO_THREAD)
     if not database.has(RUNTIME, "start", "end", "globalTid", "correlationId"):
@@ -134,9 +141,10 @@ def _calls(database: Database, keys: np.ndarray, *, by_process: bool) -> list[np
     lookup = _KeyLookup(keys)
     expressions = ["start", _END, "globalTid", "correlationId"]
     where = "WHERE " + " AND ".join(f"{name} IS NOT NULL" for name in expressions)
-    for chunk in integer_chunks(database, RUNTIME, expressions, where):
+    for chunk in integer_chunks(database, RUNTIME, [*expressions, call_kind(database)], where):
         owner = chunk[:, 2] & PROCESS_MASK if by_process else np.zeros(len(chunk), np.int64)
         position = lookup.find(owner, chunk[:, 3])
+        lost.add(owner, chunk[:, 4], position >= 0)
         rows = np.flatnonzero(position >= 0)
         rows = rows[np.lexsort((chunk[rows, 0], position[rows]))]
         first = np.flatnonzero(np.diff(position[rows], prepend=-1))

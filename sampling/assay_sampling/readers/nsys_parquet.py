@@ -36,7 +36,7 @@ _COLUMNS: dict[str, tuple[str, ...] | None] = {
         "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
         "staticSharedMemory", "dynamicSharedMemory", "graphNodeId",
     ),
-    RUNTIME: ("start", "end", "globalTid", "correlationId"),
+    RUNTIME: ("start", "end", "globalTid", "correlationId", "nameId", "returnValue"),
     NVTX: ("start", "end", "eventType", "text", "textId", "globalTid"),
     STRINGS: ("id", "value"),
     GRAPH_TRACE: ("start",),

@@ -40,6 +40,7 @@ from assay_sampling.readers.nsys_database import (
     STRINGS,
     Database,
     devices,
+    doubts,
     dropped_events,
     has_synthetic_mark,
     tool_version,
@@ -332,3 +333,7 @@ def _notes(database: Database, order: LaunchOrder) -> Iterator[str]:
         yield "kernels are known by their short names only"
     for text in dropped_events(database):
         yield f"the profiler says: {text}"
+    for text in doubts(database):
+        yield f"the profiler warns: {text}"
+    if order.lost:
+        yield f"the profiler lost kernels: {order.lost} launch calls have none in the file"

@@ -33,6 +33,7 @@ FAULTS: dict[str, str] = {
     "application_killed": "all: the program dies of SIGNAL (9) after half of its launches",
     "importer_failed": "nsys: the importer fails, and only the raw file is left",
     "dropped_events": "nsys: every tenth kernel is missing, and the diagnostics say so",
+    "lost_events": "nsys: every tenth kernel is missing, and nothing says so",
 }
 _WITH_NUMBER = {"application_failed": (1, 255), "application_killed": (1, 31)}
 _DEFAULT_NUMBER = {"application_failed": 1, "application_killed": 9}

@@ -41,7 +41,8 @@ def capture_run(
     kernels: dict[tuple[Any, ...], int] = {}
     tables = [_launches(part, kernels) for part in parts]
     kept = np.ones(sum(map(len, parts)), np.bool_)
-    if "dropped_events" in environment.faults and len(kept):
+    told = "dropped_events" in environment.faults
+    if (told or "lost_events" in environment.faults) and len(kept):
         kept = np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
         kept[-1] &= len(kept) >= _DROPPED_EVERY
     columns = {name: np.concatenate([_NONE, *(table[name] for table in tables)]) for name in _COLUMNS}
@@ -54,7 +55,7 @@ def capture_run(
         "kernels": [dict(zip(_KERNEL_FIELDS, key, strict=True)) for key in kernels],
         "processes": [_process(part, program, nvtx="nvtx" in traces) for part in parts],
         "whole_graphs": whole_graphs,
-        "dropped": int((~kept).sum()),
+        "dropped": int((~kept).sum()) if told else 0,
         "call_duration_ns": CALL_DURATION_NS,
         "command": list(program.arguments),
         "environment": dict(variables),
