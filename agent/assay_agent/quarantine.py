@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ _log = logging.getLogger(__name__)
 
 _FOLDER = "quarantine"
 _VERSION = 1
+UNREADABLE = "it was lost, and the file that says why cannot be read"
 
 
 @dataclass(frozen=True)
@@ -70,8 +72,12 @@ class Quarantine:
         return sorted(found, key=lambda entry: (entry.since_s, entry.gpu))
 
     def get(self, gpu: str) -> Quarantined | None:
-        """The entry of one GPU; None where it is in service."""
+        """The entry of one GPU; None where it is in service, or where its file cannot be read."""
         return _read(self._path(gpu))
+
+    def holds(self, gpu: str) -> bool:
+        """Whether it is out of service, also where its file is there and cannot be read."""
+        return os.path.lexists(self._path(gpu))
 
     def add(self, entry: Quarantined) -> None:
         """Take a GPU out of service, durably; raises StorageError."""
@@ -85,7 +91,7 @@ class Quarantine:
         """Let a GPU be used again, durably; raises StorageError."""
         path = self._path(gpu)
         with storage_errors(str(path)):
-            if path.exists():
+            if os.path.lexists(path):
                 path.unlink(missing_ok=True)
                 durable.sync_directory(self._folder)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_agent.config_file import CONFIG_OPTION
-from assay_agent.quarantine import Quarantine, Quarantined, named
+from assay_agent.quarantine import UNREADABLE, Quarantine, Quarantined, named
 from assay_agent.telemetry import health
 from assay_sampling.errors import ParameterError, RefusedError
 
@@ -64,7 +64,7 @@ def clear(
     The driver is asked first: a GPU that does not answer, or has an error pending, stays out of service
     unless --force is given.
     """
-    entry = _found(Quarantine(state).entries(), gpu)
+    entry = _found(Quarantine(state), gpu)
     problem = "" if entry.synthetic or force else health.ask(entry.gpu)
     if problem:
         raise RefusedError(
@@ -79,8 +79,9 @@ def clear(
         typer.echo(f"{entry.gpu} ({entry.name}) may take runs again; it was out of service: {entry.reason}")
 
 
-def _found(entries: list[Quarantined], which: str) -> Quarantined:
+def _found(quarantine: Quarantine, which: str) -> Quarantined:
     """The one entry that is meant; raises ParameterError."""
+    entries = quarantine.entries()
     matching = list(named(entries, which))
     if len(matching) == 1:
         return matching[0]
@@ -90,6 +91,8 @@ def _found(entries: list[Quarantined], which: str) -> Quarantined:
             f"{len(matching)} GPUs out of service are called so: {', '.join(e.gpu for e in matching)}",
             "give the whole UUID",
         )
+    if quarantine.holds(which):
+        return Quarantined(gpu=which, index=-1, name="unknown", reason=UNREADABLE, run="", since_s=0)
     known = ", ".join(entry.gpu for entry in entries) or "none"
     raise ParameterError(
         f"GPU {which!r}", f"it is not out of service; these are: {known}", "give one of them"

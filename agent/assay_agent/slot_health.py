@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from assay_agent.quarantine import Quarantine, Quarantined
+from assay_agent.quarantine import UNREADABLE, Quarantine, Quarantined
 from assay_agent.records import AttemptLog
 from assay_agent.session import Session
 from assay_agent.telemetry import health
@@ -59,10 +59,10 @@ class SlotHealth:
         self.reason = ""
         self._unwritten = False
         self._ask_at = 0.0
-        entry = quarantine.get(self._gpu) if self._gpu else None
-        if entry is not None and not self._is_over(entry):
-            self.reason = entry.reason
-            _log.warning("GPU %s takes no runs: %s", self._gpu, entry.reason)
+        if self._gpu and not self._is_in_service():
+            entry = quarantine.get(self._gpu)
+            self.reason = entry.reason if entry is not None else UNREADABLE
+            _log.warning("GPU %s takes no runs: %s", self._gpu, self.reason)
 
     @property
     def _gpu(self) -> str:
@@ -80,12 +80,10 @@ class SlotHealth:
 
     def takes_runs(self) -> bool:
         """Whether the slot may ask for work now; looks whether what kept it from that is over."""
-        if self.reason and not self._unwritten:
-            entry = self._quarantine.get(self._gpu)
-            if entry is None or self._is_over(entry):
-                _log.info("GPU %s is in service again", self._gpu)
-                self.reason = ""
-                self._session.announce()
+        if self.reason and not self._unwritten and self._is_in_service():
+            _log.info("GPU %s is in service again", self._gpu)
+            self.reason = ""
+            self._session.announce()
         return self._present and not self.reason
 
     def judged(self, work: Assignment, problem: Failure | None, log: AttemptLog) -> Failure | None:
@@ -136,9 +134,22 @@ class SlotHealth:
         self._session.announce()
         self._session.wait_registered(_ANNOUNCE_SECONDS)
 
+    def _is_in_service(self) -> bool:
+        """Whether nothing is written against the GPU, or what is has been overtaken by a repair."""
+        if not self._quarantine.holds(self._gpu):
+            return True
+        if time.monotonic() < self._ask_at:
+            return False
+        entry = self._quarantine.get(self._gpu)
+        if entry is None:
+            # A file that cannot be read now (no descriptor is left, a disk that fails) is no repair.
+            self._ask_at = time.monotonic() + _ASK_SECONDS
+            return not self._quarantine.holds(self._gpu)
+        return self._is_over(entry)
+
     def _is_over(self, entry: Quarantined) -> bool:
         """Whether the GPU was repaired, as far as the box tells; removes its entry then."""
-        if not self._present or time.monotonic() < self._ask_at:
+        if not self._present:
             return False
         if not health.changed(entry.machine, self._machine()):
             return False

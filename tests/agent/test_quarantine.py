@@ -158,6 +158,17 @@ def test_what_tells_one_boot_from_the_next() -> None:
     assert not health.changed({}, before)
 
 
+def test_a_process_with_a_name_that_is_no_text_ends_no_look_at_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for process, name, began in ((7, b"pt_main_\xe2\x82", 5), (8, b"nv_queue", 900), (9, b"nv_queue", 700)):
+        (tmp_path / str(process)).mkdir()
+        fields = b" ".join([b"S", *[b"1"] * 18, str(began).encode(), b"0"])
+        (tmp_path / str(process) / "stat").write_bytes(b"%d (%s) %s\n" % (process, name, fields))
+    monkeypatch.setattr(health, "_PROC", tmp_path)
+    assert health.machine()["driver_started"] == "700"
+
+
 class Box:
     """A slot's health in a folder, on a machine and a driver set by hand."""
 
@@ -268,6 +279,27 @@ def test_a_person_clears_it_while_the_agent_runs(box: Box) -> None:
     assert kept.slot is not None
     assert kept.slot.quarantine_reason == ""
     assert box.session.announced == announced + 1, "the server hears of it"
+
+
+def test_a_gpu_whose_entry_cannot_be_read_stays_out_of_service_until_it_is_gone(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = box.health()
+    lost(box, kept)
+    [file] = (box.quarantine._folder).iterdir()
+    file.write_text("{")
+    assert not kept.takes_runs()
+    again = box.health()
+    assert not again.takes_runs()
+    assert "cannot be read" in again.reason
+    monkeypatch.setattr(health, "ask", lambda gpu: "")
+    done = RUNNER.invoke(app, ["quarantine", "clear", UUID, "--state", str(file.parents[1])])
+    assert done.exit_code == 0, done.output
+    assert again.takes_runs()
+    file.symlink_to(file.parent / "nowhere")
+    assert not box.health().takes_runs()
+    box.quarantine.remove(UUID)
+    assert box.health().takes_runs()
 
 
 def test_a_gpu_whose_entry_cannot_be_written_stays_out_as_long_as_the_agent_lives(

@@ -258,3 +258,14 @@ def test_a_journal_that_cannot_be_read_is_removed(tmp_path: Path, text: str) -> 
     journal.path.write_text(text)
     assert list(Journal.found(tmp_path)) == []
     assert not journal.path.exists()
+
+
+def test_a_journal_that_cannot_be_read_now_is_kept_for_the_next_start(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "GPU-1", tmp_path / "lock")
+    journal.step("clocks", "lock")
+    kept = journal.path.rename(tmp_path / "kept")
+    journal.path.mkdir()  # reading a folder fails as a disk does
+    assert list(Journal.found(tmp_path)) == []
+    journal.path.rmdir()
+    kept.rename(journal.path)
+    assert [again.gpu_uuid for again in Journal.found(tmp_path)] == ["GPU-1"]

@@ -37,12 +37,15 @@ class Journal:
 
     @classmethod
     def found(cls, state: Path) -> Iterator[Journal]:
-        """The journals that earlier processes left; one that cannot be read is removed, with a warning."""
+        """The journals that earlier processes left; what is none is removed, with a warning."""
         for path in sorted((state / _FOLDER).glob("*.json")):
             try:
                 document = _document(path.read_bytes())
                 journal = cls(state, str(document["gpu"]), Path(document["lock"]))
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except OSError as error:  # what it says may still be in force, so it stays for the next start
+                _log.warning("%s cannot be read (%s)", path, error.strerror)
+                continue
+            except (ValueError, KeyError, TypeError) as error:
                 _log.warning("%s is no journal of conditions (%s); it is removed", path, error)
                 path.unlink(missing_ok=True)
                 continue

@@ -103,7 +103,8 @@ def _driver_started() -> str:
     began = []
     for path in _PROC.glob("[0-9]*/stat"):
         try:
-            name, _, rest = path.read_text().partition("(")[2].rpartition(")")
+            # Names of processes are bytes, and cut in the middle of a character where they are long.
+            name, _, rest = path.read_text(errors="replace").partition("(")[2].rpartition(")")
         except OSError:
             continue
         if name == _DRIVER_THREAD:
