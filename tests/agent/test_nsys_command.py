@@ -20,6 +20,7 @@ ALWAYS = ["/opt/nsys", "profile", "--trace=cuda,nvtx", "--sample=none"]
 END = ["--force-overwrite=true", "--output=/j/trace", "./train", "--epochs", "1"]
 FULL = [*ALWAYS, "--cpuctxsw=none", "--cuda-graph-trace=node", "--cuda-memory-usage=false",
         "--cuda-flush-interval=10000", "--stats=false", *END]  # fmt: skip
+NEWEST = [*FULL[:7], "--cuda-event-trace=false", *FULL[7:]]
 
 
 def tool(version: str, names: frozenset[str]) -> ToolVersion:
@@ -37,6 +38,12 @@ def tool(version: str, names: frozenset[str]) -> ToolVersion:
         ),
         ("2021.5.2.53", OLD | {"--cpuctxsw", "--cuda-graph-trace"}, FULL, ".nsys-rep"),
         ("2023.4.4.54", OLD | {"--cpuctxsw", "--cuda-graph-trace"}, FULL, ".nsys-rep"),
+        (
+            "2025.3.2.474",
+            OLD | {"--cpuctxsw", "--cuda-graph-trace", "--cuda-event-trace"},
+            NEWEST,
+            ".nsys-rep",
+        ),
     ],
 )
 def test_the_whole_command_of_each_generation(

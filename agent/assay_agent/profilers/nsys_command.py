@@ -30,6 +30,8 @@ def trace_command(tool: ToolVersion, work: Assignment, stem: Path) -> list[str]:
         *_known(tool, "--cpuctxsw", "none"),
         *_known(tool, "--cuda-graph-trace", "node"),
         *_known(tool, "--cuda-memory-usage", "false"),
+        # On by itself in some releases; it costs time, and can make streams wait for each other.
+        *_known(tool, "--cuda-event-trace", "false"),
         *_known(tool, "--cuda-flush-interval", str(_FLUSH_INTERVAL_MS)),
         *_known(tool, "--stats", "false"),
         "--force-overwrite=true",
