@@ -11,6 +11,7 @@ daemon gets the SMs of its share, rounded down to pairs, and one that finds none
     keeps_share     the daemon takes no share
     not_in_force    the daemon takes the share, and its clients get all SMs
     half_again      its clients get half more than their share
+    half_lost       its clients get half of their share
     never_quits     quit without a limit does not end it; with one it does
     stubborn        neither works, and SIGTERM is ignored
     no_log          the daemon does not log its clients
@@ -134,6 +135,7 @@ class Daemon:
             say("Starting new server %d for user %d" % (self.server.pid, os.getuid()))
         share = 100.0 if "not_in_force" in FAULTS else self.share
         share = 1.5 * share if "half_again" in FAULTS else share
+        share = 0.5 * share if "half_lost" in FAULTS else share
         channel.sendall(b"%.3f\n" % share)
         self.clients[channel] = process
 

@@ -134,6 +134,13 @@ def test_many_more_sms_than_the_share_are_no_share(bench: Bench) -> None:
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
 
 
+def test_all_sms_under_a_daemon_are_all_of_the_gpu(bench: Bench) -> None:
+    bench.variables = {"ASSAY_TEST_MPS": "half_lost"}
+    with pytest.raises(ProfilerError, match=r"the probe sees 40 SMs at 100 %, and the GPU has 80") as caught:
+        bench.measure(bench.work(under_mps=True))
+    assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
+
+
 def test_a_daemon_that_hangs_at_its_start_ends_the_run(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mps_control, "_START_SECONDS", 1.0)
     monkeypatch.setattr(mps_control.MpsControl.tell, "__defaults__", (0.5,))

@@ -19,6 +19,7 @@ from conditions_bench import Bench
 from assay_agent.conditions import occupants, undo_leftovers
 from assay_agent.conditions.journal import Journal
 from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.environment import private_directory
 from assay_agent.profilers.ncu_command import under_mps
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.tool_version import ToolBox
@@ -234,7 +235,20 @@ def test_nothing_of_the_agents_own_environment_reaches_a_run(
         assert measurement.result is not None
     environment = json.loads(measurement.result.stdout)
     assert "/of/the/agent" not in environment.values()
-    assert environment["CUDA_VISIBLE_DEVICES"] == bench.gpu.device.uuid
+    ours = {
+        "CUDA_VISIBLE_DEVICES": bench.gpu.device.uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C",
+        "HOME": str(bench.base / "home"), "TMPDIR": str(bench.base / "tmp"),
+        "NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1",
+    }  # fmt: skip
+    assert ours.items() <= environment.items()
+
+
+def test_each_gpu_has_a_private_folder_of_its_own(bench: Bench) -> None:
+    one = replace(bench.gpu, device=replace(bench.gpu.device, uuid="GPU-1"))
+    other = replace(bench.gpu, device=replace(bench.gpu.device, uuid="GPU-2"))
+    folders = {private_directory(gpu) for gpu in (one, other, one, replace(one, scope="/another/agent"))}
+    assert len(folders) == 3
+    assert all(folder.stat().st_mode & 0o777 == 0o700 for folder in folders)
 
 
 def test_a_journal_keeps_what_is_not_undone(tmp_path: Path) -> None:

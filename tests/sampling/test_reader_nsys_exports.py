@@ -143,6 +143,17 @@ def test_a_small_parquet_export(tmp_path: Path) -> None:
     assert launches.column("start_ns").tolist() == [100, 300]
 
 
+def test_a_parquet_export_tells_of_lost_kernels_too(tmp_path: Path) -> None:
+    names = {1: "k", 5: "cudaLaunchKernel_v7000"}
+    calls = [nsys_call(i, i, nameId=5, returnValue=0) for i in (1, 2, 3)] + [
+        nsys_call(9, 9, nameId=5, returnValue=98)
+    ]
+    source = nsys_export(tmp_path / "x.sqlite", [nsys_kernel(1, 1)], calls, strings=names)
+    folder = parquet_folder(source, tmp_path / "parquet")
+    said = "the profiler lost kernels: 2 launch calls have none in the file"
+    assert read_launches(folder).notes == read_launches(source).notes == (said,)
+
+
 @pytest.mark.parametrize("table", [_KERNEL, "StringIds", "NVTX_EVENTS"])
 def test_a_damaged_table_is_named(tmp_path: Path, table: str) -> None:
     path = _small(tmp_path) / f"{table}.parquet"

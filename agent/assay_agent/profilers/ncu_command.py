@@ -1,6 +1,7 @@
 """The command lines of Nsight Compute, as pure functions of tool, work and paths.
 
 Every default that differs between releases is given explicitly, and no option that the tool does not list.
+One differs and is left out: ``--app-replay-mode``, which the tool refuses beside ``--replay-mode kernel``.
 Source: notes on Nsight Compute, sections 1.3 and 6b.
 """
 
