@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from assay_agent.connection import Connection, ServerRefusedError
 from assay_agent.policy import Gate
 from assay_agent.profilers.base import Profiler, ProfilerError
+from assay_agent.profilers.environment import without_secrets
 from assay_agent.provenance.facts import Collected
 from assay_agent.records import AttemptLog
 from assay_agent.slot_health import SlotHealth
@@ -100,7 +101,8 @@ class AttemptRunner:
                 "run the same release of Assay on agent and server",
             )
         command = profiler.plan(work)
-        log.log = AttemptLog(command=tuple(command or ()))
+        given = work.command.environment if work.command is not None else {}
+        log.log = AttemptLog(command=tuple(without_secrets(word, given) for word in command or ()))
         with profiler.run(work, attempt.cancelled) as measurement:
             collected = Collected(work.counters)
             try:

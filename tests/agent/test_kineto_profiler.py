@@ -128,6 +128,16 @@ def test_a_trace_of_an_earlier_run_is_never_read_however_new_it_is(bench: Bench)
 
 
 @pytest.mark.processes
+def test_a_secret_that_is_also_an_argument_is_kept_nowhere(bench: Bench) -> None:
+    work = bench.work("--token=swordfish")
+    assert work.command is not None
+    told = replace(work, command=replace(work.command, environment={"HF_TOKEN": "swordfish"}))
+    _, measurement = bench.measure(told)
+    assert measurement.log.command[-1] == "--token=(hidden)"
+    assert "--token=(hidden)" in measurement.log.text and "swordfish" not in str(measurement.log)
+
+
+@pytest.mark.processes
 def test_time_limit_and_cancelling_apply_as_to_every_run(bench: Bench) -> None:
     work = bench.work(timeout=0.5)
     assert work.command is not None

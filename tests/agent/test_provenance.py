@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from assay_agent.conditions import mps_control
 from assay_agent.conditions.mps_control import program_version
 from assay_agent.profilers import tool_run
-from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.environment import MeasuredGPU, scrubbed, without_secrets
 from assay_agent.provenance.facts import Collected, environment_hash, live_facts
 from assay_agent.provenance.file_identity import file_identity
 from assay_agent.provenance.libraries import LoadedLibraries, described
@@ -349,6 +349,23 @@ def test_the_hash_of_the_environment_knows_no_secrets_and_no_private_folders() -
     assert environment_hash(one) == environment_hash(dict(reversed(one.items())))
     assert environment_hash(one) != environment_hash({**one, "OMP_NUM_THREADS": "2"})
     assert environment_hash(one) != environment_hash({k: v for k, v in one.items() if k != "HF_TOKEN"})
+
+
+def test_secrets_are_known_by_name_and_in_addresses_and_hidden_where_a_program_says_them() -> None:
+    given = {
+        "DB_PASS": "hunter2", "MYSQL_PWD": "swordfish", "SENTRY_DSN": "https://0123456789@sentry.lab/1",
+        "https_proxy": "http://ada:lovelace@proxy.lab:3128", "BATCH": "64", "API_KEY": "on",
+        "HOMEPAGE": "http://lab:8080/a@b",
+    }  # fmt: skip
+    assert scrubbed(given) == {
+        **dict.fromkeys(("API_KEY", "DB_PASS", "MYSQL_PWD", "SENTRY_DSN"), "(hidden)"),
+        "BATCH": "64", "https_proxy": "http://ada:(hidden)@proxy.lab:3128",
+        "HOMEPAGE": "http://lab:8080/a@b",
+    }  # fmt: skip
+    said = "login ada hunter2 via http://ada:lovelace@proxy.lab:3128, one on one"
+    assert without_secrets(said, given) == (
+        "login ada (hidden) via http://ada:(hidden)@proxy.lab:3128, one on one"
+    )
 
 
 def batch(passes: list[float | None] | None = None, **metadata: Any) -> pa.RecordBatch:

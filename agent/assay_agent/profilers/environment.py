@@ -27,7 +27,12 @@ from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import Device
 
 _SM_PERCENT = "ASSAY_VIRTUAL_SM_PERCENT"
-_SECRET = re.compile(r"SECRET|TOKEN|PASSW|CREDENTIAL|KEY|AUTH|COOKIE", re.IGNORECASE)
+_SECRET = re.compile(r"SECRET|TOKEN|PASS|_PWD|CRED|KEY|AUTH|COOKIE|(^|_)DSN($|_)", re.IGNORECASE)
+# https://user:password@proxy and the like, whatever the variable is called.
+_PASSWORD_IN_ADDRESS = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
+_HIDDEN = "(hidden)"
+# A shorter value is no secret, and stands in too many words.
+_LEAST_SECRET_CHARACTERS = 6
 # What a campaign may not set: the agent's own variables, and those that put libraries under the profiler.
 _RESERVED = re.compile(
     r"HOME|TMPDIR|TMP|TEMP|TEMPDIR|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|"
@@ -99,8 +104,18 @@ def tool_environment(
 def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment as logs may show it."""
     return {
-        name: "(hidden)" if _SECRET.search(name) else value for name, value in sorted(environment.items())
+        name: _HIDDEN if _SECRET.search(name) else _PASSWORD_IN_ADDRESS.sub(rf"\1{_HIDDEN}", value)
+        for name, value in sorted(environment.items())
     }
+
+
+def without_secrets(text: str, environment: Mapping[str, str]) -> str:
+    """What a program said, or was told, without the values that :func:`scrubbed` hides."""
+    secrets = {value for name, value in environment.items() if _SECRET.search(name)}
+    for value in sorted(secrets, key=len, reverse=True):
+        if len(value) >= _LEAST_SECRET_CHARACTERS:
+            text = text.replace(value, _HIDDEN)
+    return _PASSWORD_IN_ADDRESS.sub(rf"\1{_HIDDEN}", text)
 
 
 def require_possible(work: Assignment, gpu: MeasuredGPU) -> None:

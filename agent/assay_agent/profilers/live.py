@@ -17,7 +17,14 @@ import pyarrow as pa
 from assay_agent.conditions import Conditions, Site
 from assay_agent.conditions.journal import Journal
 from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.environment import MeasuredGPU, Workspace, scrubbed, tool_environment, workspace
+from assay_agent.profilers.environment import (
+    MeasuredGPU,
+    Workspace,
+    scrubbed,
+    tool_environment,
+    without_secrets,
+    workspace,
+)
 from assay_agent.profilers.tool_run import ToolResult, run_tool
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
 from assay_agent.provenance.facts import live_facts
@@ -83,9 +90,10 @@ class LiveMeasurement(abc.ABC):
     @property
     def log(self) -> AttemptLog:
         telemetry = self._watch.to_dict() if self._watch else None
-        text = "\n".join(self._text)
+        text = without_secrets("\n".join(self._text), self._environment)
+        command = tuple(without_secrets(word, self._environment) for word in self._command)
         environment = scrubbed(self._environment)
-        return AttemptLog(self._command, environment, text, telemetry, self._wall_seconds, self._facts())
+        return AttemptLog(command, environment, text, telemetry, self._wall_seconds, self._facts())
 
     def _facts(self) -> AttemptFacts:
         return live_facts(
