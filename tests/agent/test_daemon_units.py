@@ -89,6 +89,15 @@ def test_the_agent_reaches_its_gpus_and_their_devices_are_made_before_it_starts(
     assert found["ExecStartPre"] == ["-+/usr/bin/nvidia-modprobe -u -c=0"]
 
 
+def test_the_agent_finds_the_tracer_where_the_page_has_it_built() -> None:
+    (unit,) = (unit for unit in UNITS if unit.name == "assay-agent.service")
+    (given,) = sections(unit)["Service"]["Environment"]
+    page = (DEPLOY.parent / "docs" / "agent.md").read_text()
+    assert given.startswith("ASSAY_TRACER_CACHE=/")
+    assert f"{given} /opt/assay/bin/python -m assay_agent.tracer.build" in page
+    assert f"sudo -u assay {given} /opt/assay/bin/assay-agent doctor" in page
+
+
 def test_systemd_waits_longer_than_the_agent_drains() -> None:
     found = service(DEPLOY / "systemd" / "assay-agent.service")
     words = shlex.split(found["ExecStart"])
