@@ -15,6 +15,8 @@ daemon gets the SMs of its share, rounded down to pairs, and one that finds none
     never_quits     quit without a limit does not end it; with one it does
     stubborn        neither works, and SIGTERM is ignored
     no_log          the daemon does not log its clients
+
+The file that ``ASSAY_TEST_MPS_TOLD`` names gets a line for each command that it is told.
 """
 
 from __future__ import annotations
@@ -123,6 +125,8 @@ class Daemon:
         say("NEW UI")
         for command in text[3:].splitlines():
             say("Cmd:" + command)
+            if "ASSAY_TEST_MPS_TOLD" in os.environ:
+                open(os.environ["ASSAY_TEST_MPS_TOLD"], "a").write(command + "\n")
             channel.sendall(self.answer(command.split()).encode())
         channel.close()
         say("UI closed")

@@ -168,7 +168,8 @@ def test_a_daemon_that_does_not_quit_is_ended(
 def test_clients_are_terminated_before_signals_end_them(
     bench: Bench, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cancelled = threading.Event()
+    cancelled, told = threading.Event(), bench.folder / "told"
+    bench.variables = {"ASSAY_TEST_MPS_TOLD": str(told)}
     monkeypatch.setattr(live, "run_tool", lambda *a, **more: tool_run.run_tool(*a, **more, ending=QUICK))
     work = bench.work(seconds=60, condition=HALF, timeout_seconds=2.0 if how == "time" else 30.0)
     if how == "cancelled":
@@ -180,7 +181,13 @@ def test_clients_are_terminated_before_signals_end_them(
             assert caught.value.failure_class is FailureClass.HANG
         else:
             assert list(measurement.batches()) == []
-    assert "MPS: clients terminated: " in measurement.log.text
+    (said,) = (line for line in measurement.log.text.splitlines() if line.startswith("MPS: clients"))
+    client = said.removeprefix("MPS: clients terminated: ")
+    commands = [line.split() for line in told.read_text().splitlines()]
+    (ended,) = (words for words in commands if words[0] == "terminate_client")
+    # Server, then client; and only then the daemon is told to quit.
+    assert ["get_client_list", ended[1]] in commands and ended[2] == client
+    assert commands.index(ended) < commands.index(["quit"])
     assert "MPS: the daemon ended by quit" in measurement.log.text
 
 

@@ -8,6 +8,7 @@
  *   FAKE_CUPTI_FIRST         the first correlation ID
  *   FAKE_CUPTI_DROP_EVERY    every so many records are lost, and counted as dropped
  *   FAKE_CUPTI_LOSE_EVERY    every so many records are lost, and not counted
+ *   FAKE_CUPTI_UNTIMED_EVERY every so many records have no times
  *   FAKE_CUPTI_IN_STREAMS    kernels end in any order, but for those of one stream (default: in any order at all)
  */
 #define _GNU_SOURCE
@@ -45,7 +46,7 @@ static unsigned oldest[PENDING];
 static uint64_t random_state = 88172645463325252ull;
 static uint32_t next_correlation;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint32_t version, drop_every, lose_every, in_streams;
+static uint32_t version, drop_every, lose_every, untimed_every, in_streams;
 static char names[7][32];
 
 static uint32_t number(const char *variable, uint32_t otherwise)
@@ -60,6 +61,7 @@ static void set_up(void)
     next_correlation = number("FAKE_CUPTI_FIRST", 1);
     drop_every = number("FAKE_CUPTI_DROP_EVERY", 0);
     lose_every = number("FAKE_CUPTI_LOSE_EVERY", 0);
+    untimed_every = number("FAKE_CUPTI_UNTIMED_EVERY", 0);
     in_streams = number("FAKE_CUPTI_IN_STREAMS", 0);
     for (int i = 0; i < 7; i++) snprintf(names[i], sizeof names[i], "_Z8kernel_%dPfi", i);
 }
@@ -157,6 +159,7 @@ static newest_record made_record(uint32_t correlation, uint32_t node)
     record.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
     record.start = 1000000000000ull + (uint64_t)correlation * 1000 + node * 10;
     record.end = record.start + 500 + correlation % 97;
+    if (untimed_every && correlation % untimed_every == 0) record.start = record.end = 0;
     record.deviceId = 0;
     record.contextId = 1;
     record.streamId = 7 + correlation % 3;

@@ -79,6 +79,8 @@ class TestRuns:
              "dropped 18 records", "smaller window"),
             (["launches=9000"], {"FAKE_CUPTI_LOSE_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
              "launched 9,000 kernels, and CUPTI gave 8,982", ""),
+            (["launches=9000"], {"FAKE_CUPTI_UNTIMED_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
+             "gave 18 kernels without their times", ""),
             (["launches=10", "end=_exit"], {}, FailureClass.DROPPED_EVENTS, "last records", ""),
             (["launches=0"], {}, FailureClass.NOTHING_PROFILED, "launched a kernel", ""),
         ],
