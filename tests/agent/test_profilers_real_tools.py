@@ -43,7 +43,9 @@ NO_DRIVER = ["telemetry_missing"]
 REPLAYER = """\
 #!/bin/sh
 # The real ncu, but for profiling, which needs a GPU: the report of another box takes its place.
-case " $* " in *" --import "*|*" --version "*|*" --help "*) exec {real} "$@" ;; esac
+case " $* " in
+  *" --import "*|*" --version "*|*" --help "*|*" --list-chips "*|*" --query-metrics "*) exec {real} "$@" ;;
+esac
 while [ $# -gt 0 ]; do case "$1" in --log-file) log=$2 ;; -o) report=$2 ;; esac; shift; done
 cp {folder}/report "$report"
 cp {folder}/log "$log"
@@ -62,7 +64,7 @@ def gpu(nvidia: RealTools, *, driver: bool = True, path: Path | None = None) -> 
     """A GPU that is not there; with ``driver``, its library is."""
     variables = {"LD_LIBRARY_PATH": str(nvidia.generation.driver)} if driver else {}
     programs = f"{path or nvidia.generation.folder / 'bin'}:/usr/bin:/bin"
-    return MeasuredGPU(Device(0, "RTX 3070", "8.6", "GPU-none", 46), False, programs, variables, "test")
+    return MeasuredGPU(Device(0, "RTX 3070", "GPU-none", "8.6", 46), False, programs, variables, "test")
 
 
 def measure(
@@ -271,12 +273,28 @@ def test_a_slice_of_a_real_report_is_numbered_from_its_start(
     assert [row["launch"] for row in rows] == [40, 41, 42]
 
 
-def test_a_metric_that_the_report_lacks_is_named(
+def test_a_metric_that_the_report_lacks_is_left_out_and_named(
     nvidia: RealTools, replayed: MeasuredGPU, tmp_path: Path
 ) -> None:
-    error = failure(NsightComputeProfiler, replayed, tmp_path, "/x", counters=("dram_bytes", *MEASURED))
+    rows, measurement = measure(
+        NsightComputeProfiler, replayed, tmp_path, "/x", counters=("dram_bytes", *MEASURED)
+    )
+    assert [row["cycles_gpc_max"] for row in rows] == [124056, 379490, 122573]
+    assert not any("dram_bytes" in row for row in rows)
+    (flag,) = (flag for flag in measurement.flags if flag.name == "metrics_missing")
+    metric = metric_of("dram_bytes", "8.6", nvidia.ncu_version)
+    assert flag.detail.endswith(
+        f"has no metric of chip ga102 for dram_bytes; it refused {metric} when it profiled"
+    )
+
+
+def test_where_the_report_lacks_all_cycles_the_run_fails(
+    nvidia: RealTools, replayed: MeasuredGPU, tmp_path: Path
+) -> None:
+    asked = ("cycles_gpc_avg", "clock_gpc_hz")
+    error = failure(NsightComputeProfiler, replayed, tmp_path, "/x", counters=(*asked, "dram_bytes"))
     assert error.failure_class is FailureClass.METRIC_UNKNOWN
-    assert metric_of("dram_bytes", "8.6", nvidia.ncu_version) in error.cause
+    assert "gpc__cycles_elapsed.avg" in error.cause
 
 
 def test_a_report_with_fewer_launches_than_the_log_is_short(
