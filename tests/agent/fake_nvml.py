@@ -78,4 +78,4 @@ class FakeNvml:
         return [SimpleNamespace(pid=process) for process in self.state["processes"]]
 
     def _nvmlDeviceGetMPSComputeRunningProcesses(self, handle: str) -> list[Any]:
-        return []
+        return [SimpleNamespace(pid=process) for process in self.state.get("mps_processes", ())]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import threading
@@ -125,6 +126,11 @@ def test_a_stranger_that_stays_makes_the_run_invalid(bench: Bench, monkeypatch: 
     assert "other processes stayed on the GPU" in measurement.log.text
     (flag,) = [flag for flag in measurement.flags if flag.name == "foreign_process"]
     assert flag.invalidates
+
+
+def test_a_stranger_under_a_daemon_of_its_own_is_seen_too(bench: Bench) -> None:
+    bench.nvml.change(processes=[3, os.getpid()], mps_processes=[4])
+    assert occupants.processes_on(bench.gpu.device.uuid) == [3, 4]
 
 
 def test_a_stranger_that_stayed_once_is_not_waited_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

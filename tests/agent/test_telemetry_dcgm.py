@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from fake_server import wait_for
 
+from assay_agent.conditions import undo_leftovers
 from assay_agent.telemetry.dcgm import DcgmPause, dcgm_runs
 
 
@@ -120,6 +123,18 @@ def test_what_cannot_be_resumed_is_tried_again_at_the_next_start(box: Box) -> No
     box.broken.unlink()
     box.pause.resume_leftovers()
     assert (box.orders(), box.markers()) == (["profile --pause", "profile --resume"], [])
+
+
+def test_an_agent_that_starts_resumes_what_a_killed_one_left_paused(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("PATH", box.path)
+    folder = tmp_path / f"assay-{os.getuid()}" / "dcgm"
+    folder.mkdir(parents=True)
+    (folder / "gpu-a.holder").touch()
+    undo_leftovers(tmp_path / "state")
+    assert (box.orders(), list(folder.glob("*.holder"))) == (["profile --resume"], [])
 
 
 def test_the_host_engine_is_told_by_its_name(tmp_path: Path) -> None:

@@ -201,6 +201,32 @@ class BreakingSensors(VirtualSensors):
         self.closed = True
 
 
+class SensorsWithALateStranger(VirtualSensors):
+    """Another process is on the GPU from a moment on."""
+
+    late = False
+
+    def process_ids(self) -> tuple[int, ...]:
+        return (1,) if self.late else ()
+
+
+def test_a_stranger_that_is_seen_only_after_the_run_counts(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay_agent.telemetry.watch._GONE_SECONDS", 0.1)
+    gpu = bench.place.profilers[SYSTEMS]._gpu  # type: ignore[attr-defined]
+    gpu = replace(gpu, telemetry=replace(QUICK, slow_interval_seconds=600.0))
+    sensors = SensorsWithALateStranger("GPU-x", 1000.0)
+    work = replace(WORK, key=AttemptKey("r", 0, 1, 1), command=CommandSource(("x",), {}))
+    watch = GpuWatch(gpu, work, tmp_path, threading.Event(), lambda gpu, work: sensors)
+    with watch, watch.measuring():
+        while not watch.summary.samples or watch.summary.after is None:
+            pass
+        sensors.late = True
+    (flag,) = watch.flags
+    assert (flag.name, flag.invalidates, flag.detail.split()[1]) == ("foreign_process", True, "1")
+
+
 @pytest.mark.parametrize(
     ("error", "flag"),
     [
