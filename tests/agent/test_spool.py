@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from assay_agent import durable
 from assay_agent.durable import NoSpaceError
-from assay_agent.records import AttemptLog
+from assay_agent.records import MAX_LOG_CHARACTERS, AttemptLog, Seal
 from assay_agent.segments import (
     MAX_STREAM_BYTES,
     SegmentEncoder,
@@ -470,3 +470,12 @@ def test_a_full_file_system_ends_the_attempt_and_nothing_else(tmp_path: Path) ->
     finally:
         subprocess.run(["umount", str(small)], check=True)
     assert "no space left on the disk (ENOSPC)" in said
+
+
+def test_what_a_run_said_is_kept_in_bounds_beginning_and_end() -> None:
+    said = AttemptLog(text="first " + "x" * (4 * MAX_LOG_CHARACTERS) + " last")
+    told = said.to_proto().log
+    assert len(told) < MAX_LOG_CHARACTERS + 100
+    assert told.startswith("first ") and told.endswith(" last") and "characters left out" in told
+    sealed = Seal.from_json(Seal(0, 0, (), (), said).to_json())
+    assert sealed.log.text == told
