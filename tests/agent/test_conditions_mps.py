@@ -26,6 +26,7 @@ from assay_agent.inventory import Inventory
 from assay_agent.places import installed_places
 from assay_agent.profilers import live, tool_run
 from assay_agent.profilers.base import ProfilerError
+from assay_sampling.errors import StorageError
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import (
     BASELINE,
@@ -162,6 +163,23 @@ def test_a_daemon_that_does_not_quit_is_ended(
     bench.variables = {"ASSAY_TEST_MPS": fault}
     measurement = bench.measure(bench.work(condition=HALF))
     assert f"MPS: the daemon ended by {ending}" in measurement.log.text
+
+
+def test_a_full_disk_keeps_no_daemon_alive(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Journal.step
+
+    def full_at_the_end(journal: Journal, name: str, at: str, **facts: str | int) -> None:
+        if at == "stop":
+            raise StorageError(str(journal.path), "No space left on device")
+        step(journal, name, at, **facts)
+
+    monkeypatch.setattr(Journal, "step", full_at_the_end)
+    measurement = bench.measure(bench.work(condition=HALF))
+    assert "MPS: the daemon ended by quit" in measurement.log.text
+    assert bench.left() == []
+    # The lock of the GPU was the daemon's too.
+    monkeypatch.setattr("assay_agent.profilers.environment._LOCK_SECONDS", 0.5)
+    assert "effective_sms=40" in bench.measure(bench.work(condition=HALF)).log.text
 
 
 @pytest.mark.parametrize("how", ["time", "cancelled"])

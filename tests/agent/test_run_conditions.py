@@ -25,6 +25,7 @@ from assay_agent.profilers.ncu_command import under_mps
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import Assignment
+from assay_sampling.errors import StorageError
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE
 
@@ -103,6 +104,22 @@ def test_clocks_that_cannot_be_freed_are_a_flag_and_freed_by_the_next_start(benc
     bench.nvml.change(refuse={})
     undo_leftovers(bench.state)
     assert bench.nvml.state["locked"] is None
+
+
+def test_clocks_that_are_free_are_not_called_locked_where_the_disk_is_full(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(journal: Journal, name: str) -> None:
+        raise StorageError(str(journal.path), "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "end", full)
+        measurement = bench.measure(bench.work(condition=replace(BASELINE, clock="base")))
+    assert bench.nvml.state["locked"] is None
+    assert "clocks_left_locked" not in {flag.name for flag in measurement.flags}
+    assert list(bench.journal.entries()) == ["clocks"]
+    undo_leftovers(bench.state)
+    assert bench.left() == []
 
 
 def test_a_run_waits_for_a_stranger_to_leave(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,9 +54,11 @@ class LockedClocks(Condition):
             with nvml_device(self.site.gpu.device.uuid) as (nvml, handle):
                 nvml.nvmlDeviceResetGpuLockedClocks(handle)
             self.site.journal.end(CLOCKS_ENTRY)
-        except (NvmlError, StorageError) as problem:
+        except NvmlError as problem:
             _log.error("the clocks of %s stay locked: %s", self.site.gpu.device.uuid, problem)
             self.flag("clocks_left_locked", f"the clocks could not be unlocked: {problem}")
+        except StorageError as problem:
+            _log.warning("the clocks of %s are free, and yet: %s", self.site.gpu.device.uuid, problem)
 
 
 def _limits(nvml: Any, handle: Any, clock: str) -> tuple[int, int]:

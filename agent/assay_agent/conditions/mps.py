@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -223,12 +223,16 @@ class SmShare(Condition):
             )
 
     def _undo(self) -> None:
+        # A disk that is full must not keep the daemon: the entry of an earlier step says as much.
+        self._noted(lambda: self._step("stop"))
+        if self._daemon is not None:
+            self.site.note(f"MPS: the daemon ended by {self._daemon.stop()}")
+        shutil.rmtree(self.folders.root, ignore_errors=True)
+        self._noted(lambda: self.site.journal.end(MPS_ENTRY))
+
+    def _noted(self, write: Callable[[], None]) -> None:
         try:
-            self._step("stop")
-            if self._daemon is not None:
-                self.site.note(f"MPS: the daemon ended by {self._daemon.stop()}")
-            shutil.rmtree(self.folders.root, ignore_errors=True)
-            self.site.journal.end(MPS_ENTRY)
+            write()
         except StorageError as error:
             _log.warning("the MPS daemon of %s: %s", self.site.gpu.device.uuid, error)
 
