@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
 
 from assay_agent.connection import Connection, ServerRefusedError
 from assay_agent.policy import Gate
-from assay_agent.profilers.base import Profiler, ProfilerError
+from assay_agent.profilers.base import Measurement, Profiler, ProfilerError
 from assay_agent.profilers.environment import without_secrets
 from assay_agent.provenance.facts import Collected
 from assay_agent.records import AttemptLog
@@ -103,17 +104,19 @@ class AttemptRunner:
         command = profiler.plan(work)
         given = work.command.environment if work.command is not None else {}
         log.log = AttemptLog(command=tuple(without_secrets(word, given) for word in command or ()))
-        with profiler.run(work, attempt.cancelled) as measurement:
-            collected = Collected(work.counters)
+        collected = Collected(work.counters)
+        with contextlib.ExitStack() as undone, profiler.run(work, attempt.cancelled) as measurement:
+            # Undoing the conditions says something too, and may set a flag.
+            undone.callback(log.take, collected, measurement)
             try:
                 for batch in measurement.batches():
                     collected.add(batch.records)
                     attempt.append(batch)
                 attempt.check()
             finally:
-                log.log = collected.told(measurement.log)
+                log.take(collected, measurement)
             self._require_gpu(work, None, log)
-            attempt.seal(measurement.flags, log.log)
+        attempt.seal(measurement.flags, log.log)
 
     def _see_through(self, attempt: SpooledAttempt, measure: Callable[[], None], log: _LogHolder) -> None:
         try:
@@ -181,6 +184,10 @@ class _LogHolder:
 
     def __init__(self, log: AttemptLog | None = None) -> None:
         self.log = log or AttemptLog()
+
+    def take(self, collected: Collected, measurement: Measurement) -> None:
+        """What a measurement tells by now."""
+        self.log = collected.told(measurement.log)
 
 
 class _GpuLost(AssayError):

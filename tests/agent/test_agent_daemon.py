@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +41,7 @@ class ScriptedProfiler:
         self.most_at_once = 0
         self.lock = threading.Lock()
         self.ended: list[str] = []
+        self.at_the_end: tuple[ValidityFlag, ...] = ()
 
     def plan(self, work: Assignment) -> list[str] | None:
         return ["ncu", work.workload]
@@ -70,6 +72,9 @@ class ScriptedMeasurement:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.flags += self._profiler.at_the_end
+        if self._profiler.at_the_end:
+            self.log = replace(self.log, text=self.log.text + "\nundone")
         with self._profiler.lock:
             self._profiler.running.remove(self._work.key.run_id)
             self._profiler.ended.append(self._work.key.run_id)
@@ -146,6 +151,25 @@ def test_runs_are_measured_sent_and_finished(
     assert registration.name == "box"
     assert registration.inventory.no_device_reason == "none here"
     assert [(s.slot_id, list(s.profilers)) for s in registration.slots] == [("recorded-0", ["recorded"])]
+
+
+def test_what_is_found_when_conditions_are_undone_is_told_too(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    def fail(work: Assignment, cancelled: threading.Event) -> None:
+        if work.workload == "failing":
+            raise ProfilerError(FailureClass.APPLICATION_FAILED, "app")
+
+    profiler.at_the_end, profiler.between = (ValidityFlag("clocks_left_locked", "no permission"),), fail
+    server.add_run("c-1.0000")
+    server.add_run("c-1.0001", workload="failing")
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.published and server.failures)
+    finish = server.published["c-1.0000"][1]
+    assert [flag.name for flag in finish.flags] == ["counters_nan", "clocks_left_locked"]
+    assert finish.log.log == "==PROF== fine\nundone"
+    (failure,) = server.failures
+    assert failure.log.log == "==PROF== fine\nundone"
 
 
 def test_a_slot_takes_one_run_at_a_time(

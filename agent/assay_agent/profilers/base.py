@@ -44,7 +44,7 @@ class ProfilerError(AssayError):
 class Measurement(Protocol):
     """One run under a profiler, from its start to its last launch.
 
-    ``flags`` and ``log`` are complete once :meth:`batches` is exhausted.
+    ``flags`` and ``log`` are complete once it is left.
     """
 
     @property
