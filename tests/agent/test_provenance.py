@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -259,6 +260,17 @@ with open(sys.argv[1], "rb") as file:
 print("mapped", flush=True)
 time.sleep(60)
 """
+
+
+def test_a_pipe_in_the_place_of_a_library_holds_nobody(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "libcuda.so.1")
+    seen: list[Any] = []
+    look = threading.Thread(
+        target=lambda: seen.append(described(tmp_path / "libcuda.so.1", Path("/"))), daemon=True
+    )
+    look.start()
+    look.join(30)
+    assert [(library.name, library.identity) for library in seen] == [("libcuda", "")]
 
 
 @pytest.mark.processes

@@ -326,6 +326,7 @@ def test_a_gpu_that_is_gone_is_told_to_the_server_until_it_is_cleared(box: Box) 
     assert ghost.slot.quarantine_reason == ENTRY.reason
     box.machine = {"boot_id": "b2"}
     assert not ghost.takes_runs(), "it is still not there"
+    assert box.quarantine.entries() == [ENTRY], "and a reboot that did not bring it back is no repair"
     box.quarantine.remove(UUID)
     assert not ghost.takes_runs()
     assert ghost.slot is None

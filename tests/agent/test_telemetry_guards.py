@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.tool_run import EndingSteps, ToolResult, run_tool
+from assay_agent.telemetry import guards as module
 from assay_agent.telemetry.guards import RunGuards, resident_bytes, run_processes
 from assay_sampling.failures import FailureClass
 
@@ -24,7 +26,7 @@ subprocess.run([sys.executable, "-S", "-c",
 """
 
 
-def guards(folder: Path, **limits: int) -> RunGuards:
+def guards(folder: Path, **limits: Any) -> RunGuards:
     given = {"memory_limit_bytes": 0, "minimum_free_bytes": 0, **limits}
     return RunGuards(
         directory=folder, temporary=folder, cancelled=threading.Event(), look_seconds=0.05, **given
@@ -97,4 +99,21 @@ def test_who_cancels_the_run_cancels_the_tool(tmp_path: Path) -> None:
     with guard:
         guard._cancelled.set()
         assert guard.stop.wait(10)
+    guard.require_kept("run x")
+
+
+def test_a_look_that_hangs_does_not_hold_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_JOIN_SECONDS", 0.05)
+    looking, go_on = threading.Event(), threading.Event()
+
+    def look() -> None:
+        looking.set()
+        go_on.wait(60)
+
+    guard = guards(tmp_path, tick=look)
+    with guard:
+        assert looking.wait(60)
+    assert not go_on.is_set() and guard._thread.is_alive()
+    go_on.set()
+    guard._thread.join(60)
     guard.require_kept("run x")

@@ -130,12 +130,18 @@ class LoadedLibraries:
         return "; ".join(said)
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens as os.open does; what has taken the library's place may be a pipe into which nobody writes."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def described(path: Path, root: Path) -> LibraryFact:
     """A library at ``path`` as a process whose root folder is ``root`` sees it; what is not known is ""."""
     name, _, version = path.name.partition(".so")
     size_bytes, identity = 0, ""
     # Through the root folder of the process: in a container, paths are its own.
-    with contextlib.suppress(OSError, ValueError), (root / str(path).lstrip("/")).open("rb") as file:
+    inside = root / str(path).lstrip("/")
+    with contextlib.suppress(OSError, ValueError), open(inside, "rb", opener=_without_waiting) as file:
         size_bytes = os.fstat(file.fileno()).st_size
         identity = file_identity(file, size_bytes)
     of_tool = name.startswith(_OF_TOOLS) or _NSIGHT.search(str(path)) is not None

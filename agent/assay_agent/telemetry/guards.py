@@ -20,6 +20,7 @@ from assay_agent.profilers.base import ProfilerError
 from assay_sampling.failures import FailureClass
 
 _LOOK_SECONDS = 0.5
+_JOIN_SECONDS = 10.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _PROC = Path("/proc")
 
@@ -64,7 +65,8 @@ class RunGuards:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        self._thread.join()
+        # A network disk that hangs under a look at the run's files must not hold the slot for ever.
+        self._thread.join(_JOIN_SECONDS)
 
     def require_kept(self, subject: str) -> None:
         """Raises ProfilerError where a guard ended the run."""
