@@ -213,6 +213,39 @@ def processes_naming(*texts: str) -> list[int]:
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize(
+    ("left", "failure_class", "cause"),
+    [
+        ('touch "$stem.qdstrm"', F.IMPORTER_FAILED, "only the raw file trace.qdstrm is there"),
+        ('touch "$stem.nsys-rep"', F.REPORT_SHORT, "wrote no report trace.nsys-rep"),
+        (
+            'echo x > "$stem.nsys-rep"; touch -d 2020-01-01 "$stem.nsys-rep"',
+            F.REPORT_SHORT,
+            "wrote no report",
+        ),
+        ("true", F.REPORT_SHORT, "wrote no report trace.nsys-rep"),
+    ],
+)
+def test_status_0_of_nsys_without_a_word_and_without_its_report(
+    left: str, failure_class: FailureClass, cause: str, bench: Bench, tmp_path: Path
+) -> None:
+    nsys = tmp_path / "nsys"
+    nsys.write_text(
+        "#!/bin/sh\ncase $1 in --version) echo NVIDIA Nsight Systems version 2023.4.4.54; exit ;; esac\n"
+        'for word; do case $word in --help) printf "\\t--output=\\n"; exit ;; '
+        f"--output=*) stem=${{word#--output=}} ;; esac; done\n{left}\nexit 0\n"
+    )
+    nsys.chmod(0o755)
+    light: Any = bench.place.profilers[SYSTEMS]
+    gpu = replace(light._gpu, path=f"{tmp_path}:/usr/bin:/bin", scope=str(tmp_path))
+    with pytest.raises(ProfilerError) as caught, NsightSystemsProfiler(gpu, ToolBox(), tmp_path).run(
+        bench.work(SYSTEMS), threading.Event()
+    ) as run:
+        list(run.batches())
+    check(caught.value, failure_class, cause)
+
+
+@pytest.mark.processes
 def test_a_cancelled_run_ends_at_once_and_says_nothing(bench: Bench) -> None:
     cancelled = threading.Event()
     results: list[tuple[pa.Table, Measurement]] = []
