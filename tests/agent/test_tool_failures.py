@@ -238,9 +238,10 @@ def test_status_0_of_nsys_without_a_word_and_without_its_report(
     nsys.chmod(0o755)
     light: Any = bench.place.profilers[SYSTEMS]
     gpu = replace(light._gpu, path=f"{tmp_path}:/usr/bin:/bin", scope=str(tmp_path))
-    with pytest.raises(ProfilerError) as caught, NsightSystemsProfiler(gpu, ToolBox(), tmp_path).run(
-        bench.work(SYSTEMS), threading.Event()
-    ) as run:
+    with (
+        pytest.raises(ProfilerError) as caught,
+        NsightSystemsProfiler(gpu, ToolBox(), tmp_path).run(bench.work(SYSTEMS), threading.Event()) as run,
+    ):
         list(run.batches())
     check(caught.value, failure_class, cause)
 
