@@ -13,6 +13,7 @@ from made_segments import MadeSegment, made_segments
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launch_table import Condition
 from assay_sampling.readers import open_recording
+from assay_server.store import statements
 from assay_server.store.model import (
     Agent,
     AnalysisSettings,
@@ -129,6 +130,26 @@ class TestMetadataStore:
             assert read.segments(ended.key) == [segment]
             assert read.segment(ended.key, 0) == segment
             assert read.agent("agent-1") == agent
+
+    def test_failures_are_those_of_one_workload_in_one_campaign(self, metadata: MetadataStore) -> None:
+        runs = [run(0), run(1), run(2, workload="other"), run(0, "made-2")]
+        failed = {"state": AttemptState.FAILED, "failure": FAILURE, "ended_at_ms": 30}
+        elsewhere = AttemptKey("made-2.0000", 0, 1, 4)
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), runs[:3], [Slice(r.run_id, 0) for r in runs[:3]])
+            store.add_campaign(campaign("made-2", 2), runs[3:], [Slice(r.run_id, 0) for r in runs[3:]])
+            store.add_attempt(attempt(2, 1, 1, slot_id="gpu-b", **failed))
+            store.add_attempt(attempt(1, 1, 0, slot_id="gpu-a", **failed))
+            store.add_attempt(attempt(3, 1, 2, slot_id="gpu-c", **failed))
+            store.add_attempt(replace(attempt(slot_id="gpu-d", **failed), key=elsewhere))
+            store.add_attempt(attempt(5, 2, 0, slot_id="gpu-e"))
+        with metadata.snapshot() as read:
+            assert read.workload_failures("made-1", "training") == [("gpu-a", FAILURE), ("gpu-b", FAILURE)]
+            assert read.workload_failures("made-1", "none") == []
+        # A server that runs for months has logs of many gigabytes.
+        assert {column.name for column in statements.workload_failures().selected_columns} == {
+            "slot_id", "failure",
+        }  # fmt: skip
 
     def test_what_is_not_there_is_none(self, metadata: MetadataStore) -> None:
         with metadata.snapshot() as store:

@@ -10,18 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay_server.campaigns.retry import MOST_GPUS_LOST, lost_gpu
-from assay_server.store.model import AttemptState, FailureRecord, Run
+from assay_server.store.model import FailureRecord, Run
 from assay_server.store.protocols import MetadataReader
 
 
 def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
     """UUIDs of the GPUs that attempts of the run's workload, in its campaign, have lost, first lost first."""
-    of_workload = {other.run_id for other in workload_runs(store, run)}
-    lost = [
-        attempt.slot_id
-        for attempt in store.attempts_in((AttemptState.FAILED,))
-        if lost_gpu(attempt.failure) and attempt.key.run_id in of_workload
-    ]
+    failures = store.workload_failures(run.campaign_id, run.workload)
+    lost = [slot_id for slot_id, failure in failures if lost_gpu(failure)]
     return tuple(dict.fromkeys(lost))
 
 

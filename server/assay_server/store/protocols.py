@@ -14,6 +14,7 @@ from assay_server.store.model import (
     AttemptKey,
     AttemptState,
     Campaign,
+    FailureRecord,
     Run,
     RunOverview,
     RunState,
@@ -74,6 +75,9 @@ class MetadataReader(Protocol):
 
     def seconds_spent(self, run_id: str) -> float:
         """How long all ended attempts of a run ran, whatever became of them."""
+
+    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, FailureRecord | None]]:
+        """Slot and failure of all failed attempts of a workload, in the order of their tokens."""
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         """When the published attempts of a run were leased (Unix time, ms), and their facts, by slice."""

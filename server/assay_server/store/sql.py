@@ -146,6 +146,11 @@ class SqlTransaction:
     def seconds_spent(self, run_id: str) -> float:
         return float(self._connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
 
+    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, FailureRecord | None]]:
+        given = {"campaign_id": campaign_id, "workload": workload}
+        rows = self._rows(statements.workload_failures(), given)
+        return [(str(row["slot_id"]), _failure(row["failure"])) for row in rows]
+
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         rows = self._rows(statements.published_facts(), {"run_id": run_id})
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]

@@ -118,6 +118,19 @@ def seconds_spent() -> sa.Select[Any]:
 
 
 @cache
+def workload_failures() -> sa.Select[Any]:
+    """Slot and failure of a workload's failed attempts in a campaign; never their logs, which are long."""
+    a, r = tables.attempts.c, tables.runs.c
+    of_workload = (r.campaign_id == sa.bindparam("campaign_id"), r.workload == sa.bindparam("workload"))
+    return (
+        sa.select(a.slot_id, a.failure)
+        .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
+        .where(*of_workload, a.state == str(AttemptState.FAILED))
+        .order_by(a.token)
+    )
+
+
+@cache
 def published_facts() -> sa.Select[Any]:
     """Lease time and facts of the published attempts of a run; never their logs, which are long."""
     a = tables.attempts.c
