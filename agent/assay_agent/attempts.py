@@ -82,6 +82,8 @@ class AttemptRunner:
             self._require_gpu(work, ended.failure, log)
             raise
         except AssayError as error:
+            # It may quote what a program said, which was given the campaign's secrets.
+            error.cause = without_secrets(error.cause, _given(work))
             self._require_gpu(work, _classified(error), log)
             raise
 
@@ -102,8 +104,7 @@ class AttemptRunner:
                 "run the same release of Assay on agent and server",
             )
         command = profiler.plan(work)
-        given = work.command.environment if work.command is not None else {}
-        log.log = AttemptLog(command=tuple(without_secrets(word, given) for word in command or ()))
+        log.log = AttemptLog(command=tuple(without_secrets(word, _given(work)) for word in command or ()))
         collected = Collected(work.counters)
         with contextlib.ExitStack() as undone, profiler.run(work, attempt.cancelled) as measurement:
             # Undoing the conditions says something too, and may set a flag.
@@ -196,6 +197,11 @@ class _GpuLost(AssayError):
     def __init__(self, problem: Failure) -> None:
         self.failure = problem
         super().__init__(problem.subject, problem.cause, problem.remedy)
+
+
+def _given(work: Assignment) -> Mapping[str, str]:
+    """Variables that the campaign gives the command."""
+    return work.command.environment if work.command is not None else {}
 
 
 def _classified(error: AssayError) -> Failure:

@@ -310,6 +310,24 @@ def test_a_failure_of_the_profiler_is_a_result(
     assert list((tmp_path / "spool").iterdir()) == []
 
 
+def test_a_failure_does_not_tell_the_secrets_of_a_campaign(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    """A program's last words are quoted, and they may be what it was given."""
+
+    def between(work: Assignment, cancelled: threading.Event) -> None:
+        raise ProfilerError(FailureClass.APPLICATION_FAILED, "./train", "last words: no login with hunter-22")
+
+    profiler.between = between
+    secret = {"DB_PASSWORD": "hunter-22"}
+    server.add_run("c-1.0000", command=agent_pb2.CommandSource(argv=["/bin/true"], environment=secret))
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.failures)
+    (failed,) = server.failures
+    assert failed.failure.failure_class == "application_failed"
+    assert failed.failure.cause == "last words: no login with (hidden)"
+
+
 def test_work_of_another_release_fails_instead_of_being_leased_for_ever(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
