@@ -6,7 +6,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST_WORKERS ?= 2
+# Many tests wait for processes: three workers keep two cores busy.
+PYTEST_WORKERS ?= 3
 STAMP := $(VENV)/.installed
 
 $(STAMP): pyproject.toml requirements/constraints.txt
