@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +13,7 @@ import typer
 
 from assay_sampling.errors import AssayError, MissingExtraError
 from assay_server.config import DEFAULT_LISTEN, ServerConfig, server_version
+from assay_server.ending import until_asked_to_end
 
 program = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -57,15 +56,7 @@ def serve(
 
 
 def _serve(config: ServerConfig, json_output: bool) -> None:
-    asked_to_end = threading.Event()
-
-    def end(number: int, _frame: Any) -> None:
-        asked_to_end.set()
-        signal.signal(number, signal.SIG_DFL)  # the second one does not wait
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
-    with _server_class()(config) as server:
+    with until_asked_to_end() as wait, _server_class()(config) as server:
         if json_output:
             text = json.dumps(
                 {"addresses": server.addresses, "state": str(config.state_dir), "version": server_version()}
@@ -74,7 +65,7 @@ def _serve(config: ServerConfig, json_output: bool) -> None:
             text = f"listening on {' '.join(server.addresses)}"
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
-        asked_to_end.wait()
+        wait()
 
 
 def _server_class() -> Any:

@@ -90,6 +90,17 @@ def test_it_says_where_it_listens_and_ends_with_sigterm(process: Process) -> Non
     assert process.end(signal.SIGINT) == 0
 
 
+def test_a_signal_that_comes_many_times_is_one_request(process: Process) -> None:
+    """Each ending thread of a killed parent sends one; a handler that takes a lock would wait for itself."""
+    for _ in range(3):
+        process.start()
+        assert process.child is not None
+        for _ in range(200):
+            process.child.send_signal(signal.SIGTERM)
+        assert process.end(signal.SIGTERM) == 0
+        assert not (process.state / "address").exists()
+
+
 def test_a_free_port_is_chosen_and_told_as_json(short_path: Path) -> None:
     child = subprocess.Popen(
         [PROGRAM, "--state", str(short_path / "s"), "--listen", "127.0.0.1:0", "--json"],

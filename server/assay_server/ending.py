@@ -1,0 +1,44 @@
+"""How the program is asked to end: by signals, which find none of its locks held."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+# The kernel, a shell and a service manager may each send what a person meant once.
+_ONE_REQUEST_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def until_asked_to_end() -> Iterator[Callable[[], None]]:
+    """In the main thread: gives a function that waits for SIGTERM or Ctrl-C, which count from now on.
+
+    A signal more than a second after the first does not wait for an orderly end: it ends the process.
+    """
+    asked: list[float] = []
+
+    def received(number: int, _frame: FrameType | None) -> None:
+        # It may interrupt itself, and whatever the main thread does: it takes no lock.
+        asked.append(time.monotonic())
+        if asked[-1] - asked[0] > _ONE_REQUEST_SECONDS:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    waiting, waking = socket.socketpair()
+    waking.setblocking(False)
+    with waiting, waking:
+        signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, received)
+        try:
+            yield lambda: _wait(waiting)
+        finally:  # The handlers stay: what ends slowly can be ended at once.
+            signal.set_wakeup_fd(-1)
+
+
+def _wait(waiting: socket.socket) -> None:
+    waiting.recv(1)
