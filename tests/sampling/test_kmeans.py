@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.feature_space import FeatureSpace, feature_matrix
-from assay_sampling.kmeans import Clustering, cluster, cluster_sweep
+from assay_sampling.kmeans import Clustering, _pruned_downwards, _Solution, cluster, cluster_sweep
 from assay_sampling.kmeans_search import Seeding
 from assay_sampling.lloyd import WeightedPoints, assign, converge, lloyd_step, settle, transfer
 from assay_sampling.micro_clusters import micro_clusters
@@ -285,3 +285,34 @@ def test_the_two_nearest_centres_are_found_for_few_and_many(k: int) -> None:
     assert np.array_equal(found.labels, distances.argmin(axis=1))
     assert found.nearest == pytest.approx(np.sort(distances, axis=1)[:, 0])
     assert found.second == pytest.approx(np.sort(distances, axis=1)[:, 1])
+
+
+def _solutions(points: WeightedPoints, starts: list[np.ndarray]) -> list[_Solution]:
+    labels = [converge(points, centres)[1] for centres in starts]
+    return [_Solution.of(points, each, k) for k, each in enumerate(labels, start=1)]
+
+
+def test_the_pass_downwards_mends_what_is_bad_and_makes_nothing_worse() -> None:
+    """Three far groups; for K = 3 two centres are caught in one of them, and K = 4 has all three."""
+    rng = np.random.default_rng(5)
+    corners = np.array([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]])
+    rows = np.repeat(corners, 50, axis=0) + rng.normal(size=(150, 2))
+    points = WeightedPoints.of(rows, np.ones(len(rows)))
+    one, two, three = points.positions[[0, 50, 100]]
+    caught = np.stack([one, points.positions[1], (two + three) / 2])
+    starts = [
+        np.zeros((1, 2)),
+        np.stack([one, two]),
+        caught,
+        np.stack([one, two, three, points.positions[1]]),
+    ]
+    found = _solutions(points, starts)
+    better = _pruned_downwards(points, found)
+    before, after = ([solution.inertia for solution in each] for each in (found, better))
+    assert before[2] > 100_000
+    assert after[2] < 400
+    assert all(later <= earlier for earlier, later in zip(before, after, strict=True))
+    assert after == sorted(after, reverse=True)
+    # What is good already stays, group for group.
+    again = _pruned_downwards(points, better)
+    assert all(new is old for new, old in zip(again, better, strict=True))
