@@ -110,9 +110,7 @@ def _render_noise(entries: Any, console: Console) -> None:
     )
     for entry in entries:
         drawn.add_row(
-            *_where(entry),
-            entry["level"],
-            f"{condition(entry['condition'])}{' MPS' if entry['under_mps'] else ''}",
+            *_runs_of(entry),
             count(entry["repeats"]),
             _number(entry["relative_standard_deviation_percent"]),
             entry["quantity"] or _NONE,
@@ -132,9 +130,7 @@ def _render_overhead(entries: Any, console: Console) -> None:
     )
     for entry in entries:
         drawn.add_row(
-            *_where(entry),
-            entry["level"],
-            f"{condition(entry['condition'])}{' MPS' if entry['under_mps'] else ''}",
+            *_runs_of(entry),
             _number(entry["bare_wall_seconds"]),
             _number(entry["wall_seconds"]),
             _number(entry["overhead_percent"]),
@@ -154,9 +150,7 @@ def _render_sequences(entries: Any, console: Console) -> None:
     )
     for entry in entries:
         drawn.add_row(
-            *_where(entry),
-            entry["level"],
-            f"{condition(entry['condition'])}{' MPS' if entry['under_mps'] else ''}",
+            *_runs_of(entry),
             entry["run"],
             entry["reference"],
             count(entry["launches"]),
@@ -180,6 +174,12 @@ def _where_locked(entry: Entry) -> tuple[str, str]:
     """The same with the clock, where it was locked: the rest of the condition is the table's subject."""
     clock = entry["condition"]["clock"]
     return entry["workload"], entry["device"] + (f", clock {clock}" if clock in ("base", "boost") else "")
+
+
+def _runs_of(entry: Entry) -> tuple[str, str, str, str]:
+    """Workload, GPU, level and condition."""
+    under = f"{condition(entry['condition'])}{' MPS' if entry['under_mps'] else ''}"
+    return *_where(entry), entry["level"], under
 
 
 def _where(entry: Entry) -> tuple[str, str]:
