@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -15,6 +16,7 @@ from assay_client.cli.main import VERBS
 from assay_client.cli.main import app as assay_app
 from assay_sampling.alignment import match_flags
 from assay_sampling.failures import FailureClass
+from assay_server.limits import DEFAULT_LIMITS
 from assay_server.main import program as server_app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,6 +34,13 @@ def rows(page: str) -> dict[str, list[str]]:
 def test_failures_are_those_of_the_program() -> None:
     expected = {c.value: [c.meaning, c.remedy, "yes" if c.retryable else "no"] for c in FailureClass}
     assert rows("failures.md") == expected
+
+
+def test_limits_are_those_of_the_program() -> None:
+    groups = [getattr(DEFAULT_LIMITS, group.name) for group in dataclasses.fields(DEFAULT_LIMITS)]
+    numbers = {name: f"{number:,}" for group in groups for name, number in dataclasses.asdict(group).items()}
+    assert {name: cells[0] for name, cells in rows("limits.md").items()} == numbers
+    assert all(cells[1] for cells in rows("limits.md").values())
 
 
 def test_every_flag_that_the_code_sets_has_its_row() -> None:

@@ -10,7 +10,8 @@ import pytest
 from assay_sampling.errors import CampaignError
 from assay_sampling.launch_table import Condition
 from assay_server.campaigns.spec import load_campaign, resolved_path
-from assay_server.campaigns.yaml_source import MOST_VALUES
+from assay_server.campaigns.yaml_source import parse_yaml
+from assay_server.limits import CampaignFileLimits
 
 GOOD = """\
 campaign: real-recordings
@@ -206,11 +207,66 @@ def test_an_anchor_alone_is_harmless_and_a_string_without_end_is_not() -> None:
         ("[" * 100_000, "1: it is nested more than 16 deep"),
         ("{" * 100_000, "1: a key must be a word, not a list or mapping"),
         ("x" * (1 << 20) + "x", " it is larger than 1,048,576 bytes; split it into several campaigns"),
-        ("a: [" + "1," * MOST_VALUES + "]", f"1: it has more than {MOST_VALUES:,} values"),
+        ("a: [" + "1," * 50_000 + "]", "1: it has more than 50,000 values"),
     ],
 )  # fmt: skip
 def test_what_is_no_campaign_at_all_is_refused(text: str | bytes, expected: str) -> None:
     assert message(text) == f"campaign.yaml:{expected}"
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("7", 7), ("-7", -7), ("+7", 7), ("010", 10), ("0o10", 8), ("0x1F", 31), ("0b1", "0b1"),
+        ("1_000", "1_000"), ("1:30", "1:30"), ("1:30.5", "1:30.5"), ("-1:30", "-1:30"),
+        ("1e3", 1000.0), ("1.5", 1.5), (".5", 0.5), ("5.", 5.0), ("-1.5E-3", -0.0015), (".", "."),
+        ("1.2.3", "1.2.3"),
+        ("true", True), ("TRUE", True), ("False", False), ("yes", "yes"), ("no", "no"), ("on", "on"),
+        ("Off", "Off"), ("y", "y"), ("tRUE", "tRUE"),
+        ("null", None), ("~", None), ("", None), ("none", "none"), ("'7'", "7"), ('"true"', "true"),
+        ("!!str 7", "7"), ("!!int 7", 7), ("!!float 7", 7.0), ("! 7", "7"), ("2024-01-01", "2024-01-01"),
+        ("=", "="), ("<<", "<<"), ("\u0661", "\u0661"),
+    ],
+)  # fmt: skip
+def test_plain_words_are_what_the_core_schema_of_yaml_1_2_makes_of_them(word: str, value: Any) -> None:
+    read = parse_yaml(f"key: {word}\n", "c.yaml").values["key"]
+    assert (read, type(read)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # By YAML 1.1 these are numbers to the base of 60: 302 s for 900 KB, with nobody answered.
+        ("seed: " + "1:" * 450_000 + "1", "1: a value of 900,001 characters; at most 65,536 are read"),
+        ("seed: " + "1:" * 30_000 + "1\ncampaign: a", "1: field seed: '1:1:1:1:1"),
+        ("seed: " + "9" * 65, "1: a number of 65 characters; at most 64 are read"),
+        ("seed: 0x" + "f" * 65_000, "1: a number of 65,002 characters; at most 64 are read"),
+        ("seed: " + "1" * 64 + "e" + "9" * 300, "1: a number of 365 characters"),
+        ("seed: 1e999", "1: '1e999' cannot be read as float"),
+        ("x" * 65_537 + ": 1", "1: a value of 65,537 characters"),
+        ("seed: !!bool yes", "1: 'yes' cannot be read as bool"),
+        ("seed: !!int x", "1: 'x' cannot be read as int"),
+        ("seed: !" + "t" * 1000 + " 1", "1: the tag '!" + "t" * 99 + "' is not read here"),
+    ],
+)
+def test_no_value_holds_the_server_up(text: str, expected: str) -> None:
+    assert message(text).startswith(f"campaign.yaml:{expected}")
+
+
+def test_a_word_that_was_a_boolean_is_told_by_line() -> None:
+    assert message(GOOD.replace("seed: 7", "seed: 7\nsynthetic: yes")).startswith(
+        "campaign.yaml:4: field synthetic: 'yes' is neither true nor false"
+    )
+
+
+def test_limits_of_files_are_values_that_may_be_others() -> None:
+    small = CampaignFileLimits(campaign_file_bytes=20, campaign_file_depth=1, campaign_file_values=2)
+    with pytest.raises(CampaignError, match="larger than 20 bytes"):
+        parse_yaml("a: " + "x" * 20, "c", small)
+    with pytest.raises(CampaignError, match="more than 1 deep"):
+        parse_yaml("a: [1]", "c", small)
+    with pytest.raises(CampaignError, match="more than 2 values"):
+        parse_yaml("a: 1\nb: 2\nc: 3", "c", small)
 
 
 def test_a_laughing_bomb_is_refused_before_it_unfolds() -> None:

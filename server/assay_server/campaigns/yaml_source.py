@@ -2,22 +2,44 @@
 
 The events of the parser are folded without recursion, so depth, size and number of values are capped
 while reading. Aliases are refused: a file that unfolds to more than it says is never built.
+
+Plain words are read by the core schema of YAML 1.2.2 (section 10.3.2), not by YAML 1.1 as PyYAML does: there
+is no number to the base of 60, whose reading takes time that grows with the square of its length, no number
+with underscores, and ``yes``, ``no``, ``on`` and ``off`` are text.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from assay_sampling.errors import CampaignError, MissingExtraError
+from assay_server.limits import DEFAULT_LIMITS, CampaignFileLimits
 
-LARGEST_FILE_BYTES = 1 << 20
 REMEDY = "correct the file; 'assay docs campaign-file' shows every key"
-MOST_VALUES = 50_000
-DEEPEST = 16
+_LIMITS_REMEDY = "make it smaller; 'assay docs limits' has every bound"
+_LONGEST_SHOWN = 40
+
+# YAML 1.2.2, section 10.3.2.
+_CORE = (
+    ("null", re.compile(r"null|Null|NULL|~|")),
+    ("bool", re.compile(r"true|True|TRUE|false|False|FALSE")),
+    ("int", re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")),
+    (
+        "float",
+        re.compile(
+            r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+            r"|[-+]?(\.inf|\.Inf|\.INF)|\.nan|\.NaN|\.NAN"
+        ),
+    ),
+)
+_NUMBERS = ("int", "float")
+_CORE_KINDS = (*(kind for kind, _ in _CORE), "str")
+_CORE_TAG = "tag:yaml.org,2002:"
 
 Place = tuple[str | int, ...]
 
@@ -46,16 +68,18 @@ class _Open:
     key: str | None = None
 
 
-def parse_yaml(text: str, file_name: str) -> Document:
+def parse_yaml(
+    text: str, file_name: str, limits: CampaignFileLimits = DEFAULT_LIMITS.campaign_file
+) -> Document:
     """Read one YAML document; raises CampaignError naming the line of what is wrong."""
-    if len(text.encode(errors="surrogatepass")) > LARGEST_FILE_BYTES:
+    if len(text.encode(errors="surrogatepass")) > limits.campaign_file_bytes:
         raise CampaignError(
             file_name,
-            f"it is larger than {LARGEST_FILE_BYTES:,} bytes",
+            f"it is larger than {limits.campaign_file_bytes:,} bytes",
             "split it into several campaigns",
         )
     with _syntax_errors(file_name, text):
-        return _Folder(file_name).fold(_events(text, file_name))
+        return _Folder(file_name, limits).fold(_events(text, file_name))
 
 
 def _events(text: str, file_name: str) -> Iterator[Any]:
@@ -67,11 +91,11 @@ def _events(text: str, file_name: str) -> Iterator[Any]:
 
 
 class _Folder:
-    def __init__(self, file_name: str) -> None:
+    def __init__(self, file_name: str, limits: CampaignFileLimits) -> None:
         import yaml  # noqa: PLC0415 - belongs to the extra "server"
 
         self._yaml = yaml
-        self._scalars: Any = yaml.SafeLoader("")
+        self._limits = limits
         self._file_name = file_name
         self._open: list[_Open] = []
         self._document = Document()
@@ -88,6 +112,7 @@ class _Folder:
                 if self._documents > 1:
                     raise self._error(event, "a second document begins", "one file is one campaign")
             elif isinstance(event, yaml.ScalarEvent):
+                self._require_short(event)
                 self._take_scalar(event)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 self._begin(event, {} if isinstance(event, yaml.MappingStartEvent) else [])
@@ -98,8 +123,8 @@ class _Folder:
     def _begin(self, event: Any, values: dict[str, Any] | list[Any]) -> None:
         if self._open and isinstance(self._open[-1].values, dict) and self._open[-1].key is None:
             raise self._error(event, "a key must be a word, not a list or mapping")
-        if len(self._open) >= DEEPEST:
-            raise self._error(event, f"it is nested more than {DEEPEST} deep")
+        if len(self._open) >= self._limits.campaign_file_depth:
+            raise self._error(event, f"it is nested more than {self._limits.campaign_file_depth} deep")
         place = self._place()
         self._put(values, event)
         self._open.append(_Open(place, values))
@@ -120,8 +145,8 @@ class _Folder:
 
     def _put(self, value: Any, event: Any) -> None:
         self._values += 1
-        if self._values > MOST_VALUES:
-            raise self._error(event, f"it has more than {MOST_VALUES:,} values")
+        if self._values > self._limits.campaign_file_values:
+            raise self._error(event, f"it has more than {self._limits.campaign_file_values:,} values")
         place = self._place()
         self._document.lines.setdefault(place, event.start_mark.line + 1)
         if not self._open:
@@ -140,28 +165,60 @@ class _Folder:
         around = self._open[-1]
         return (*around.place, len(around.values) if isinstance(around.values, list) else around.key or "")
 
+    def _require_short(self, event: Any) -> None:
+        most = self._limits.campaign_scalar_characters
+        if len(event.value) > most:
+            raise self._error(
+                event,
+                f"a value of {len(event.value):,} characters; at most {most:,} are read",
+                _LIMITS_REMEDY,
+            )
+
     def _scalar(self, event: Any) -> Any:
-        """Numbers, true, false and null as YAML reads them; all else, dates too, is text."""
-        tag = event.tag
-        if tag is None or tag == "!":
-            tag = self._scalars.resolve(self._yaml.ScalarNode, event.value, event.implicit)
-        kind = tag.rpartition(":")[2]
-        if kind in ("timestamp", "merge", "value", "str"):
+        """Numbers, true, false and null as the core schema has them; all else, dates too, is text."""
+        kind = self._kind(event)
+        if kind == "str":
             return event.value
-        if kind not in ("int", "float", "bool", "null"):
-            raise self._error(event, f"the tag {tag!r} is not read here", "write the plain value")
-        node = self._yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
-        try:
-            value = self._scalars.construct_object(node)
-        except (ValueError, OverflowError, KeyError):
-            value = math.nan
+        most = self._limits.campaign_number_characters
+        if kind in _NUMBERS and len(event.value) > most:
+            cause = f"a number of {len(event.value):,} characters; at most {most} are read"
+            raise self._error(event, cause, _LIMITS_REMEDY)
+        value = _read_as(kind, event.value)
         if isinstance(value, float) and not math.isfinite(value):
-            shown = event.value if len(event.value) <= 40 else f"{event.value[:40]}..."
+            shown = event.value
+            if len(shown) > _LONGEST_SHOWN:
+                shown = f"{shown[:_LONGEST_SHOWN]}..."
             raise self._error(event, f"{shown!r} cannot be read as {kind}")
         return value
 
+    def _kind(self, event: Any) -> str:
+        """What a scalar is, by its tag or else by how it looks."""
+        tag = event.tag
+        if tag == "!":
+            return "str"
+        if tag is None:
+            plain = event.implicit[0]
+            return next((kind for kind, form in _CORE if plain and form.fullmatch(event.value)), "str")
+        kind = tag.removeprefix(_CORE_TAG)
+        if kind not in _CORE_KINDS:
+            raise self._error(event, f"the tag {tag[:100]!r} is not read here", "write the plain value")
+        return str(kind)
+
     def _error(self, event: Any, cause: str, remedy: str = REMEDY) -> CampaignError:
         return CampaignError(f"{self._file_name}:{event.start_mark.line + 1}", cause, remedy)
+
+
+def _read_as(kind: str, text: str) -> Any:
+    """A scalar of that kind; NaN for what is none, which no campaign file may hold."""
+    if not next(form for name, form in _CORE if name == kind).fullmatch(text):
+        return math.nan
+    if kind == "null":
+        return None
+    if kind == "bool":
+        return text.lower() == "true"
+    if kind == "int":
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
 
 
 @contextmanager
