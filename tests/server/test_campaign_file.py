@@ -254,8 +254,8 @@ def test_no_value_holds_the_server_up(text: str, expected: str) -> None:
 
 
 def test_a_word_that_was_a_boolean_is_told_by_line() -> None:
-    assert message(GOOD.replace("seed: 7", "seed: 7\nsynthetic: yes")).startswith(
-        "campaign.yaml:4: field synthetic: 'yes' is neither true nor false"
+    assert message(GOOD.replace("synthetic: false", "synthetic: no")).startswith(
+        "campaign.yaml:2: field synthetic: 'no' is neither true nor false"
     )
 
 
