@@ -21,7 +21,6 @@ class CampaignFileLimits:
     campaign_file_bytes: int = 1 * _MIB
     campaign_file_depth: int = 16
     campaign_file_values: int = 50_000
-    campaign_file_aliases: int = 0
     campaign_scalar_characters: int = 64 * _KIB
     campaign_number_characters: int = 64
 
