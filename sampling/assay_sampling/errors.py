@@ -73,6 +73,10 @@ class InputError(AssayError):
         super().__init__(subject, cause, remedy)
 
 
+class NoLaunchesError(InputError):
+    """A recording is whole, but there is not one launch in it."""
+
+
 class LaunchTableError(AssayError):
     """A batch does not satisfy the launch table's schema or its invariants."""
 

@@ -23,6 +23,7 @@ from assay_sampling.launch_table import (
     counter_columns,
     table_metadata,
 )
+from assay_sampling.notes import Note, distinct_notes
 
 DEFAULT_MEMORY_LIMIT_BYTES = 8 << 30
 
@@ -37,7 +38,7 @@ class Launches:
     table: pa.Table
     names: Names
     sources: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[Note, ...] = field(default=())
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -96,7 +97,7 @@ def gather(
     schema: pa.Schema,
     *,
     sources: Sequence[str] = (),
-    notes: Sequence[str] = (),
+    notes: Sequence[Note] = (),
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Launches:
     """Collect a stream of batches into memory, sort it, and check that no launch stands twice.
@@ -190,7 +191,7 @@ def merge(parts: Sequence[Launches]) -> Launches:
     schema = _union_schema([t.schema for t in tables], parts)
     aligned = [_with_columns(t, schema) for t in tables]
     sources = tuple(s for part in parts for s in part.sources)
-    notes = tuple(dict.fromkeys(n for part in parts for n in part.notes))
+    notes = distinct_notes(note for part in parts for note in part.notes)
     return Launches(sort_launches(pa.concat_tables(aligned), sources), names, sources, notes)
 
 

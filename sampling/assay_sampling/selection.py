@@ -24,6 +24,7 @@ from assay_sampling.launches import (
     Launches,
     sequence_hash,
 )
+from assay_sampling.notes import Note
 from assay_sampling.saved_labels import Checkpoints, labels_document, labels_from
 
 
@@ -45,7 +46,7 @@ class ProfileSummary:
     sequence_exact_totals: str = ""
     sequence_name_block_totals: str = ""
     totals_only: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     checkpoints: Checkpoints | None = None
 
     @classmethod
@@ -79,7 +80,7 @@ class ProfileSummary:
                 "name_block_totals": self.sequence_name_block_totals,
                 "totals_only": self.totals_only,
             },
-            "notes": list(self.notes),
+            "notes": [note.text for note in self.notes],
         }
 
 

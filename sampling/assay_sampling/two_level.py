@@ -36,6 +36,7 @@ from assay_sampling.labelling import LabellerChoice, LabellerName, Labelling, la
 from assay_sampling.launches import Launches
 from assay_sampling.levels import refuse_other_kind, source_of
 from assay_sampling.model_vote import DEFAULT_LABEL_ACCURACY_PERCENT
+from assay_sampling.notes import distinct_notes
 from assay_sampling.overlap import overlap_of
 from assay_sampling.principal_kernels import PrincipalKernels, principal_kernels, seed_spread
 from assay_sampling.profile import Profile
@@ -170,7 +171,7 @@ class _Joined:
             profile=replace(
                 ProfileSummary.of(self.light),
                 sources=(*self.detailed.sources, *self.light.sources),
-                notes=tuple(dict.fromkeys((*self.detailed.notes, *self.light.notes))),
+                notes=distinct_notes((*self.detailed.notes, *self.light.notes)),
             ),
             representatives=Representatives.at(self.light, chosen.rows, groups, chosen.weights),
             group_launches=counts,

@@ -154,7 +154,7 @@ def test_dropped_events_and_unopened_graphs_of_a_recording_invalidate(
     flags = {flag.name: flag for flag in measurement.flags if flag.invalidates}
     assert set(flags) == {"launches_dropped", "launches_missing"}
     assert flags["launches_dropped"].detail == "the profiler says: Number of CUDA events dropped: 17"
-    assert "1 graph launches were traced as a whole" in flags["launches_missing"].detail
+    assert "1 graph launch was traced as a whole" in flags["launches_missing"].detail
     assert "note: the profiler says: Number of CUDA events dropped: 17" in measurement.log.text.splitlines()
 
 

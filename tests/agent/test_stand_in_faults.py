@@ -153,7 +153,7 @@ def test_dropped_events_are_fewer_than_calls_and_diagnosed(bench: Bench) -> None
     document = inspect_recording(database)
     dropped = (PROCESS_0 + PROCESS_1) // 10
     assert document["launches"] == PROCESS_0 + PROCESS_1 - dropped
-    assert any(f"{dropped} CUDA events were dropped" in note for note in document["notes"])
+    assert any(f"{dropped} CUDA events were dropped" in note["text"] for note in document["notes"])
     connection = sqlite3.connect(database)
     calls = connection.execute("SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()[0]
     connection.close()

@@ -136,7 +136,7 @@ def test_graphs_are_hidden_where_traced_whole(bench: Bench) -> None:
     connection.close()
     document = inspect_recording(database)
     assert document["launches"] == 15 + 15
-    assert any("graph launches were traced as a whole" in note for note in document["notes"])
+    assert any("graph launches were traced as a whole" in note["text"] for note in document["notes"])
 
 
 def test_ranges_need_their_trace(bench: Bench) -> None:

@@ -55,6 +55,11 @@ def raw_page(
     return "".join(lines)
 
 
+def sentences(launches: Launches) -> tuple[str, ...]:
+    """The notes as people read them."""
+    return tuple(note.text for note in launches.notes)
+
+
 def write(path: Path, content: str | bytes) -> Path:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reader_files import (
     kernel_names,
+    sentences,
     texts,
     trace,
     trace_call,
@@ -137,9 +138,11 @@ def test_real_traces_are_what_a_plain_computation_finds(
     assert texts(read, "nvtx_id") == [launch["path"] for launch in expected]
     assert sum(operator is not None for operator in operators) == with_operator
     assert sum(shape is not None for shape in shapes) == with_shapes
-    joined = f"operators are joined by runtime call and time: {with_operator} of {launches} launches have one"
-    assert read.notes[0] == joined
-    assert read.notes[1:] == (
+    joined = (
+        f"operators are joined by runtime call and time: {with_operator:,} of {launches:,} launches have one"
+    )
+    assert sentences(read)[0] == joined
+    assert sentences(read)[1:] == (
         (f"{without_call} launches have no runtime call in the trace: they stand by their own start",)
         if without_call
         else ()
@@ -222,7 +225,7 @@ def test_traces_since_2024_are_joined_by_external_id(tmp_path: Path) -> None:
     read = _read(tmp_path, trace(events))
     assert texts(read, "operator_id") == ["aten::mm", "aten::add", "aten::all"]
     assert texts(read, "input_shapes_id") == ["[[2,3],[3,4]]", "[[],[5]]", None]
-    assert read.notes == ("operators are joined by External id: 3 of 3 launches have one",)
+    assert sentences(read) == ("operators are joined by External id: 3 of 3 launches have one",)
 
 
 def test_external_ids_that_repeat_the_correlation_prove_nothing(tmp_path: Path) -> None:
@@ -277,7 +280,7 @@ def test_launches_stand_in_the_order_of_their_calls(tmp_path: Path) -> None:
     read = _read(tmp_path, trace(events), ReadOptions(launch_offset=5))
     assert kernel_names(read) == ["a", "without", "c", "b"]
     assert read.column("launch").tolist() == [5, 6, 7, 8]
-    assert "1 launches have no runtime call in the trace: they stand by their own start" in read.notes
+    assert "1 launch has no API call in the file: ordered by the start on the GPU" in sentences(read)
 
 
 def test_processes_are_those_of_the_calls(tmp_path: Path) -> None:
@@ -343,7 +346,7 @@ def test_what_a_kernel_does_not_say_is_null(tmp_path: Path) -> None:
     read = _read(tmp_path, trace([kernel]))
     for name in ("device", "stream", "registers_per_thread", "shared_memory_bytes", "operator_id"):
         assert read.table[name].null_count == 1, name
-    assert "the trace has no operators" in read.notes
+    assert "the trace has no operators" in sentences(read)
 
 
 @settings(deadline=None, max_examples=40)

@@ -16,6 +16,7 @@ from reader_files import (
     raw_line,
     raw_page,
     raw_row,
+    sentences,
     texts,
     write,
     write_gzip,
@@ -104,7 +105,7 @@ def test_layouts_of_the_same_launches_hold_the_same_values(shared_data: Path) ->
             with_units.table.replace_schema_metadata(None)
         )
         assert without.metadata.units_assumed and not with_units.metadata.units_assumed
-        assert "the file has no units row: base units are assumed" in without.notes
+        assert "the file has no units row: base units are assumed" in sentences(without)
     skipped = read_launches(folder / "edge_launch_skip.csv")
     assert skipped.column("launch").tolist() == list(range(10, 50))
     assert skipped.table.replace_schema_metadata(None).equals(
@@ -157,7 +158,7 @@ def test_a_modern_row_becomes_one_launch(tmp_path: Path) -> None:
         }
     ]
     assert launches.metadata.devices[0].compute_capability == "8.0"
-    assert launches.notes == ()
+    assert sentences(launches) == ()
     assert next(c.metric for c in counter_columns(launches.table.schema)) == "gpc__cycles_elapsed.avg"
 
 
@@ -177,7 +178,7 @@ def test_grid_dimensions_stand_in_where_the_sizes_are_totals(tmp_path: Path) -> 
     launches = _read(tmp_path, _with_metrics(dims, drop=("Grid Size", "Block Size")))
     shape = [int(launches.column(f"{what}_{axis}")[0]) for what in ("grid", "block") for axis in "xyz"]
     assert shape == [5, 6, 7, 32, 4, 2]
-    assert launches.notes == ()
+    assert sentences(launches) == ()
 
 
 def test_totals_alone_leave_the_other_axes_null_and_say_so(tmp_path: Path) -> None:
@@ -186,8 +187,8 @@ def test_totals_alone_leave_the_other_axes_null_and_say_so(tmp_path: Path) -> No
     assert launches.table["block_x"].to_pylist() == [1024]
     assert launches.table["grid_x"].to_pylist() == [2]
     assert launches.table["grid_y"].to_pylist() == launches.table["block_z"].to_pylist() == [None]
-    assert (
-        "only total numbers of blocks and threads are known: grid_x and block_x hold them" in launches.notes
+    assert "only total numbers of blocks and threads are known: grid_x and block_x hold them" in sentences(
+        launches
     )
 
 
@@ -238,7 +239,7 @@ def test_of_two_metrics_for_one_counter_the_registry_prefers(tmp_path: Path) -> 
     assert counter_of_metric(first) == counter_of_metric(second)
     launches = _read(tmp_path, _with_metrics({second: ("", "30"), first: ("", "31")}))
     assert launches.column("threads_per_instruction").tolist() == [31.0]
-    assert any(second in note for note in launches.notes)
+    assert any(second in note for note in sentences(launches))
 
 
 def test_thread_blocks_follow_from_the_grid_where_nobody_collected_them(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ def test_nvtx_ranges_become_a_path(tmp_path: Path) -> None:
     rows = [raw_row(0) | {column: stack}, raw_row(1) | {column: ""}, raw_row(2) | {column: "what is this"}]
     launches = _read(tmp_path, raw_page(rows, (*RAW_FIELDS, column), (*RAW_UNITS, "")))
     assert texts(launches, "nvtx_id") == ["step/a:b", None, None]
-    assert "the NVTX ranges of 1 launches are of a form that is not known" in launches.notes
+    assert "the NVTX ranges of 1 launch are of a form that is not known" in sentences(launches)
 
 
 def test_a_column_of_ranges_may_hold_line_ends(tmp_path: Path) -> None:
@@ -337,7 +338,7 @@ def test_unmeasured_values_are_nulls_with_a_count_and_the_first_line(tmp_path: P
     values = ["5", "n/a", "nan", "", "7"]
     launches = _read(tmp_path, raw_page([raw_row(i) | {name: v} for i, v in enumerate(values)]))
     assert launches.table["instructions"].to_pylist() == [5.0, None, None, None, 7.0]
-    assert "instructions was not measured for 3 launches, the first is line 4" in launches.notes
+    assert "instructions was not measured for 3 launches, the first is line 4" in sentences(launches)
 
 
 @pytest.mark.parametrize("text", ["1,5", "268.892,48", "four", "1 000"])
@@ -373,16 +374,16 @@ def test_any_preamble_is_skipped(tmp_path: Path) -> None:
     preamble = '==PROF== Profiling "k" - 0: 0%....100% - 3 passes\n' * 5000 + "Epoch 1, loss 0.5\n\n"
     launches = _read(tmp_path, raw_page([raw_row(0)], preamble=preamble))
     assert len(launches) == 1
-    assert launches.notes == (
-        "the profiler announced 5000 launches, but the file holds 1: it may be cut",
+    assert sentences(launches) == (
+        "the profiler announced 5,000 launches, but the file holds 1: it may be cut",
     )  # fmt: skip
 
 
 def test_messages_after_the_rows_are_passed_on(tmp_path: Path) -> None:
     page = raw_page([raw_row(0)]) + "==ERROR== The application returned an error code (9).\n\ndone\n"
     launches = _read(tmp_path, page)
-    assert "2 lines that are no launches were skipped, the first is line 4" in launches.notes
-    assert "the profiler says: ==ERROR== The application returned an error code (9)." in launches.notes
+    assert "2 lines that are no launches were skipped, the first is line 4" in sentences(launches)
+    assert "the profiler says: ==ERROR== The application returned an error code (9)." in sentences(launches)
 
 
 _TEXT = st.one_of(
@@ -430,7 +431,7 @@ def test_text_between_rows_is_skipped_and_counted_wherever_it_stands(
         launches = read_launches(path)
     assert launches.column("launch").tolist() == expected
     assert launches.column("instructions").tolist() == [12345.0 * i for i in expected]
-    counted = [int(note.split()[0]) for note in launches.notes if "skipped" in note]
+    counted = [int(note.split()[0]) for note in sentences(launches) if "skipped" in note]
     assert sum(counted) == skipped
 
 

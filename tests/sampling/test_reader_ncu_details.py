@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_files import kernel_names, raw_line, write
+from reader_files import kernel_names, raw_line, sentences, write
 
 from assay_sampling.errors import InputError
 from assay_sampling.launches import Launches
@@ -96,7 +96,7 @@ def test_every_value_of_a_real_page_is_what_the_csv_module_reads(shared_data: Pa
     assert kernel_names(launches)[0].startswith("set_microphysics_tendency_cache")
     (device,) = launches.metadata.devices
     assert (launches.metadata.level, device.compute_capability) == ("detailed", "8.0")
-    assert "rounded" in launches.notes[0]
+    assert "rounded" in sentences(launches)[0]
 
 
 def test_labels_names_or_both_mean_the_same(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_values_that_were_not_measured_are_null_and_counted(tmp_path: Path) -> N
     without = tuple((n, u, "n/a") if n == "Elapsed Cycles" else (n, u, v) for n, u, v in METRICS)
     launches = _read(tmp_path, details_page(launch_rows(0, without), launch_rows(1)))
     assert launches.table["cycles_gpc_max"].to_pylist() == [None, 1234.0]
-    assert "cycles_gpc_max was not measured for 1 launches, the first is line 2" in launches.notes
+    assert "cycles_gpc_max was not measured for 1 launch, the first is line 2" in sentences(launches)
 
 
 def test_text_of_the_profiler_and_of_the_application_is_skipped(tmp_path: Path) -> None:
@@ -218,8 +218,8 @@ def test_text_of_the_profiler_and_of_the_application_is_skipped(tmp_path: Path) 
     page = details_page(launch_rows(0), ["hello\n"], launch_rows(1), preamble=preamble)
     launches = _read(tmp_path, page)
     assert len(launches) == 2
-    assert any("announced 3 launches, but the file holds 2" in note for note in launches.notes)
-    assert any(note.startswith("1 line that is no launch was skipped") for note in launches.notes)
+    assert any("announced 3 launches, but the file holds 2" in note for note in sentences(launches))
+    assert any(note.startswith("1 line that is no launch was skipped") for note in sentences(launches))
 
 
 def test_pages_without_shapes_in_their_identity(tmp_path: Path) -> None:

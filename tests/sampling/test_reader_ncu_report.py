@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ncu_reports import fake_package, metrics, report
-from reader_files import kernel_names, texts, write
+from reader_files import kernel_names, sentences, texts, write
 
 from assay_sampling.errors import InputError, MissingExtraError
 from assay_sampling.launches import Launches
@@ -211,7 +211,7 @@ def test_values_that_are_missing_are_null_and_counted(tmp_path: Path, package: I
     package(*actions)
     launches = _read(tmp_path, "a", "b", "c")
     assert launches.table["cycles_gpc_max"].to_pylist() == [1000.5, None, None]
-    assert "cycles_gpc_max was not measured for 2 launches, the first is result 1" in launches.notes
+    assert "cycles_gpc_max was not measured for 2 launches, the first is result 1" in sentences(launches)
 
 
 def test_a_shape_that_cannot_be_names_the_result(tmp_path: Path, package: Install) -> None:

@@ -17,6 +17,7 @@ from reader_files import (
     nsys_export,
     nsys_kernel,
     nsys_range,
+    sentences,
     texts,
     write,
     write_gzip,
@@ -24,6 +25,7 @@ from reader_files import (
 
 from assay_sampling.errors import InputError
 from assay_sampling.launches import Launches
+from assay_sampling.notes import make_note
 from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
 
 _REAL = "nsys/a100_nerf_1106_kernels.sqlite"
@@ -67,7 +69,7 @@ def test_the_real_recording_is_what_the_plain_query_finds(shared_data: Path) -> 
         assert launches.table[name].to_pylist() == [row[position] for row in rows], name
     assert launches.column("launch").tolist() == list(range(1106))
     assert set(launches.column("process").tolist()) == {0}
-    assert launches.notes == ()
+    assert sentences(launches) == ()
 
 
 @pytest.mark.shared_data
@@ -146,8 +148,8 @@ def test_a_launch_without_a_call_stands_by_its_start_and_is_counted(tmp_path: Pa
     kernels = [nsys_kernel(100, 1), nsys_kernel(60, 2), nsys_kernel(70, None)]
     launches = _read(nsys_export(tmp_path / "x", kernels, [nsys_call(65, 1)]))
     assert launches.column("start_ns").tolist() == [60, 100, 70]
-    assert launches.notes == (
-        "2 launches have no API call in the file: they are ordered by their start on the GPU",
+    assert sentences(launches) == (
+        "2 launches have no API call in the file: ordered by the start on the GPU",
     )
     without = _read(nsys_export(tmp_path / "y", kernels, None))
     assert without.column("start_ns").tolist() == [60, 70, 100]
@@ -248,7 +250,7 @@ def test_columns_and_tables_that_are_absent_become_null(tmp_path: Path) -> None:
         "nvtx_id",
     ):
         assert launches.table[name].null_count == 2
-    assert "kernels are known by their short names only" in launches.notes
+    assert "kernels are known by their short names only" in sentences(launches)
     assert launches.metadata.tool_version == "" and launches.metadata.devices == ()
 
 
@@ -300,7 +302,7 @@ def test_lost_events_and_whole_graphs_are_noted(tmp_path: Path) -> None:
         ],
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": [{"start": 1, "end": 2}] * 4,
     }
-    notes = _read(nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], [nsys_call(0, 1)], extra=extra)).notes
+    notes = sentences(_read(nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], [nsys_call(0, 1)], extra=extra)))
     assert "the profiler says: Number of CUDA events dropped: 12" in notes
     assert any("4 graph launches were traced as a whole" in note for note in notes)
 
@@ -332,20 +334,19 @@ def test_launch_calls_without_a_kernel_are_lost_kernels(
     tmp_path: Path, calls: list[dict[str, Any]], lost: int
 ) -> None:
     notes = _read(nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], calls, strings=_API)).notes
-    said = f"the profiler lost kernels: {lost} launch calls have none in the file"
-    assert notes == ((said,) if lost else ())
+    assert notes == ((make_note("kernels_lost", calls=lost),) if lost else ())
 
 
 def test_a_process_with_a_kernel_of_a_graph_proves_nothing(tmp_path: Path) -> None:
     kernels, calls = [nsys_kernel(1, 1, graphNodeId=4)], [_named(0, 1, 6), _named(1, 2, 5)]
-    assert _read(nsys_export(tmp_path / "x", kernels, calls, strings=_API)).notes == ()
+    assert sentences(_read(nsys_export(tmp_path / "x", kernels, calls, strings=_API))) == ()
 
 
 def test_a_doubt_of_the_profiler_is_told_and_is_no_loss(tmp_path: Path) -> None:
     text = "Not all CUDA events might have been collected."
     extra = {"DIAGNOSTIC_EVENT": [{"severity": 2, "text": text}, {"severity": 1, "text": "ok"}]}
     path = nsys_export(tmp_path / "x", [nsys_kernel(1, 1)], [nsys_call(0, 1)], extra=extra)
-    assert _read(path).notes == (f"the profiler warns: {text}",)
+    assert sentences(_read(path)) == (f"the profiler warns: {text}",)
 
 
 # --- bad input ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from assay_agent.profilers.ncu_command import require_command
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import KINETO_VARIABLE, Assignment, kineto_fault
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE, Device, LaunchBatch, table_metadata
 
@@ -185,8 +185,7 @@ class KinetoMeasurement(LiveMeasurement):
                 yield relabelled(batch, schema)
                 if self.cancelled:
                     return
-            for note in recording.notes:
-                self.note(f"note: {note}")
+            self.take_notes(recording.notes)
 
     def _require_whole(self, path: Path, processes: int) -> None:
         if processes > 1:
@@ -210,7 +209,7 @@ class KinetoMeasurement(LiveMeasurement):
             )
 
     def _unreadable(self, error: InputError) -> ProfilerError:
-        nothing = "holds no kernels" in error.cause
+        nothing = isinstance(error, NoLaunchesError)
         failure_class = FailureClass.NOTHING_PROFILED if nothing else FailureClass.REPORT_SHORT
         remedy = (
             error.remedy if nothing else "let the workload end by itself, after export_chrome_trace is done"

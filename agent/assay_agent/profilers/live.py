@@ -37,6 +37,7 @@ from assay_agent.work import Assignment, ValidityFlag
 from assay_sampling.attempt_facts import AttemptFacts, ToolFact
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import Device, LaunchBatch, TableMetadata, table_metadata, with_metadata
+from assay_sampling.notes import Note, flags_of
 
 DEFAULT_TIMEOUT_SECONDS = 6 * 3600.0
 _CONVERT_SECONDS = 3600.0
@@ -176,6 +177,13 @@ class LiveMeasurement(abc.ABC):
     def note(self, text: str) -> None:
         """Add to the log of the attempt."""
         self._text.append(text)
+
+    def take_notes(self, notes: Sequence[Note]) -> None:
+        """Add a reader's notes to the log, and set the flags that they stand for."""
+        for note in notes:
+            self.note(f"note: {note.text}")
+        for name, detail in flags_of(notes).items():
+            self.flag(name, detail)
 
     def measure(self, argv: Sequence[str]) -> ToolResult:
         """Run the command that measures, in the workload's folder and time limit.

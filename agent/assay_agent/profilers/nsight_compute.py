@@ -240,8 +240,7 @@ class NsightComputeMeasurement(LiveMeasurement):
                     yield from window.part(relabelled(batch, schema))
                     if self.cancelled:
                         return
-                for note in recording.notes:
-                    self.note(f"note: {note}")
+                notes = list(recording.notes)
         except AssayError as error:
             raise ProfilerError(
                 FailureClass.REPORT_SHORT, str(self.work.key), f"the raw page cannot be read: {error.cause}"
@@ -249,6 +248,7 @@ class NsightComputeMeasurement(LiveMeasurement):
         missing = [f"{name}: {n:,} of {rows:,} launches" for name, n in empty.items() if n]
         if missing:
             self.flag("counters_nan", "not measured (n/a or NaN): " + "; ".join(missing))
+        self.take_notes(notes)
         said = profiled.log.profiled
         if rows != said:
             raise ProfilerError(

@@ -22,7 +22,7 @@ from assay_agent.profilers.ncu_command import require_command
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
 from assay_agent.work import Assignment
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, NoLaunchesError
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import LaunchBatch
 
@@ -128,15 +128,13 @@ class NsightSystemsMeasurement(LiveMeasurement):
                 notes = list(recording.notes)
         except AssayError as error:
             raise self._unreadable(error) from error
-        for note in notes:
-            self.note(f"note: {note}")
-            if note.startswith(("the profiler says:", "the profiler lost")):
-                raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(note))
-            if "traced as a whole" in note:
-                self.flag("launches_missing", note)
+        self.take_notes(notes)
+        dropped = next((note for note in notes if note.flag == "launches_dropped"), None)
+        if dropped is not None:
+            raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(dropped.text))
 
     def _unreadable(self, error: AssayError) -> ProfilerError:
-        nothing = "no kernels were captured" in error.cause
+        nothing = isinstance(error, NoLaunchesError)
         return ProfilerError(
             FailureClass.NOTHING_PROFILED if nothing else FailureClass.REPORT_SHORT,
             str(self.work.key),

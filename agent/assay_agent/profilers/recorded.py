@@ -5,7 +5,6 @@ Everything after it (spool, wire, store, analysis) cannot tell it from a live ru
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -29,16 +28,10 @@ from assay_sampling.launch_table import (
     table_metadata,
     with_metadata,
 )
+from assay_sampling.notes import flags_of
 
 if TYPE_CHECKING:
     from assay_sampling.readers.base import Recording
-
-# What readers say in words that results must not ignore: pattern of a note, name of the flag.
-_INVALIDATING_NOTES = (
-    (re.compile(r"\b(drop(s|ped|ping)?|lost)\b", re.IGNORECASE), "launches_dropped"),
-    (re.compile(r"^the profiler announced \d+ launches, but"), "launches_missing"),
-    (re.compile(r"graph launches were traced as a whole"), "launches_missing"),
-)
 
 
 class RecordedProfiler:
@@ -158,14 +151,16 @@ class RecordedMeasurement:
                     "the recording has no start times, so it was played back at full speed",
                 )
             )
-        return (*flags, *_flags_of_notes(self._recording.notes))
+        known = {flag.name for flag in flags}
+        noted = flags_of(self._recording.notes).items()
+        return (*flags, *(ValidityFlag.of_kind(name, text) for name, text in noted if name not in known))
 
     @property
     def log(self) -> AttemptLog:
         lines = [
             f"played back {self._recording.path} ({self._recording.format})",
             f"{self._seen.launches:,} launches",
-            *(f"note: {note}" for note in self._recording.notes),
+            *(f"note: {note.text}" for note in self._recording.notes),
         ]
         return AttemptLog(text="\n".join(lines))
 
@@ -176,16 +171,6 @@ class RecordedMeasurement:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._recording.close()
-
-
-def _flags_of_notes(notes: list[str]) -> Iterator[ValidityFlag]:
-    by_name: dict[str, list[str]] = {}
-    for note in notes:
-        name = next((name for pattern, name in _INVALIDATING_NOTES if pattern.search(note)), None)
-        if name is not None:
-            by_name.setdefault(name, []).append(note)
-    for name, found in by_name.items():
-        yield ValidityFlag(name, "; ".join(found), invalidates=True)
 
 
 class _Seen:

@@ -8,6 +8,7 @@ Source: design, "Seams".
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from assay_sampling.launch_table import (
     Names,
     TableMetadata,
 )
+from assay_sampling.notes import Note, make_note
 
 DEFAULT_MAX_LAUNCHES = 65536
 
@@ -57,7 +59,7 @@ class Recording(Protocol):
     path: Path
     format: str
     schema: pa.Schema
-    notes: list[str]
+    notes: list[Note]
 
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
         """The launches, at most ``max_launches`` in a batch; raises InputError where the file is damaged."""
@@ -93,7 +95,7 @@ class OpenRecording:
         self.path = path
         self.format = format_
         self.schema = schema
-        self.notes: list[str] = []
+        self.notes: list[Note] = []
 
     @abstractmethod
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
@@ -133,6 +135,15 @@ def foreign_metadata(
         tool_version=tool_version,
         units_assumed=units_assumed,
     )
+
+
+# The tools' own words for events that they could not keep.
+_LOST = re.compile(r"\b(drop(s|ped|ping)?|lost)\b", re.IGNORECASE)
+
+
+def said_by_profiler(message: str) -> Note:
+    """A message of the profiler as a note: the one place where a tool's words are understood."""
+    return make_note("profiler_lost_events" if _LOST.search(message) else "profiler_message", message=message)
 
 
 class NameTracker:

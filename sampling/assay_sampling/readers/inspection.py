@@ -19,7 +19,8 @@ def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) 
 
     Returns a dictionary that JSON can hold: ``path``, ``format``, ``launches``, ``kernels`` (distinct
     demangled names), ``devices`` (labels), ``levels``, ``counters`` (canonical names measured for at
-    least one launch), ``null_counters`` (launches without a value, by counter), ``synthetic``, ``notes``.
+    least one launch), ``null_counters`` (launches without a value, by counter), ``synthetic``, ``notes``
+    (:meth:`assay_sampling.notes.Note.to_dict`).
     Memory: one batch, and 8 bytes for each distinct kernel besides the names. Raises InputError.
     """
     with open_recording(path, options) as recording:
@@ -38,7 +39,7 @@ def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) 
             "counters": [name for name in tally.counters if tally.nulls[name] < tally.launches],
             "null_counters": {name: tally.nulls[name] for name in tally.counters if tally.nulls[name]},
             "synthetic": metadata.synthetic,
-            "notes": list(recording.notes),
+            "notes": [note.to_dict() for note in recording.notes],
         }
 
 

@@ -24,8 +24,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import NoLaunchesError
 from assay_sampling.launch_table import LaunchBatch, launch_schema, make_batch
+from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import (
     DEFAULT_MAX_LAUNCHES,
     NameTracker,
@@ -63,7 +64,7 @@ class KinetoRecording(OpenRecording):
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self._trace = KinetoTrace(path)
         if not len(self._trace.kernels):
-            raise InputError(
+            raise NoLaunchesError(
                 path,
                 "the trace is whole but holds no kernels",
                 "profile with ProfilerActivity.CUDA, and check that the workload runs on the GPU",
@@ -154,7 +155,7 @@ class _Join:
     graph_launch: np.ndarray
     graph_node: np.ndarray
     annotations: ThreadRanges
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def _join(trace: KinetoTrace) -> _Join:
@@ -174,7 +175,7 @@ def _join(trace: KinetoTrace) -> _Join:
     graph_launch, graph_node = graph_ordinals(process[order], correlation[order], node)
     if not joined.all():
         missing = int((~joined).sum())
-        notes.append(f"{missing} launches have no runtime call in the trace: they stand by their own start")
+        notes.append(make_note("no_api_call", launches=missing))
     return _Join(
         row=order,
         process=process[order],
@@ -220,10 +221,10 @@ def _ranges(columns: Columns, labels: np.ndarray, texts: list[str]) -> ThreadRan
     return ThreadRanges(columns["thread"], columns["ts"], columns["end"], labels, texts)
 
 
-def _operators(trace: KinetoTrace, thread: np.ndarray, call: np.ndarray) -> tuple[np.ndarray, list[str]]:
+def _operators(trace: KinetoTrace, thread: np.ndarray, call: np.ndarray) -> tuple[np.ndarray, list[Note]]:
     """The operator's row of each launch, shape (n,), -1: none; and what to tell people of the join."""
     if not len(trace.operators):
-        return np.full(len(thread), -1, np.int64), ["the trace has no operators"]
+        return np.full(len(thread), -1, np.int64), [make_note("no_operators")]
     by_identifier = _operators_by_identifier(trace)
     rows = np.arange(len(trace.operators), dtype=np.int32)
     # Time stamps may be cut to microseconds, so only the start of the call is looked for.
@@ -235,7 +236,7 @@ def _operators(trace: KinetoTrace, thread: np.ndarray, call: np.ndarray) -> tupl
         operator, way, hits = by_identifier, "External id", int((by_identifier >= 0).sum())
     else:
         operator, way = by_time, "runtime call and time"
-    return operator, [f"operators are joined by {way}: {hits} of {len(thread)} launches have one"]
+    return operator, [make_note("operators_joined", way=way, joined=hits, launches=len(thread))]
 
 
 def _operators_by_identifier(trace: KinetoTrace) -> np.ndarray:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from assay_sampling.counters import Counter, counter_of_label, counter_of_metric
 from assay_sampling.launch_table import CounterColumn
+from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import NameTracker
 from assay_sampling.readers.numbers import parse_integers, parse_numbers, unit_factor
 
@@ -62,7 +63,7 @@ class Layout:
     fields: tuple[str, ...]
     counters: tuple[CounterSource, ...]
     factors: dict[int, float]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     positions: dict[str, int] = field(default_factory=dict)
 
     def at(self, name: str) -> int:
@@ -165,9 +166,9 @@ def make_layout(fields: tuple[str, ...], units: list[str] | None) -> Layout:
     }
     counters, notes = _counters(fields, positions, units)
     if any(_START_STOP in name for name in fields):
-        notes.append("start/stop ranges of NVTX are not read, only push/pop ranges")
+        notes.append(make_note("start_stop_ranges_unread"))
     if _STATIC in positions and not {_DYNAMIC, _SHARED} & positions.keys():
-        notes.append("shared memory is the static part only: the dynamic part was not collected")
+        notes.append(make_note("shared_memory_static_only"))
     return Layout(fields, tuple(counters), factors, tuple(notes), positions)
 
 
@@ -201,7 +202,7 @@ def factor_to_base(name: str, unit: str, base: str, *, assumed: bool = False) ->
 
 def _counters(
     fields: tuple[str, ...], positions: dict[str, int], units: list[str] | None
-) -> tuple[list[CounterSource], list[str]]:
+) -> tuple[list[CounterSource], list[Note]]:
     by_counter: dict[str, tuple[Counter, list[str]]] = {}
     for name in fields:
         counter = counter_of_metric(name)
@@ -212,7 +213,11 @@ def _counters(
         order = [metric.name for metric in counter.metrics]
         chosen, *others = sorted(set(names), key=order.index)
         if others:
-            notes.append(f"{counter.name} is read from {chosen}; {', '.join(others)} is left aside")
+            notes.append(
+                make_note(
+                    "counter_of_several_metrics", counter=counter.name, metric=chosen, others=tuple(others)
+                )
+            )
         position = positions[chosen]
         unit = units[position] if units else ""
         factor = factor_to_base(chosen, unit, counter.unit, assumed=units is None)

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launch_table import LaunchBatch, launch_schema
+from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import (
     DEFAULT_MAX_LAUNCHES,
     OpenRecording,
@@ -28,6 +29,7 @@ from assay_sampling.readers.base import (
     check_mark,
     check_offset,
     foreign_metadata,
+    said_by_profiler,
 )
 from assay_sampling.readers.ncu_columns import ColumnError, cells, make_layout
 from assay_sampling.readers.ncu_launches import LaunchMaker, devices_of, has_marked_rows
@@ -186,28 +188,27 @@ class _Scan:
         return table if pc.all(whole).as_py() else None
 
 
-def _notes(scan: _Scan, maker: LaunchMaker, rows: int) -> Iterator[str]:
+def _notes(scan: _Scan, maker: LaunchMaker, rows: int) -> Iterator[Note]:
     """What a person should know; raises InputError where there was no launch at all."""
     if not rows:
         raise no_launches(scan.path, scan.preamble)
     if scan.units is None:
-        yield "the file has no units row: base units are assumed"
+        yield make_note("units_assumed")
     yield from text_notes(scan.preamble, scan.scanner, rows)
     yield from maker.notes()
 
 
-def text_notes(preamble: Preamble, scanner: RowScanner, launches: int) -> Iterator[str]:
+def text_notes(preamble: Preamble, scanner: RowScanner, launches: int) -> Iterator[Note]:
     """What the lines that are no launches say, and whether launches that were announced are missing."""
     skipped = scanner.skipped
     if skipped.lines:
-        what = "line that is no launch was" if skipped.lines == 1 else "lines that are no launches were"
-        yield f"{skipped.lines} {what} skipped, the first is line {skipped.first_line}"
-    yield from (f"the profiler says: {message}" for message in skipped.messages)
+        yield make_note("lines_skipped", lines=skipped.lines, first_line=skipped.first_line)
+    yield from (said_by_profiler(message) for message in skipped.messages)
     if preamble.error:
-        yield f"the profiler says: ==ERROR== {preamble.error}"
+        yield said_by_profiler(f"==ERROR== {preamble.error}")
     announced = preamble.announced + scanner.announced
     if announced > launches:
-        yield f"the profiler announced {announced} launches, but the file holds {launches}: it may be cut"
+        yield make_note("fewer_than_announced", announced=announced, launches=launches)
 
 
 def _check_first_field(path: Path, header: Header) -> None:
@@ -238,10 +239,10 @@ def no_header(path: Path, preamble: Preamble) -> InputError:
     )
 
 
-def no_launches(path: Path, preamble: Preamble) -> InputError:
+def no_launches(path: Path, preamble: Preamble) -> NoLaunchesError:
     """The error for a file with a header and nothing after it."""
     said = f"; the profiler says: ==ERROR== {preamble.error}" if preamble.error else ""
-    return InputError(
+    return NoLaunchesError(
         path,
         f"it has a header but holds no launches{said}",
         'where the log says "No kernels were profiled", a filter matched none or a child process ran them',

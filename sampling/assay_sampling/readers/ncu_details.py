@@ -22,6 +22,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError
 from assay_sampling.launch_table import LaunchBatch, launch_schema
+from assay_sampling.notes import make_note
 from assay_sampling.readers.base import (
     DEFAULT_MAX_LAUNCHES,
     OpenRecording,
@@ -48,7 +49,6 @@ FORMAT = "ncu-details-csv"
 _REQUIRED = ("Metric Name", "Metric Unit", "Metric Value")
 # The counters of a report are taken from its first launches, which are read when it is opened.
 _FIRST_BLOCK_BYTES = 1 << 20
-_ROUNDED = "values are rounded as the details page prints them: export the raw page for exact ones"
 
 
 class NcuDetailsReader:
@@ -116,8 +116,8 @@ class NcuDetailsRecording(OpenRecording):
             for start in range(0, table.num_rows, max_launches):
                 lines = wide.lines[start : start + max_launches]
                 yield maker.batch(self.schema, table.slice(start, max_launches), lines)
-        self.notes.append(_ROUNDED)
-        self.notes.extend(f"{name} is left aside: it is not there for the first launches" for name in late)
+        self.notes.append(make_note("values_rounded"))
+        self.notes.extend(make_note("metric_late", metric=name) for name in sorted(late))
         self.notes.extend(text_notes(scan.preamble, scan.scanner, launches))
         self.notes.extend(maker.notes())
 

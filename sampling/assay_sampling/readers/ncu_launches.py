@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from assay_sampling.errors import InputError
 from assay_sampling.launch_table import Device, LaunchBatch, make_batch
+from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import LaunchNumbers, NameTracker, ReadOptions
 from assay_sampling.readers.ncu_columns import CellError, Converter, Layout, cells
 from assay_sampling.readers.numbers import parse_numbers
@@ -91,22 +92,21 @@ class LaunchMaker:
         records = make_batch(schema, columns, num_rows=table.num_rows)
         return LaunchBatch(records, self.names.take_new())
 
-    def notes(self) -> Iterator[str]:
+    def notes(self) -> Iterator[Note]:
         """What a person should know, once all tables have passed."""
         layout, converter, place = self._layout, self.converter, self._place
         if layout.totals_only:
-            yield "only total numbers of blocks and threads are known: grid_x and block_x hold them"
+            yield make_note("shapes_totals_only")
         yield from layout.notes
         for name, count in converter.nulls.items():
-            yield (
-                f"{name} was not measured for {count} launches, "
-                f"the first is {place} {converter.first_nulls[name]}"
-            )
+            yield make_note(
+                "counter_not_measured", counter=name, launches=count, place=place,
+                first=converter.first_nulls[name],
+            )  # fmt: skip
         if converter.ranges_unread:
-            yield f"the NVTX ranges of {converter.ranges_unread} launches are of a form that is not known"
+            yield make_note("nvtx_ranges_unread", launches=converter.ranges_unread)
         if self.unknown_devices:
-            listed = ", ".join(str(index) for index in sorted(self.unknown_devices))
-            yield f"devices {listed} appear only later in the file: their kind is not known"
+            yield make_note("devices_unknown", devices=tuple(sorted(self.unknown_devices)))
 
     def _error(self, place: int, field: str, cause: str, remedy: str = "") -> InputError:
         if self._place == "line":

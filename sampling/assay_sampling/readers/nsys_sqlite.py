@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launch_table import LaunchBatch, launch_schema, make_batch
+from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import (
     DEFAULT_MAX_LAUNCHES,
     NameTracker,
@@ -29,6 +30,7 @@ from assay_sampling.readers.base import (
     check_mark,
     check_offset,
     foreign_metadata,
+    said_by_profiler,
 )
 from assay_sampling.readers.files import PlainFile
 from assay_sampling.readers.nesting import ThreadRanges
@@ -134,7 +136,7 @@ def _check_tables(database: Database) -> None:
     """Raises InputError where there are no kernels to read, saying what kind of capture this is."""
     if KERNEL not in database.tables:
         if GRAPH_TRACE in database.tables:
-            raise InputError(
+            raise NoLaunchesError(
                 database.path,
                 "no kernels were captured one by one: CUDA graphs were traced as a whole",
                 "profile again with --cuda-graph-trace=node",
@@ -145,7 +147,7 @@ def _check_tables(database: Database) -> None:
                 "it is a SQLite database, but not an export of Nsight Systems",
                 "export the report: nsys export -t sqlite REPORT",
             )
-        raise InputError(
+        raise NoLaunchesError(
             database.path,
             f"no kernels were captured (it has no table {KERNEL})",
             "profile with --trace=cuda, and check that the workload runs on the GPU",
@@ -161,7 +163,7 @@ def _check_tables(database: Database) -> None:
             field=missing[0],
         )
     if database.first(f"SELECT 1 FROM {KERNEL} LIMIT 1") is None:
-        raise InputError(
+        raise NoLaunchesError(
             database.path,
             f"no kernels were captured (the table {KERNEL} is empty)",
             "profile with --trace=cuda, and check that the workload runs on the GPU",
@@ -318,22 +320,19 @@ def _null_below_zero(values: np.ndarray) -> pa.Array:
     return pa.array(values, pa.int64(), mask=values < 0)
 
 
-def _notes(database: Database, order: LaunchOrder) -> Iterator[str]:
+def _notes(database: Database, order: LaunchOrder) -> Iterator[Note]:
     unjoined = int((order.thread == -1).sum())
     if unjoined:
-        yield f"{unjoined} launches have no API call in the file: they are ordered by their start on the GPU"
+        yield make_note("no_api_call", launches=unjoined)
     if database.has(GRAPH_TRACE):
         row = database.first(f"SELECT count(*) FROM {GRAPH_TRACE}")
         if row is not None and row[0]:
-            yield (
-                f"{row[0]} graph launches were traced as a whole, their kernels are not in the file: "
-                "profile with --cuda-graph-trace=node"
-            )
+            yield make_note("graphs_as_a_whole", graph_launches=int(row[0]))
     if not database.has(KERNEL, "demangledName"):
-        yield "kernels are known by their short names only"
+        yield make_note("short_names")
     for text in dropped_events(database):
-        yield f"the profiler says: {text}"
+        yield said_by_profiler(text)
     for text in doubts(database):
-        yield f"the profiler warns: {text}"
+        yield make_note("profiler_doubt", message=text)
     if order.lost:
-        yield f"the profiler lost kernels: {order.lost} launch calls have none in the file"
+        yield make_note("kernels_lost", calls=order.lost)

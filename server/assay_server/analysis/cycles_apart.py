@@ -15,6 +15,7 @@ import pyarrow as pa
 from assay_sampling.alignment import align_window, require_match
 from assay_sampling.launches import Launches
 from assay_sampling.levels import refuse_other_kind, source_of
+from assay_sampling.notes import Note, distinct_notes, make_note
 from assay_server.analysis.request import FailedRun, RunData
 
 # What the run in one pass measures better, where it measured it.
@@ -45,7 +46,7 @@ def with_true_cycles(features: Launches, cycles: Launches) -> Launches:
         if name in costs.schema.names:
             table = _with_column(table, costs.schema.field(name), costs[name])
     notes = (*features.notes, *_notes(features, cycles, len(rows)))
-    return replace(features, table=table, notes=tuple(dict.fromkeys(notes)))
+    return replace(features, table=table, notes=distinct_notes(notes))
 
 
 def _with_column(table: pa.Table, field: pa.Field, values: pa.ChunkedArray) -> pa.Table:
@@ -53,15 +54,13 @@ def _with_column(table: pa.Table, field: pa.Field, values: pa.ChunkedArray) -> p
     return table.append_column(field, values) if place < 0 else table.set_column(place, field, values)
 
 
-def _notes(features: Launches, cycles: Launches, joined: int) -> list[str]:
-    notes = [f"cycles of {source_of(cycles)}, other counters of {source_of(features)}"]
+def _notes(features: Launches, cycles: Launches, joined: int) -> list[Note]:
+    notes = [make_note("cycles_of_another_run", cycles=source_of(cycles), counters=source_of(features))]
     if joined < len(features):
-        notes.append(f"{joined:,} of {len(features):,} launches are in both")
+        notes.append(make_note("launches_in_both", joined=joined, launches=len(features)))
     passes = cycles.column("replay_passes") if "replay_passes" in cycles.table.schema.names else np.ones(1)
     if np.nanmax(passes, initial=1.0) > 1:
-        notes.append(
-            f"{source_of(cycles)} took {np.nanmax(passes):g} passes, so its cycles are disturbed too"
-        )
+        notes.append(make_note("cycles_disturbed", run=source_of(cycles), passes=float(np.nanmax(passes))))
     return notes
 
 

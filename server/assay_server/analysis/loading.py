@@ -18,6 +18,7 @@ from assay_sampling.launch_table import (
     with_metadata,
 )
 from assay_sampling.launches import Launches, gather
+from assay_sampling.notes import Note
 from assay_sampling.readers import open_recording
 from assay_server.analysis.cycles_apart import with_true_cycles
 from assay_server.analysis.request import RunData
@@ -45,7 +46,7 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     if not run.files:
         raise RefusedError(f"run {run.run_id}", "the store holds no records of it", "run it again")
     _refuse_gaps(run)
-    notes: dict[str, None] = {}
+    notes: dict[Note, None] = {}
     try:
         devices = _devices(run)
         launches = gather(
@@ -135,7 +136,7 @@ def _ordinal(device: Device, known: list[Device]) -> int:
     return index
 
 
-def _batches(run: RunData, devices: _Devices, notes: dict[str, None]) -> Iterator[LaunchBatch]:
+def _batches(run: RunData, devices: _Devices, notes: dict[Note, None]) -> Iterator[LaunchBatch]:
     """The batches of all slices, one file open at a time; fills ``notes``, each note once."""
     for path, ordinals in zip(run.files, devices.ordinals, strict=True):
         with open_recording(path) as recording:

@@ -53,7 +53,9 @@ def test_cycles_are_those_of_the_run_in_one_pass_and_features_those_of_the_other
     assert launches.column("clock_gpc_hz").tolist() == [1e9] * 8
     assert launches.column("global_load_sectors").tolist() == [1.0] * 8
     assert launches.column("replay_passes").tolist() == [3.0] * 8
-    assert launches.notes == (f"cycles of {one_pass.run_id}, other counters of {several.run_id}",)
+    assert [note.text for note in launches.notes] == [
+        f"cycles of {one_pass.run_id}, other counters of {several.run_id}"
+    ]
     # Alone, the other has what it measured itself.
     assert load_run(several, LIMIT).column("cycles_gpc_avg").tolist() == DISTURBED
 
@@ -68,7 +70,7 @@ def test_windows_of_two_lengths_are_joined_where_both_have_launches(
         launches = load_run(run, LIMIT)
         assert launches.column("launch").tolist() == list(range(6))
         assert launches.column("cycles_gpc_avg").tolist() == TRUE[:6]
-        assert ("6 of 8 launches are in both" in launches.notes) == (kept == 8)
+        assert ("launches_in_both" in {note.code for note in launches.notes}) == (kept == 8)
 
 
 def test_runs_of_other_launches_are_not_joined(store_run: StoreRun, counters: Counters) -> None:

@@ -28,5 +28,12 @@ def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> N
         ]
         missing = document.get("null_counters") or {}
         pairs += [("not measured", f"{name}: {count(nulls)} launches") for name, nulls in missing.items()]
-        pairs += [("note", clipped(str(note), 300)) for note in document.get("notes", ())]
+        pairs += [("note", clipped(_note(note), 400)) for note in document.get("notes", ())]
         print_facts(pairs, console)
+
+
+def _note(note: Mapping[str, Any]) -> str:
+    """The sentence, with the validity flag that it stands for."""
+    if note["flag"] is None:
+        return str(note["text"])
+    return f"{note['text']} [{note['flag']}{', invalidates' if note['invalidates'] else ''}]"
