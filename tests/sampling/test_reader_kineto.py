@@ -27,6 +27,7 @@ from reader_files import (
 
 from assay_sampling.errors import InputError
 from assay_sampling.launches import Launches
+from assay_sampling.notes import make_note
 from assay_sampling.readers import ReadOptions, json_events, open_recording, read_launches
 
 # --- real traces, against a plain computation -----------------------------------------------------
@@ -142,11 +143,8 @@ def test_real_traces_are_what_a_plain_computation_finds(
         f"operators are joined by runtime call and time: {with_operator:,} of {launches:,} launches have one"
     )
     assert sentences(read)[0] == joined
-    assert sentences(read)[1:] == (
-        (f"{without_call} launches have no runtime call in the trace: they stand by their own start",)
-        if without_call
-        else ()
-    )
+    unjoined = (make_note("no_api_call", launches=without_call),) if without_call else ()
+    assert read.notes[1:] == unjoined
     assert read.column("launch").tolist() == list(range(launches))
 
 
