@@ -126,10 +126,8 @@ def _installed(device: InstalledDevice, tools: Mapping[str, _Tool], mps: str) ->
 
 
 def _conditions(ncu: _Tool, light: bool, mps: str) -> dict[str, dict[str, Any]]:
-    under_mps = ncu.usable and ncu.version is not None and ncu.version.has("--mps")
-    levels = [name for name, there in (("light", light), ("detailed", under_mps)) if there and mps]
-    if levels:
-        share = f"{' and '.join(levels)} runs under a private MPS daemon, each share probed before the run"
+    if light and mps:
+        share = "light runs under a private MPS daemon, each share probed before the run"
     else:
         share = "no profiler for it" if mps else f"there is no {MPS_PROGRAM} in the PATH"
     flushed = "detailed runs, by ncu" if ncu.usable else "only ncu flushes caches between launches"
@@ -137,7 +135,7 @@ def _conditions(ncu: _Tool, light: bool, mps: str) -> dict[str, dict[str, Any]]:
     return {
         "cache_all": _answer(ncu.usable, flushed),
         "clock_base_boost": _answer(ncu.usable or light, clocks if ncu.usable or light else "no profiler"),
-        "sm_percent": _answer(bool(levels), share),
+        "sm_percent": _answer(light and bool(mps), share),
     }
 
 

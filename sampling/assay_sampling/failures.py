@@ -26,6 +26,7 @@ class FailureClass(StrEnum):
     NOTHING_PROFILED = "nothing_profiled"
     HANG = "hang"
     REPORT_SHORT = "report_short"
+    WINDOW_SHORT = "window_short"
     IMPORTER_FAILED = "importer_failed"
     DROPPED_EVENTS = "dropped_events"
     GPU_UNHEALTHY = "gpu_unhealthy"
@@ -104,6 +105,12 @@ _TABLE: dict[FailureClass, _Entry] = {
     FailureClass.REPORT_SHORT: _Entry(
         "the result holds fewer launches than the tool said it profiled",
         "look at the log of the attempt for a killed process or a full disk; the run is tried again",
+        True,
+    ),
+    FailureClass.WINDOW_SHORT: _Entry(
+        "the profiler stopped before it had all launches that were asked for, and the workload had not ended",
+        "look at the log of the attempt for who ended the profiler (a person, a scheduler, another tool); "
+        "the run is tried again",
         True,
     ),
     FailureClass.IMPORTER_FAILED: _Entry(

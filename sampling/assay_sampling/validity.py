@@ -61,6 +61,14 @@ _RUN_FLAGS = (
         invalidates=True,
     ),
     FlagKind(
+        "window_short",
+        "fewer launches have counters than were asked for, although a light run of the workload on that GPU "
+        "launches more: the profiler stopped early (under MPS Nsight Compute gives one launch of each "
+        "process), or the workload launches another number of kernels each time",
+        "look at the log of the detailed run for what ended the profiler, and profile again",
+        invalidates=True,
+    ),
+    FlagKind(
         "throttled_thermal",
         "the GPU lowered its clocks for heat while the run was measured (event reasons 0x20, 0x40)",
         "improve the cooling, raise the thermal gate's pause, or lock a lower clock",

@@ -6,16 +6,20 @@ have given is a real report of another box, which the tool under test imports.
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import sqlite3
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nvidia_tools import RealTools
+from nvidia_tools import RealTools, processes_of
 from test_ncu_command import WORK
 
 from assay_agent.doctor_tools import tool_checks
@@ -126,6 +130,33 @@ def test_a_slice_behind_the_end_is_empty(nvidia: RealTools, tmp_path: Path) -> N
     rows, measurement = measure(NsightComputeProfiler, where, tmp_path, "/bin/true", launch_skip=7)
     assert rows == []
     assert [flag.name for flag in measurement.flags] == ["slice_empty", *NO_DRIVER]
+
+
+def test_a_tool_that_was_told_to_stop_has_not_seen_the_end_of_the_workload(
+    nvidia: RealTools, tmp_path: Path
+) -> None:
+    """The shell around it ends in order, so that nothing but the tool's word tells of it."""
+    client = "import ctypes, time; ctypes.CDLL('libcuda.so.1').cuInit(0); time.sleep(60)"
+    threading.Thread(target=lambda: _interrupt(tmp_path), daemon=True).start()
+    error = failure(
+        NsightComputeProfiler, gpu(nvidia), tmp_path,
+        "/bin/sh", "-c", f'trap "" TERM INT; {sys.executable} -c "{client}"; exit 0',
+        launch_skip=7, launch_count=5,
+    )  # fmt: skip
+    assert error.failure_class is FailureClass.WINDOW_SHORT
+    assert error.cause == "Nsight Compute was told to stop, and ended the workload, after 0 of 5 launches"
+
+
+def _interrupt(folder: Path) -> None:
+    """Tell the ncu of the test in this folder to stop, once a process is connected to it."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not any(
+        "Connected" in log.read_text() for log in folder.glob("state/jobs/*/ncu.log")
+    ):
+        time.sleep(0.05)
+    for process, command in processes_of(folder).items():
+        if "ncu" in command.split()[0] and "--log-file" in command:
+            os.kill(process, signal.SIGINT)
 
 
 @pytest.mark.parametrize(("capability", "chip"), CHIPS.items())

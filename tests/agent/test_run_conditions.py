@@ -21,7 +21,6 @@ from assay_agent.conditions import occupants, undo_leftovers
 from assay_agent.conditions.journal import Journal
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import private_directory
-from assay_agent.profilers.ncu_command import under_mps
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import Assignment
@@ -191,24 +190,18 @@ def install_ncu(bench: Bench, options: str = "") -> None:
 
 
 @pytest.mark.parametrize("changes", [{"condition": replace(BASELINE, sm_percent=50.0)}, {"under_mps": True}])
-def test_counters_at_a_share_need_a_release_that_profiles_under_mps(
-    bench: Bench, changes: dict[str, Any]
+@pytest.mark.parametrize("options", ["", "  --mps arg (=none)  none client primary-client control"])
+def test_counters_at_a_share_are_refused_whatever_the_release(
+    bench: Bench, changes: dict[str, Any], options: str
 ) -> None:
+    """Also of a server that asks all the same, and before any daemon is started."""
     profiler = NsightComputeProfiler(bench.gpu, ToolBox(), bench.state)
-    install_ncu(bench)
-    with pytest.raises(ProfilerError, match="does not profile under MPS") as caught:
-        profiler.run(detailed(bench, **changes), threading.Event()).__enter__()
+    install_ncu(bench, options)
+    with pytest.raises(ProfilerError, match="one launch of each process") as caught:
+        profiler.run(detailed(bench, **changes), threading.Event())
     assert caught.value.failure_class is FailureClass.SERVER_REFUSED
+    assert not caught.value.failure.retryable
     assert bench.left() == []
-    install_ncu(bench, "  --mps arg (=none)  none client primary-client control")
-    with pytest.raises(ProfilerError, match=r"nvidia-cuda-mps-control is not in the PATH"):
-        profiler.run(detailed(bench, **changes), threading.Event()).__enter__()
-
-
-def test_the_command_that_profiles_under_mps() -> None:
-    assert under_mps(["/bin/ncu", "--metrics", "m", "./app"]) == [
-        "/bin/ncu", "--mps", "control", "--mps-num-clients", "1", "--metrics", "m", "./app",
-    ]  # fmt: skip
 
 
 def resets(bench: Bench) -> int:

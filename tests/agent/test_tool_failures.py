@@ -21,6 +21,7 @@ from assay_agent.places import Place, virtual_places
 from assay_agent.profilers import live, tool_run
 from assay_agent.profilers.base import Measurement, ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.nsight_compute import NsightComputeProfiler
 from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
 from assay_agent.profilers.tool_version import ToolBox
 from assay_agent.work import Assignment, CommandSource
@@ -45,6 +46,17 @@ repeat = 60
 steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
 """
 COMPUTE, SYSTEMS = "nsight_compute", "nsight_systems"
+NCU_THAT_LEAVES = """\
+#!/bin/sh
+case $1 in
+  --version) echo Version 2024.1.1.0; exit ;;
+  --help) echo "  --kill arg"; exit ;;
+esac
+while [ "$1" != --log-file ]; do shift; done
+sleep 60 > $2.output 2>&1 &
+echo "==PROF== Connected to process $! (/bin/sleep)" > $2
+echo '==PROF== Profiling "k" - 0 (1/20): 0%....50%....100% - 1 pass' >> $2
+"""
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,7 @@ DETAILED = [
     ("metric_unknown", F.METRIC_UNKNOWN, "refused gpc__cycles_elapsed.avg when it profiled"),
     ("unsupported_gpu", F.METRIC_UNKNOWN, "Unsupported GPU"),
     ("report_short", F.REPORT_SHORT, "profiled 20 launches, and its report has 14"),
+    ("stopped", F.WINDOW_SHORT, "told to stop, and ended the workload, after 6 of 20 launches"),
     ("report_truncated", F.REPORT_SHORT, "Failed to load report file"),
     ("output_exists", F.LOCK_FILE, "already exists"),
     ("disk_full", F.DISK_FULL, "disk space"),
@@ -309,12 +322,47 @@ def test_a_slice_behind_the_end_is_empty_and_no_failure(bench: Bench) -> None:
 
 
 @pytest.mark.processes
+def test_a_tool_that_was_told_to_stop_has_not_seen_the_end_of_the_workload(bench: Bench) -> None:
+    """It is no empty slice behind the end: the tool was stopped while it still skipped launches."""
+    error = failed(bench, bench.work(COMPUTE, "stopped", launch_skip=57, launch_count=3))
+    check(error, F.WINDOW_SHORT, "told to stop, and ended the workload, after 1 of 3 launches")
+    error = failed(bench, bench.work(COMPUTE, "stopped", launch_skip=60, launch_count=3))
+    check(error, F.WINDOW_SHORT, "after 0 of 3 launches")
+
+
+@pytest.mark.processes
+def test_a_tool_that_ends_before_its_workload_has_no_whole_window(bench: Bench, tmp_path: Path) -> None:
+    """It says nothing of it, and leaves a process that it was connected to."""
+    ncu = tmp_path / "ncu"
+    ncu.write_text(NCU_THAT_LEAVES)
+    ncu.chmod(0o755)
+    compute: Any = bench.place.profilers[COMPUTE]
+    gpu = replace(compute._gpu, path=f"{tmp_path}:/usr/bin:/bin", scope=str(tmp_path))
+    with (
+        pytest.raises(ProfilerError) as caught,
+        NsightComputeProfiler(gpu, ToolBox(), tmp_path).run(bench.work(COMPUTE), threading.Event()) as run,
+    ):
+        list(run.batches())
+    check(caught.value, F.WINDOW_SHORT, "of the workload still ran, after 1 of 20 launches")
+
+
+@pytest.mark.processes
 def test_half_of_the_sms_is_in_force_on_a_virtual_gpu(bench: Bench) -> None:
     whole, _ = bench.measure(bench.work(SYSTEMS, under_mps=True))
     half, measurement = bench.measure(bench.work(SYSTEMS, condition=replace(BASELINE, sm_percent=50.0)))
     assert measurement.log.environment["ASSAY_VIRTUAL_SM_PERCENT"] == "50"
     assert table_metadata(half.schema).condition.sm_percent == 50.0
     assert sum(half["duration_ns"].to_pylist()) > sum(whole["duration_ns"].to_pylist())
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("changes", [{"condition": replace(BASELINE, sm_percent=50.0)}, {"under_mps": True}])
+def test_counters_at_a_share_of_the_sms_are_refused(changes: dict[str, Any], bench: Bench) -> None:
+    """Nsight Compute gives one launch of a client of MPS: it would be published as a workload of one."""
+    error = failed(bench, bench.work(COMPUTE, launch_count=120, **changes))
+    assert error.failure_class is F.SERVER_REFUSED
+    assert "one launch of each process" in error.cause
+    assert "light run" in error.remedy
 
 
 def real_gpu() -> MeasuredGPU:

@@ -9,7 +9,7 @@ from assay_sampling.failures import FailureClass, failure, failure_class_named, 
 
 RETRYABLE = {
     "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
-    "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost",
+    "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost", "window_short",
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",

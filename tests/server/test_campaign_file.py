@@ -415,8 +415,8 @@ LIVE_FAULTS = [
     (
         "{cache: all}",
         "{cache: all, sm_percent: 50}",
-        "6: field conditions[0]: caches are flushed at the detailed level and SM shares are light; "
-        "name the two apart",
+        "6: field conditions[0]: caches are flushed only under Nsight Compute, which profiles one launch of "
+        "each process at a share of the SMs; write two conditions, one for each",
     ),
     (
         "{cache: all}",

@@ -91,8 +91,9 @@ def test_status_says_what_no_agent_offers(server: Server) -> None:
         assert {r.waiting_for for r in agent.status(synthetic).runs} == {""}
 
 
-def test_a_workload_that_ends_early_leaves_empty_slices(
-    make_server: Callable[..., Server], analysis: StandInExecutor
+@pytest.mark.parametrize(("whole", "flags"), [(100, []), (101, []), (250, ["window_short"])])
+def test_a_workload_that_ends_early_leaves_empty_slices_and_one_that_goes_on_is_flagged(
+    make_server: Callable[..., Server], analysis: StandInExecutor, whole: int, flags: list[str]
 ) -> None:
     server = make_server()
     with PlayingAgent(server.addresses[0]) as agent:
@@ -104,10 +105,10 @@ def test_a_workload_that_ends_early_leaves_empty_slices(
             agent.upload(work.key, segments)
             assert agent.finish(work.key, len(segments), launches).published
         for _ in range(3):
-            agent.play(made_segments((250,), synthetic=True), SLOT.slot_id)
+            agent.play(made_segments((whole,), synthetic=True), SLOT.slot_id)
         eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
         assert [(r.state, r.launches) for r in agent.status(campaign_id).runs] == [
-            ("done", n) for n in (100, *[250] * 3)
+            ("done", n) for n in (100, *[whole] * 3)
         ]
         assert list(agent.run(f"{campaign_id}.0000").files) == [
             f"records/{campaign_id}.0000/slice-00000.parquet"
@@ -115,10 +116,11 @@ def test_a_workload_that_ends_early_leaves_empty_slices(
     [request] = analysis.requests
     assert [(r.live, r.under_mps, r.launches, r.slice_launches, len(r.files)) for r in request.runs] == [
         (True, False, 100, (100, 0, 0), 1),
-        (True, False, 250, (250,), 1),
-        (True, True, 250, (250,), 1),
-        (True, True, 250, (250,), 1),
+        (True, False, whole, (whole,), 1),
+        (True, True, whole, (whole,), 1),
+        (True, True, whole, (whole,), 1),
     ]
+    assert [[name for name, _, invalid in r.flags if invalid] for r in request.runs] == [flags, [], [], []]
 
 
 def test_a_first_slice_without_launches_is_a_failure(server: Server) -> None:

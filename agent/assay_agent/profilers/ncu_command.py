@@ -125,11 +125,6 @@ def profile_command(
     return [tool.program, *options, *work.command.argv]
 
 
-def under_mps(command: list[str]) -> list[str]:
-    """The command as the one that profiles a single client of an MPS daemon."""
-    return [command[0], "--mps", "control", "--mps-num-clients", "1", *command[1:]]
-
-
 def import_command(tool: ToolVersion, report: Path) -> list[str]:
     """The command that prints a report as the raw page, in base units."""
     return [

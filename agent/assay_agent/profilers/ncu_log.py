@@ -27,6 +27,7 @@ from assay_sampling.failures import FailureClass
 NOTHING = "No kernels were profiled"
 _PROFILING = re.compile(r'^==PROF== Profiling ".*" - (\d+)')
 _CONNECTED = re.compile(r"^==PROF== Connected to process (\d+)")
+_SHUT_DOWN = "==PROF== Trying to shutdown target application"
 _SLOW = "Launching the workload is taking more time than expected"
 
 
@@ -37,6 +38,7 @@ class NcuLog:
     lines: tuple[str, ...]
     profiled: int
     processes: int
+    connected: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, result: ToolResult, text: str) -> NcuLog:
@@ -46,6 +48,7 @@ class NcuLog:
             lines,
             profiled=len({match[1] for match in map(_PROFILING.match, lines) if match}),
             processes=len({match[1] for match in map(_CONNECTED.match, lines) if match}),
+            connected=frozenset(int(match[1]) for match in map(_CONNECTED.match, lines) if match),
         )
 
 
@@ -67,6 +70,8 @@ def require_clean(
         if refused and error.failure_class is FailureClass.METRIC_UNKNOWN:
             raise MetricsRefusedError(error, refused) from error
         raise
+    if not launch_count or log.profiled < launch_count:
+        _refuse_stopped(subject, log, result, launch_count)
     application_failure(subject, log.lines, result.stdout + result.stderr)
     failure_in(subject, log.lines)
     refuse_killed(subject, result)
@@ -82,6 +87,23 @@ def require_clean(
             subject,
             f"an error that is not known; the tool says: {quoted(errors[0])}",
         )
+
+
+def _refuse_stopped(subject: str, log: NcuLog, result: ToolResult, launch_count: int) -> None:
+    """Raise where the tool stopped before the workload: what it has then is no whole window.
+
+    A process that leaves without a farewell (``_exit``) has no line "Disconnected" either, so the lack of one
+    says nothing: seen with 2022.3.0 and 2024.1.1.
+    """
+    left = sorted(log.connected.intersection(result.left))
+    if any(line.startswith(_SHUT_DOWN) for line in log.lines):
+        why = "Nsight Compute was told to stop, and ended the workload"
+    elif left:
+        why = f"Nsight Compute ended ({result.ending}) while process {left[0]} of the workload still ran"
+    else:
+        return
+    of = f" of {launch_count:,}" if launch_count else ""
+    raise ProfilerError(FailureClass.WINDOW_SHORT, subject, f"{why}, after {log.profiled:,}{of} launches")
 
 
 def read_log(path: Path) -> str:

@@ -58,6 +58,7 @@ class NsightComputeProfiler:
                 "Nsight Compute measures detailed runs, not light ones",
             )
         require_possible(work, self._gpu)
+        _require_no_share(work)
         return list(ncu_command.require_command(work).argv)
 
     def run(self, work: Assignment, cancelled: threading.Event) -> NsightComputeMeasurement:
@@ -80,24 +81,6 @@ class _Profiled:
 
 class NsightComputeMeasurement(LiveMeasurement):
     """One slice under ``ncu``."""
-
-    def require(self) -> None:
-        """Raises ProfilerError for a share of the SMs that this box's release cannot profile under."""
-        if not self._under_mps:
-            return
-        tool = self.tool("ncu", "--help")
-        if not tool.has("--mps"):
-            raise ProfilerError(
-                FailureClass.SERVER_REFUSED,
-                str(self.work.key),
-                f"Nsight Compute {tool.version} of this box does not profile under MPS (it has no option "
-                "--mps), so counters at a share of the SMs would mean nothing",
-                "compare shares of the SMs in light runs, or install a release of Nsight Compute with --mps",
-            )
-
-    @property
-    def _under_mps(self) -> bool:
-        return under_mps(self.work) and not self.gpu.synthetic
 
     def batches(self) -> Iterator[LaunchBatch]:
         tool = self.tool("ncu", "--help")
@@ -170,8 +153,6 @@ class NsightComputeMeasurement(LiveMeasurement):
         """Profile into the report and judge the log; None where the run was cancelled."""
         log_path = self.space.job / "ncu.log"
         command = ncu_command.profile_command(tool, work, metrics, self._report, log_path)
-        if self._under_mps:
-            command = ncu_command.under_mps(command)
         try:
             result = self.measure(command)
         except ProfilerError as error:
@@ -291,6 +272,23 @@ class NsightComputeMeasurement(LiveMeasurement):
             raise MetricsRefusedError(
                 ProfilerError(FailureClass.METRIC_UNKNOWN, str(self.work.key), cause), absent
             )
+
+
+def _require_no_share(work: Assignment) -> None:
+    """Raises ProfilerError for counters at a share of the SMs, or under the daemon that shares need.
+
+    Without ``--mps`` (2022.3, 2024.1) profiling a client of MPS is undefined; with it, kernel replay gives
+    one launch of each client, and nothing in the log tells that from a workload that launches once.
+    Source: NVIDIA's command line reference of 2026.3; known issues of 2022.3 and 2024.1.
+    """
+    if under_mps(work):
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            "under MPS Nsight Compute profiles one launch of each process, so there are no counters at a "
+            "share of the SMs",
+            "measure shares of the SMs in light runs, as 'conditions: [{sm_percent: 50}]' plans them",
+        )
 
 
 def _stop(work: Assignment) -> int:

@@ -8,7 +8,8 @@ Its standard input is a pipe from the agent, a byte a command: ``I`` sends SIGIN
 SIGTERM to every process of the tree, ``K`` kills the tree. The end of the pipe means that the agent is gone:
 the tree gets SIGTERM, and two seconds later SIGKILL. It is the subreaper of the tree, so processes that
 leave the tool's group or lose their parent are still found. How the tool ended goes to STATUS_FD as a line
-of JSON: ``{"exit": 0}``, ``{"signal": 9}`` or ``{"error": "..."}``.
+of JSON: ``{"exit": 0}``, ``{"signal": 9}`` or ``{"error": "..."}``; the first two also hold ``"left"``,
+the processes of the tree that lived on after the tool.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _LOOK_SECONDS = 0.05
 _LEFTOVER_SECONDS = 2.0
 _ORPHAN_SECONDS = 2.0
+# The line goes through a pipe that nobody may read before we have ended.
+_MOST_LEFT = 1000
 
 
 def main(arguments: list[str]) -> int:
@@ -55,9 +58,10 @@ def main(arguments: list[str]) -> int:
     for descriptor in (1, 2):
         os.close(descriptor)  # the agent waits for the end of the tool's output, not of ours
     _watch(tool)
+    left = _descendants()
     _end_leftovers()
     code = tool.returncode
-    _tell(status, {"signal": -code} if code < 0 else {"exit": code})
+    _tell(status, {**({"signal": -code} if code < 0 else {"exit": code}), "left": left[:_MOST_LEFT]})
     return 0
 
 

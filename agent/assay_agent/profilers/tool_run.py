@@ -39,6 +39,7 @@ class ToolResult:
     """How a tool ended. ``exit_code`` is None where a signal (or nobody knows what) ended it.
 
     ``problem`` is set where it could not be started; ``stdout`` and ``stderr`` hold at most 128 KiB each.
+    ``left``: processes of its tree that lived on when it had ended, and were ended then.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +51,7 @@ class ToolResult:
     timed_out: bool = False
     cancelled: bool = False
     problem: str = ""
+    left: tuple[int, ...] = ()
 
     @property
     def ending(self) -> str:
@@ -193,6 +195,7 @@ class _Run:
             timed_out=self._timed_out,
             cancelled=self._was_cancelled,
             problem=status.get("error", ""),
+            left=tuple(status.get("left", ())),
         )
 
 

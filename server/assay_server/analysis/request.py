@@ -58,6 +58,7 @@ class RunData:
         live: measured by this campaign and not played back from a recording.
         under_mps: of the runs that SM shares are compared with one another in, one under an MPS daemon.
         slice_launches: launches of each slice, in order, also of those that have none and so no file.
+        launches_asked: launches that its slices were to have together; 0: all of the workload.
         costs_only: of a detailed run, that it collected what one pass gives: cycles and instructions.
         cycles: the run of the same launches in one pass, which its cycles are taken from.
         executions: how often the command ran, once a slice; 0: not known.
@@ -80,6 +81,7 @@ class RunData:
     live: bool = False
     under_mps: bool = False
     slice_launches: tuple[int, ...] = ()
+    launches_asked: int = 0
     costs_only: bool = False
     cycles: RunData | None = None
     executions: int = 0

@@ -29,6 +29,7 @@ from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.live_spec import COST_COUNTERS
 from assay_server.campaigns.repeats import repeats_wanted
 from assay_server.campaigns.retry import failure_record
+from assay_server.campaigns.short_windows import launches_asked, with_short_windows
 from assay_server.campaigns.spec import load_campaign
 from assay_server.campaigns.transitions import Effects
 from assay_server.store.model import (
@@ -232,7 +233,7 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
     """The runs, those of features with the cycles that were measured apart."""
     from assay_server.analysis.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
 
-    return paired(tuple(runs), failed_runs)
+    return paired(with_short_windows(tuple(runs)), failed_runs)
 
 
 def _run_data(run: Run, campaign: Campaign, store: MetadataReader, path: Callable[[Slice], str]) -> RunData:
@@ -257,6 +258,7 @@ def _run_data(run: Run, campaign: Campaign, store: MetadataReader, path: Callabl
         live=run.command is not None,
         under_mps=run.under_mps,
         slice_launches=tuple(piece.launches for piece in slices),
+        launches_asked=launches_asked(slices),
         costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
         facts=run_facts(
             store.published_facts(run.run_id), measured=run.command is not None and not campaign.synthetic

@@ -197,7 +197,8 @@ def condition_faults(conditions: Sequence[LiveConditionSpec]) -> Iterator[Fault]
         elif spec.flushed and spec.sm_percent < 100:
             yield (
                 place,
-                "caches are flushed at the detailed level and SM shares are light; name the two apart",
+                "caches are flushed only under Nsight Compute, which profiles one launch of each process "
+                "at a share of the SMs; write two conditions, one for each",
             )
         elif condition in seen:
             yield place, f"the condition {condition} stands twice"

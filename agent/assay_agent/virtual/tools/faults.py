@@ -22,6 +22,7 @@ FAULTS: dict[str, str] = {
     "clock_unlocked": "both: the clocks cannot be locked, so they run free",
     "unsupported_gpu": "ncu: the tool does not know the GPU",
     "report_short": "both: the report lacks the last third of the launches",
+    "stopped": "ncu: somebody tells the tool to stop after a third of the launches that were asked for",
     "report_truncated": "both: the report is cut in half",
     "output_exists": "both: the report cannot be overwritten, although that was asked for",
     "disk_full": "both: there is no space for the report",

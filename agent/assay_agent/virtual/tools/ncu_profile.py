@@ -31,6 +31,7 @@ from assay_agent.virtual.tools.trouble import cut_in_half, hang
 from assay_sampling.identity import Condition
 
 _SHUT_DOWN = 9
+_TELL_SHUT_DOWN = "Trying to shutdown target application"
 _FAQ = "See https://docs.nvidia.com/nsight-compute/ProfilingGuide/index.html#faq for more details."
 _PERMISSION = (
     "ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
@@ -146,7 +147,7 @@ class ProfileRun:
             if fatal.shut_down:
                 self._shut_down(program)
         program.write_output(self._output, self._errors)
-        for process in processes:
+        for process in () if "stopped" in self._faults else processes:
             self._log.profile(f"Disconnected from process {program.process_id(process)}")
         return status, results
 
@@ -157,7 +158,7 @@ class ProfileRun:
         assert program.workload is not None
         kernel = function_name(next(iter(program.workload.kernels.values())).name)
         self._log.error(f'Failed to profile "{kernel}" in process {program.process_id(0)}')
-        self._log.profile("Trying to shutdown target application")
+        self._log.profile(_TELL_SHUT_DOWN)
         self._ending = Ending(signal=_SHUT_DOWN)
 
     @contextmanager
@@ -181,8 +182,17 @@ class ProfileRun:
         request = self._request()
         self._refuse(request)
         selected = select_launches(program, self._environment, self._command, self._condition())
+        if self._environment.sm_percent < 100:
+            # A client of MPS contributes one launch under kernel replay, and runs on unprofiled.
+            selected = selected.first_of_each_process()
+        stopped = "stopped" in self._faults
+        if stopped:
+            selected = selected.taken(slice(len(selected) // 3))
         self._announce(selected, request)
         self._end_early(program)
+        if stopped:
+            self._log.profile(_TELL_SHUT_DOWN)
+            self._ending = Ending(signal=_SHUT_DOWN)
         if self._faults.loses(self._environment.uuid):
             self._log.error("LaunchFailed")
             if len(selected):

@@ -37,6 +37,9 @@ class Selected:
     def taken(self, rows: Ints | slice) -> Selected:
         return Selected(self.parts, self.part[rows], self.row[rows])
 
+    def first_of_each_process(self) -> Selected:
+        return self.taken(np.sort(np.unique(self.part, return_index=True)[1]))
+
 
 def select_launches(
     program: Program, environment: VirtualEnvironment, command: CommandLine, condition: Condition
