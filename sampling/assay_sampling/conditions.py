@@ -12,6 +12,7 @@ Source: design, "Numbers that must mean one thing"; Quantifying and mitigating t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,8 @@ import numpy as np
 from assay_sampling.errors import ParameterError, RefusedError
 
 SMS_PER_TPC = 2
+# Hopper hands SMs out in eights (clusters).
+_COARSE_SINCE, _COARSE_STEP = 9, 8
 # Where the paper draws its shares of instructions.
 DIFFERENCE_THRESHOLDS_PERCENT = (5.0, 10.0, 15.0, 20.0)
 
@@ -91,6 +94,24 @@ def effective_sms(sm_count: int, sm_percent: float) -> int:
     # The margin keeps 30 % of 10 TPCs at 3: the product is 2.9999999999999996.
     tpcs = int(sm_count // SMS_PER_TPC * sm_percent / 100.0 + 1e-9)
     return min(sm_count, SMS_PER_TPC * max(1, tpcs))
+
+
+def share_bounds(sm_count: int, sm_percent: float, compute_capability: str = "") -> tuple[int, int]:
+    """The fewest and the most SMs with which a share below 100 % counts as in force, both included.
+
+    MPS rounds a share down to what the hardware supports, which is not documented for each GPU. So it may be
+    rounded by the coarsest step in which the architecture hands out SMs: pairs (a TPC) before compute
+    capability 9.0, eight from then on, and where it is not known. A pair more either way is let pass. Source:
+    NVIDIA, Multi-Process Service (active thread percentage; chunks of static partitions), CUDA driver API
+    (cuDevSmResourceSplitByCount). Raises ParameterError as :func:`effective_sms`.
+    """
+    rounded = effective_sms(sm_count, sm_percent)
+    share = sm_count * sm_percent / 100.0
+    major = compute_capability.partition(".")[0]
+    step = SMS_PER_TPC if major.isdecimal() and int(major) < _COARSE_SINCE else _COARSE_STEP
+    least = min(int(share / step + 1e-9) * step, rounded) - SMS_PER_TPC
+    most = math.ceil(share - 1e-9) + SMS_PER_TPC
+    return max(1, least), max(1, min(most, sm_count - 1))
 
 
 def relative_standard_deviation_percent(totals: Sequence[float]) -> float:

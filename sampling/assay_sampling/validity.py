@@ -133,7 +133,7 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "sm_share_not_in_force",
-        "a share of the SMs was asked for, and the workload saw all of them",
+        "a share of the SMs was asked for, and the workload saw all of them, or another share",
         "check the MPS daemon's log and CUDA_MPS_ACTIVE_THREAD_PERCENTAGE in the attempt's environment",
         invalidates=True,
     ),

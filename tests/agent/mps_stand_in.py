@@ -12,6 +12,7 @@ daemon gets the SMs of its share, rounded down to pairs, and one that finds none
     not_in_force    the daemon takes the share, and its clients get all SMs
     half_again      its clients get half more than their share
     half_lost       its clients get half of their share
+    quarter_left    its clients get a quarter of it
     never_quits     quit without a limit does not end it; with one it does
     stubborn        neither works, and SIGTERM is ignored
     no_log          the daemon does not log its clients
@@ -140,6 +141,7 @@ class Daemon:
         share = 100.0 if "not_in_force" in FAULTS else self.share
         share = 1.5 * share if "half_again" in FAULTS else share
         share = 0.5 * share if "half_lost" in FAULTS else share
+        share = 0.25 * share if "quarter_left" in FAULTS else share
         channel.sendall(b"%.3f\n" % share)
         self.clients[channel] = process
 

@@ -135,6 +135,13 @@ def test_many_more_sms_than_the_share_are_no_share(bench: Bench) -> None:
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
 
 
+def test_many_fewer_sms_than_the_share_are_no_share(bench: Bench) -> None:
+    bench.variables = {"ASSAY_TEST_MPS": "quarter_left"}
+    with pytest.raises(ProfilerError, match=r"50 % of 80 SMs was set, and the probe sees 10") as caught:
+        bench.measure(bench.work(condition=HALF))
+    assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
+
+
 def test_all_sms_under_a_daemon_are_all_of_the_gpu(bench: Bench) -> None:
     bench.variables = {"ASSAY_TEST_MPS": "half_lost"}
     with pytest.raises(ProfilerError, match=r"the probe sees 40 SMs at 100 %, and the GPU has 80") as caught:

@@ -175,14 +175,14 @@ def test_a_gpu_that_does_not_tell_all_is_not_taken_for_a_quiet_one() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "seen", "flag"), [(50.0, 80, True), (50.0, 40, False), (100.0, 80, False), (None, 80, False),
-                                (50.0, None, False)],
+                                (50.0, None, False), (50.0, 10, True), (50.0, 60, True)],
 )  # fmt: skip
 def test_a_share_that_is_not_in_force(asked: float | None, seen: int | None, flag: bool) -> None:
     found = share_flag(asked, seen, 80)
     assert (found is not None) is flag
     if found is not None:
         assert (found.name, found.invalidates) == ("sm_share_not_in_force", True)
-        assert found.detail == "50 % was asked for, and 80 of 80 SMs are seen"
+        assert found.detail == f"50 % was asked for, and {seen} of 80 SMs are seen"
 
 
 class BreakingSensors(VirtualSensors):

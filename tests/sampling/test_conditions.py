@@ -14,6 +14,7 @@ from assay_sampling.conditions import (
     ipc_differences_percent,
     ratio_of_totals,
     relative_standard_deviation_percent,
+    share_bounds,
     shares_over_percent,
     weighted_difference_percent,
 )
@@ -60,6 +61,32 @@ def test_shares_are_rounded_down_to_tpcs(sm_count: int, percent: float, expected
 def test_what_is_no_share_is_refused(sm_count: int, percent: float) -> None:
     with pytest.raises(ParameterError, match="is no share"):
         effective_sms(sm_count, percent)
+
+
+@pytest.mark.parametrize(
+    ("sm_count", "percent", "capability", "bounds"),
+    [
+        (80, 50.0, "7.0", (38, 42)), (80, 1.0, "7.0", (1, 3)), (80, 99.0, "7.0", (76, 79)),
+        (108, 50.0, "8.0", (52, 56)), (132, 50.0, "9.0", (62, 68)), (132, 10.0, "9.0", (6, 16)),
+        (132, 50.0, "10.0", (62, 68)), (80, 50.0, "", (38, 42)), (84, 50.0, "?", (38, 44)),
+        (2, 50.0, "7.0", (1, 1)),
+    ],
+)  # fmt: skip
+def test_the_sms_with_which_a_share_counts_as_in_force(
+    sm_count: int, percent: float, capability: str, bounds: tuple[int, int]
+) -> None:
+    assert share_bounds(sm_count, percent, capability) == bounds
+
+
+@given(st.integers(2, 400), st.floats(0.01, 99.99), st.sampled_from(["", "6.1", "7.5", "8.6", "9.0", "12.0"]))
+def test_the_share_rounded_down_to_pairs_or_eights_is_always_in_force(
+    sm_count: int, percent: float, capability: str
+) -> None:
+    least, most = share_bounds(sm_count, percent, capability)
+    assert 1 <= least <= most < sm_count
+    assert least <= min(effective_sms(sm_count, percent), sm_count - 1) <= most
+    if capability in ("9.0", "12.0", ""):
+        assert least <= max(1, int(sm_count * percent / 100 / 8) * 8) <= most
 
 
 def test_noise_is_the_sample_deviation_of_the_totals() -> None:

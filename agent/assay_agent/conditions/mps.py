@@ -9,7 +9,6 @@ and must have had clients. Compute modes are never changed. Source: notes on MPS
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from assay_agent.conditions.mps_control import (
 from assay_agent.conditions.sm_probe import ProbedGPU, ProbeError, probe_sms
 from assay_agent.doctor_box import mps_daemons
 from assay_agent.profilers.base import ProfilerError
-from assay_sampling.conditions import SMS_PER_TPC
+from assay_sampling.conditions import share_bounds
 from assay_sampling.errors import StorageError
 from assay_sampling.failures import FailureClass
 
@@ -175,11 +174,13 @@ class SmShare(Condition):
             raise self._failed(
                 f"{self.percent:g} % was set, and the probe sees all {found.sm_count} SMs of the GPU",
             )
-        most = max(math.ceil(whole * self.percent / 100), 1) + SMS_PER_TPC
-        if self.percent < 100 and found.sm_count > most:
-            raise self._failed(
-                f"{self.percent:g} % of {whole} SMs was set, and the probe sees {found.sm_count}"
-            )
+        if self.percent < 100:
+            least, most = share_bounds(whole, self.percent, self.site.gpu.device.compute_capability)
+            if not least <= found.sm_count <= most:
+                raise self._failed(
+                    f"{self.percent:g} % of {whole} SMs was set, and the probe sees {found.sm_count} "
+                    f"(the share is in force with {least} to {most})"
+                )
 
     def _all_sms(self) -> int:
         """SMs of the GPU as a process without MPS sees them; raises ProfilerError."""

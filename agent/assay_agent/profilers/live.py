@@ -83,7 +83,8 @@ class LiveMeasurement(abc.ABC):
                 found.setdefault(flag.name, flag)
         # The condition refuses a share that is not in force; this looks once more.
         seen = self._conditions.effective_sms if self._conditions else None
-        share = share_flag(self.work.condition.sm_percent, seen, self.gpu.device.sm_count or 0)
+        gpu = self.gpu.device
+        share = share_flag(self.work.condition.sm_percent, seen, gpu.sm_count or 0, gpu.compute_capability)
         if share is not None:
             found.setdefault(share.name, share)
         return tuple(found.values())

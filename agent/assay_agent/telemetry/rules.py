@@ -13,6 +13,7 @@ import numpy as np
 from assay_agent.telemetry.event_reasons import LIMITS, THERMAL, EventReason, reason_names
 from assay_agent.telemetry.summary import TelemetrySummary
 from assay_agent.work import ValidityFlag
+from assay_sampling.conditions import share_bounds
 
 CLOCK_BAND_PERCENT = 5.0
 _LEAST_BUSY_SAMPLES = 5
@@ -28,11 +29,14 @@ def telemetry_flags(summary: TelemetrySummary) -> Iterator[ValidityFlag]:
             yield ValidityFlag.of_kind(name, detail)
 
 
-def share_flag(asked_percent: float | None, effective_sms: int | None, all_sms: int) -> ValidityFlag | None:
-    """``sm_share_not_in_force`` where a share was asked for and the workload's processes see all SMs."""
-    if asked_percent is None or asked_percent >= 100 or effective_sms is None:
+def share_flag(
+    asked_percent: float | None, effective_sms: int | None, all_sms: int, compute_capability: str = ""
+) -> ValidityFlag | None:
+    """``sm_share_not_in_force`` where a share was asked for and the workload's processes see another."""
+    if asked_percent is None or asked_percent >= 100 or effective_sms is None or not all_sms:
         return None
-    if not all_sms or effective_sms < all_sms:
+    least, most = share_bounds(all_sms, asked_percent, compute_capability)
+    if effective_sms < all_sms and least <= effective_sms <= most:
         return None
     detail = f"{asked_percent:g} % was asked for, and {effective_sms:,} of {all_sms:,} SMs are seen"
     return ValidityFlag.of_kind("sm_share_not_in_force", detail)
