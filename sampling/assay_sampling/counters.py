@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from assay_sampling.launch_table import CounterColumn
 
 CYCLE_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg")
+# Collected by every detailed run, whatever the features: costs by clock domain, and what weighs launches.
+COST_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
 
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     # PKA, Table 2.

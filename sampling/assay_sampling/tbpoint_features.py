@@ -26,6 +26,7 @@ from assay_sampling.feature_space import feature_matrix
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import source_of
+from assay_sampling.samplers.needs import Needs, cycles
 
 MemoryFeature = Literal["sectors", "requests"]
 _GLOBAL: dict[MemoryFeature, tuple[str, ...]] = {
@@ -51,6 +52,16 @@ class TBPointFeatures:
     instructions: np.ndarray
     counters: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+def tbpoint_needs(memory: MemoryFeature) -> Needs:
+    """The counters that :func:`tbpoint_features` looks at, and cycles, which are scored."""
+    return Needs(
+        counters=("instructions", *_GLOBAL[memory]),
+        one_of=(("thread_instructions", "threads_per_instruction"), *cycles(None)),
+        optional=_LOCAL[memory],
+        of_every_launch=True,
+    )
 
 
 def counted_launches(profile: Profile) -> Launches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module, metadata
@@ -13,6 +14,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.levels import check_levels
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, Sampler
+from assay_sampling.samplers.needs import Needs, needs_of
 from assay_sampling.selection import Selection
 
 ENTRY_POINT_GROUP = "assay.samplers"
@@ -30,7 +32,16 @@ _BUILT_IN = {
     "stem": ("assay_sampling.samplers.stem", "StemSampler"),
 }
 
-__all__ = ["ENTRY_POINT_GROUP", "Parameters", "Sampler", "samplers", "select"]
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "Needs",
+    "Parameters",
+    "Sampler",
+    "methods_without_counters",
+    "needs",
+    "samplers",
+    "select",
+]
 
 
 class _Samplers(Mapping[str, Sampler]):
@@ -95,15 +106,36 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     Raises ParameterError for an unknown method, parameter or value, RefusedError where the method does
     not apply to the profile, or its two levels are not of one workload.
     """
-    known = samplers()
-    if method not in known:
-        raise ParameterError("select", f"there is no method {method!r}", f"use one of {', '.join(known)}")
-    sampler = known[method]
+    sampler = _sampler(method)
     validated = _validated(method, sampler, parameters)
     # A method that joins the levels aligns them itself; the others would pass a wrong pair on in silence.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
     return sampler.select(profile, validated, seed=seed)
+
+
+def needs(method: str, parameters: Mapping[str, Any]) -> Needs | None:
+    """Which counters a method looks at with these parameters; None where a package's own does not say.
+
+    Raises as :func:`select` for an unknown method, parameter or value.
+    """
+    sampler = _sampler(method)
+    return needs_of(sampler, _validated(method, sampler, parameters))
+
+
+def methods_without_counters() -> tuple[str, ...]:
+    """The built-in methods for which a light recording is enough."""
+    found = ((name, needs(name, {})) for name in _BUILT_IN)
+    return tuple(name for name, wanted in found if wanted is not None and wanted.nothing)
+
+
+def _sampler(method: str) -> Sampler:
+    known = samplers()
+    if method not in known:
+        close = difflib.get_close_matches(method, known, n=1)
+        hint = f"did you mean {close[0]}? There are" if close else "use one of"
+        raise ParameterError("select", f"there is no method {method!r}", f"{hint} {', '.join(known)}")
+    return known[method]
 
 
 def _joins_levels(sampler: Sampler) -> bool:

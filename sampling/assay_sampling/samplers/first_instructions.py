@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.samplers.drawing import instructions_needed
 from assay_sampling.selection import Selection
 
@@ -27,6 +28,10 @@ class FirstInstructionsSampler:
 
     name = "first_instructions"
     parameters: type[BaseModel] = FirstInstructionsParameters
+
+    def needs(self, parameters: FirstInstructionsParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL
 
     def select(self, profile: Profile, parameters: FirstInstructionsParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where instructions or cost of one

@@ -17,6 +17,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.group_draws import choose_launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
+from assay_sampling.samplers.needs import NO_COUNTERS, Needs
 from assay_sampling.selection import Selection
 
 
@@ -38,6 +39,10 @@ class PhotonSampler:
 
     name = "photon"
     parameters: type[BaseModel] = PhotonParameters
+
+    def needs(self, parameters: PhotonParameters) -> Needs:
+        """Which counters it looks at."""
+        return NO_COUNTERS
 
     def select(self, profile: Profile, parameters: PhotonParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from assay_sampling.alignment import LEAST_MATCH_PERCENT, MatchKind
+from assay_sampling.counters import features_of
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.evaluation import cost_of, evaluate, instructions_of
 from assay_sampling.group_draws import choose_launches
@@ -21,6 +22,7 @@ from assay_sampling.principal_kernels import (
 )
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, instruction_share, source_of
+from assay_sampling.samplers.needs import Needs, cycles
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
 
 _TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
@@ -68,6 +70,10 @@ class PksSampler:
     name = "pks"
     parameters: type[BaseModel] = PksParameters
     joins_levels = True
+
+    def needs(self, parameters: PksParameters) -> Needs:
+        """Which counters it looks at."""
+        return Needs(counters=features_of(parameters.features), one_of=cycles(parameters.cost))
 
     def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
         """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.samplers.drawing import (
     MOST_REPETITIONS,
     Estimator,
@@ -44,6 +45,10 @@ class RandomSampler:
 
     name = "random"
     parameters: type[BaseModel] = RandomParameters
+
+    def needs(self, parameters: RandomParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL if parameters.estimator == "ratio" else NO_COUNTERS
 
     def select(self, profile: Profile, parameters: RandomParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its

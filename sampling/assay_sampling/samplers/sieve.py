@@ -23,6 +23,7 @@ from assay_sampling.kernel_values import KernelValues, kernel_values
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.samplers.sieve_instructions import with_instructions
 from assay_sampling.samplers.sieve_representatives import (
     DominantKey,
@@ -72,6 +73,10 @@ class SieveSampler:
 
     name = "sieve"
     parameters: type[BaseModel] = SieveParameters
+
+    def needs(self, parameters: SieveParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL
 
     def select(self, profile: Profile, parameters: SieveParameters, *, seed: int) -> Selection:
         """Raises RefusedError without launches or instructions, CounterUnavailableError where a launch

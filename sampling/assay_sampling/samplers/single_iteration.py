@@ -11,6 +11,7 @@ from assay_sampling.launches import Launches
 from assay_sampling.periodicity import Period, find_period
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, source_of, whole_cost
+from assay_sampling.samplers.needs import NO_COUNTERS, Needs
 from assay_sampling.selection import Selection
 
 
@@ -30,6 +31,10 @@ class SingleIterationSampler:
 
     name = "single_iteration"
     parameters: type[BaseModel] = SingleIterationParameters
+
+    def needs(self, parameters: SingleIterationParameters) -> Needs:
+        """Which counters it looks at."""
+        return NO_COUNTERS
 
     def select(self, profile: Profile, parameters: SingleIterationParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches or none that repeat, CounterUnavailableError where one lacks

@@ -18,6 +18,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.allocation import allocate, variance
+from assay_sampling.counters import CYCLE_COUNTERS
 from assay_sampling.errors import RefusedError
 from assay_sampling.evaluation import Cost, cost_of
 from assay_sampling.intervals import Interval, known_variance_interval
@@ -28,6 +29,7 @@ from assay_sampling.profile import Profile
 from assay_sampling.rank_draws import draw_rows
 from assay_sampling.root_splits import Bound, split_as_artifact, split_jointly
 from assay_sampling.samplers.base import Parameters, grouped_selection, source_of, whole_cost
+from assay_sampling.samplers.needs import NO_COUNTERS, Needs
 from assay_sampling.segments import Moments, moments
 from assay_sampling.selection import Selection
 
@@ -78,6 +80,12 @@ class StemSampler:
 
     name = "stem"
     parameters: type[BaseModel] = StemParameters
+
+    def needs(self, parameters: StemParameters) -> Needs:
+        """Which counters it looks at."""
+        if parameters.cost in CYCLE_COUNTERS:
+            return Needs(counters=(parameters.cost,), of_every_launch=True)
+        return NO_COUNTERS
 
     def select(self, profile: Profile, parameters: StemParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, or where the artifact would sample none;

@@ -12,6 +12,7 @@ from assay_sampling.intervals import draw_per_group
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.samplers.drawing import (
     MOST_REPETITIONS,
     Estimator,
@@ -47,6 +48,10 @@ class StratifiedSampler:
 
     name = "stratified"
     parameters: type[BaseModel] = StratifiedParameters
+
+    def needs(self, parameters: StratifiedParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL if parameters.estimator == "ratio" else NO_COUNTERS
 
     def select(self, profile: Profile, parameters: StratifiedParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its

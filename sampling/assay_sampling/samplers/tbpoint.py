@@ -23,6 +23,7 @@ from assay_sampling.evaluation import Cost
 from assay_sampling.intervals import NO_INTERVAL_FIXED_RULE, draw_per_group, ratio_interval
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, source_of, whole_cost
+from assay_sampling.samplers.needs import Needs
 from assay_sampling.selection import Selection
 from assay_sampling.tbpoint_clustering import DEFAULT_MAX_ROWS, CompleteLinkage, complete_linkage
 from assay_sampling.tbpoint_features import (
@@ -30,6 +31,7 @@ from assay_sampling.tbpoint_features import (
     TBPointFeatures,
     counted_launches,
     tbpoint_features,
+    tbpoint_needs,
     with_instructions,
 )
 
@@ -62,6 +64,10 @@ class TBPointSampler:
 
     name = "tbpoint"
     parameters: type[BaseModel] = TBPointParameters
+
+    def needs(self, parameters: TBPointParameters) -> Needs:
+        """Which counters it looks at."""
+        return tbpoint_needs(parameters.memory)
 
     def select(self, profile: Profile, parameters: TBPointParameters, *, seed: int) -> Selection:
         """Raises RefusedError without launches or counters, or where too many launches are distinct;

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 
+from assay_sampling.counters import COST_COUNTERS
 from assay_sampling.errors import (
     AssayError,
     CounterUnavailableError,
@@ -26,7 +27,6 @@ from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysis_job import end_with_server
 from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.live_spec import COST_COUNTERS
 from assay_server.campaigns.repeats import repeats_wanted
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.short_windows import launches_asked, with_short_windows

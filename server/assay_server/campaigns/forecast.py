@@ -35,16 +35,18 @@ def forecast_campaign(
     plan = plan_campaign(
         campaign, campaign.campaign, base_directory, file_name, lambda run: cost_before(run.counters, assumed)
     )
-    slicing = campaign.detailed.slicing
+    # Without a detailed level nothing is cut into slices.
+    slicing = campaign.detailed.slicing if campaign.detailed is not None else Slicing(first=1)
     runs = [_run_document(run, slices, slicing, assumed) for run, slices in _with_slices(plan)]
     gpus = [_summed(kind, [r for r in runs if r["device"] == kind]) for kind in _kinds(runs)]
     return {
         "campaign": campaign.campaign,
         "synthetic": campaign.synthetic,
+        "light_only": campaign.light_only,
         "runs": runs,
         "gpus": gpus,
         "total": _summed("", runs),
-        "methods": [method.name for method in campaign.analysis.methods],
+        "methods": [method.name for method in campaign.methods],
         "missing_files": missing_files(plan),
         "assumptions": {
             name: {"value": value, "meaning": Assumptions.model_fields[name].description}

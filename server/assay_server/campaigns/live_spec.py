@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, WrapValidator
+from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
-from assay_sampling.counters import FEATURE_SETS, features_of
+from assay_sampling.counters import COST_COUNTERS, FEATURE_SETS, features_of
 from assay_sampling.launch_table import BASELINE, CacheCondition, ClockCondition, Condition
 from assay_sampling.replay_passes import replay_passes
 from assay_server.campaigns.assumptions import Assumptions
@@ -26,9 +27,6 @@ LightLevel = Literal["nsys", "cupti", "auto"]
 MOST_SLICES = 100_000
 FIRST_REPEATS = 3  # fewer tell next to nothing about noise
 _LONGEST_WORD = 32_768
-
-# Collected by every detailed run, whatever the features: costs by clock domain, and what weighs launches.
-COST_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
 
 Fault = tuple[Place, str]
 Word = Annotated[str, Field(max_length=_LONGEST_WORD)]
@@ -100,6 +98,20 @@ class DetailedSpec(SpecModel):
         return tuple(of[name] for name in ("cycles", "features") if name in self.sets)
 
 
+def _or_none(value: Any, spec: ValidatorFunctionWrapHandler) -> DetailedSpec | None:
+    """``detailed: none`` is no detailed level; a key without a value is a slip, never that."""
+    if value == "none":
+        return None
+    if not isinstance(value, Mapping | DetailedSpec):
+        raise PydanticCustomError("detailed", "neither 'none' (light runs alone) nor a mapping")
+    made: DetailedSpec = spec(value)
+    return made
+
+
+# None: light runs alone.
+OptionalDetailed = Annotated[DetailedSpec | None, WrapValidator(_or_none)]
+
+
 def cost_before(counters: Sequence[str], assumed: Assumptions | None = None) -> SliceCost:
     """What slices that collect these counters are assumed to cost before any was made."""
     return assumed_cost(replay_passes(counters).passes, assumed or Assumptions())
@@ -139,12 +151,15 @@ class ConditionRun:
     under_mps: bool = False
 
 
-def condition_runs(conditions: Sequence[LiveConditionSpec]) -> tuple[ConditionRun, ...]:
+def condition_runs(
+    conditions: Sequence[LiveConditionSpec], *, light_only: bool = False
+) -> tuple[ConditionRun, ...]:
     """The runs of a repeat that are made under these conditions, each once.
 
     A locked clock is a detailed and a light run, flushed caches are a detailed one, a share of the SMs is a
     light one; and what each is compared with under the same clock: the detailed run with caches left alone,
     the light one at 100 % under the same kind of MPS daemon. Shares come last.
+    With ``light_only`` the detailed ones are left out.
     """
     found: list[ConditionRun] = []
     shares = [spec.condition() for spec in conditions if spec.sm_percent < 100]
@@ -160,15 +175,21 @@ def condition_runs(conditions: Sequence[LiveConditionSpec]) -> tuple[ConditionRu
     found += [ConditionRun("light", condition, under_mps=True) for condition in shares]
     whole = dict.fromkeys(replace(condition, sm_percent=100.0) for condition in shares)
     found += [ConditionRun("light", condition, under_mps=True) for condition in whole]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(run for run in found if run.level == "light" or not light_only))
 
 
 def planned_slices(
-    workloads: int, gpus: int, repeats: int, detailed: DetailedSpec, conditions: Sequence[LiveConditionSpec]
+    workloads: int,
+    gpus: int,
+    repeats: int,
+    detailed: DetailedSpec | None,
+    conditions: Sequence[LiveConditionSpec],
 ) -> int:
     """How many slices the live runs of a campaign have, without making any."""
-    beside = [run.level for run in condition_runs(conditions)]
+    beside = [run.level for run in condition_runs(conditions, light_only=detailed is None)]
     light = 1 + beside.count("light")
+    if detailed is None:
+        return workloads * gpus * repeats * light
     runs = [*detailed.counters_of_sets(), *[COST_COUNTERS] * beside.count("detailed")]
     slices = {counters: len(detailed.windows(cost_before(counters))) for counters in set(runs)}
     return workloads * gpus * repeats * (sum(slices[counters] for counters in runs) + light)
@@ -186,7 +207,7 @@ def gpu_faults(gpus: Sequence[str]) -> Iterator[Fault]:
         seen.setdefault(key, kind)
 
 
-def condition_faults(conditions: Sequence[LiveConditionSpec]) -> Iterator[Fault]:
+def condition_faults(conditions: Sequence[LiveConditionSpec], *, light_only: bool) -> Iterator[Fault]:
     """Conditions that are the baseline, stand twice, or cannot be made."""
     seen: set[Condition] = set()
     for position, spec in enumerate(conditions):
@@ -200,13 +221,21 @@ def condition_faults(conditions: Sequence[LiveConditionSpec]) -> Iterator[Fault]
                 "caches are flushed only under Nsight Compute, which profiles one launch of each process "
                 "at a share of the SMs; write two conditions, one for each",
             )
+        elif spec.flushed and light_only:
+            yield (
+                place,
+                "what flushed caches cost is read from counters, and 'detailed: none' collects none; leave "
+                "the condition out",
+            )
         elif condition in seen:
             yield place, f"the condition {condition} stands twice"
         seen.add(condition)
 
 
-def detailed_faults(detailed: DetailedSpec) -> Iterator[Fault]:
+def detailed_faults(detailed: DetailedSpec | None) -> Iterator[Fault]:
     """Feature sets that do not exist, sets that stand twice."""
+    if detailed is None:
+        return
     if len(set(detailed.sets)) < len(detailed.sets):
         yield ("detailed", "sets"), f"{detailed.sets[0]!r} stands twice"
     for features in detailed.features:

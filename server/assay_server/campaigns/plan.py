@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from assay_sampling.counters import COST_COUNTERS
 from assay_sampling.errors import CampaignError
 from assay_server.campaigns.live_spec import (
-    COST_COUNTERS,
     DetailedSpec,
     LightLevel,
     condition_runs,
@@ -71,8 +71,9 @@ def plan_campaign(
     """The runs of every workload in the order of the file; CampaignError for a path without a base.
 
     A recording is one run a level. A live workload on a kind of GPU is, for each repeat: a bare run where
-    asked for, a detailed run of the window in slices for each of its sets of counters, a light run, and the
-    runs of its conditions (:func:`assay_server.campaigns.live_spec.condition_runs`). ``cost_of`` sizes slices
+    asked for, a detailed run of the window in slices for each of its sets of counters (none with
+    ``detailed: none``), a light run, and the runs of its conditions
+    (:func:`assay_server.campaigns.live_spec.condition_runs`). ``cost_of`` sizes slices
     for which the file does not say how many launches they have.
     """
     base = _Base(campaign_id, base_directory, file_name, cost_of)
@@ -130,7 +131,7 @@ def _live_runs(
         light = _run(campaign, base, level="light", profiler=profiler, **on_gpu)
         detailed = [
             _run(campaign, base, level="detailed", profiler=DETAILED_PROFILER, counters=counters, **on_gpu)
-            for counters in campaign.detailed.counters_of_sets()
+            for counters in (campaign.detailed.counters_of_sets() if campaign.detailed else ())
         ]
         bare = replace(light, level="bare", profiler=BARE_PROFILER)
         for repeat in range(campaign.repeats):
@@ -139,7 +140,7 @@ def _live_runs(
             for run in detailed:
                 yield replace(run, repeat=repeat), _windows(campaign.detailed, run, base)
             yield replace(light, repeat=repeat), _WHOLE
-            for beside in condition_runs(campaign.conditions):
+            for beside in condition_runs(campaign.conditions, light_only=campaign.light_only):
                 changes: dict[str, Any] = {"condition": beside.condition, "repeat": repeat}
                 if beside.level == "light":
                     yield replace(light, under_mps=beside.under_mps, **changes), _WHOLE
@@ -150,7 +151,8 @@ def _live_runs(
             yield replace(light, repeat=repeat), _WHOLE
 
 
-def _windows(detailed: DetailedSpec, run: Run, base: _Base) -> tuple[Window, ...]:
+def _windows(detailed: DetailedSpec | None, run: Run, base: _Base) -> tuple[Window, ...]:
+    assert detailed is not None  # without it no detailed run is planned
     return tuple(detailed.windows(base.cost_of(run) or cost_before(run.counters)))
 
 
@@ -185,7 +187,7 @@ def analysis_settings(campaign: Campaign) -> AnalysisSettings:
     """What the analysis is told, from the file."""
     return AnalysisSettings(
         seed=campaign.seed,
-        methods=tuple((method.name, dict(method.parameters)) for method in campaign.analysis.methods),
+        methods=tuple((method.name, dict(method.parameters)) for method in campaign.methods),
         reference=campaign.analysis.reference,
         memory_limit_bytes=campaign.analysis.memory_limit_bytes,
     )

@@ -47,9 +47,10 @@ def slicing_of(store: MetadataReader, run: Run) -> Slicing | None:
 @lru_cache(maxsize=64)
 def _slicing(text: str, file_name: str) -> Slicing | None:
     try:
-        return load_campaign(text, file_name or "campaign file").detailed.slicing
+        detailed = load_campaign(text, file_name or "campaign file").detailed
     except AssayError:  # an older release took the file in: what it planned stays
         return None
+    return None if detailed is None else detailed.slicing
 
 
 def rest_after(store: MetadataReader, run: Run, kinds: LaunchKinds) -> Rest | None:

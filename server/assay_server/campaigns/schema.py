@@ -30,6 +30,9 @@ def campaign_schema() -> dict[str, Any]:
     }
     features = definitions["DetailedSpec"]["properties"]["features"]
     definitions["DetailedSpec"]["properties"]["features"] = {"anyOf": [{"type": "string"}, features]}
+    # "none" in a file is None in the model.
+    detailed = schema["properties"]["detailed"]
+    detailed["anyOf"] = [{"$ref": "#/$defs/DetailedSpec"}, {"const": "none"}]
     definitions["AnalysisSpec"]["properties"]["methods"].pop("default", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -17,12 +17,14 @@ from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import CampaignError, ParameterError
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
+from assay_server.campaigns.light_only import light_only_faults
 from assay_server.campaigns.live_spec import (
     FIRST_REPEATS,
     MOST_SLICES,
     DetailedSpec,
     LightLevel,
     LiveConditionSpec,
+    OptionalDetailed,
     RepeatSpec,
     SpecModel,
     Word,
@@ -58,12 +60,19 @@ class ConditionSpec(SpecModel):
         return tuple(name for name in type(self).model_fields if name not in self.model_fields_set)
 
 
+def _no_recording(value: Any) -> Any:
+    """``detailed: none`` of a recording says that there is none; it names no file."""
+    return None if value == "none" else value
+
+
 class RecordingSpec(SpecModel):
     """A recorded run on one kind of GPU: a light recording, a detailed one of its first launches, or both."""
 
     device: str = _LABEL
     light: str | None = Field(default=None, min_length=1, max_length=4096)
-    detailed: str | None = Field(default=None, min_length=1, max_length=4096)
+    detailed: Annotated[str | None, BeforeValidator(_no_recording)] = Field(
+        default=None, min_length=1, max_length=4096
+    )
     condition: ConditionSpec = ConditionSpec()
 
     def levels(self) -> Iterator[tuple[Level, str]]:
@@ -107,6 +116,8 @@ def _method(value: Any) -> Any:
 
 
 DEFAULT_METHODS = (MethodSpec(name="pks"), MethodSpec(name="random"), MethodSpec(name="systematic"))
+# Where there are no counters. A summary is about the first method that gave numbers, so the best comes first.
+LIGHT_METHODS = tuple(MethodSpec(name=name) for name in ("stem", "stratified", "random", "systematic"))
 
 
 class AnalysisSpec(SpecModel):
@@ -126,7 +137,7 @@ class Campaign(SpecModel):
     synthetic: bool = False
     seed: int = Field(default=0, ge=0, lt=1 << 32)
     gpus: list[Annotated[str, _LABEL]] = Field(default_factory=list, min_length=1, max_length=100)
-    detailed: DetailedSpec = DetailedSpec()
+    detailed: OptionalDetailed = DetailedSpec()
     light: LightLevel = "nsys"
     conditions: list[LiveConditionSpec] = Field(default_factory=list, max_length=100)
     repeats: int = Field(default=1, ge=1, le=1000)
@@ -135,6 +146,18 @@ class Campaign(SpecModel):
     workloads: list[WorkloadSpec] = Field(min_length=1, max_length=10_000)
     playback: Literal["full_speed", "recorded_time"] = "full_speed"
     analysis: AnalysisSpec = AnalysisSpec()
+
+    @property
+    def light_only(self) -> bool:
+        """Whether it has no detailed level at all: ``detailed: none``."""
+        return self.detailed is None
+
+    @property
+    def methods(self) -> list[MethodSpec]:
+        """The methods of the analysis; where the file names none, those for which what is measured is enough."""
+        if self.light_only and "methods" not in self.analysis.model_fields_set:
+            return list(LIGHT_METHODS)
+        return self.analysis.methods
 
     @property
     def light_repeats(self) -> int:
@@ -204,6 +227,8 @@ def _told(details: ErrorDetails, document: Document) -> Fault:
         shown = text.format(given=_shown(given), **context)
     elif kind == "method":
         shown = details["msg"]
+    elif kind == "detailed":
+        shown = f"{_shown(given)} is {details['msg']}"
     else:
         shown = f"{details['msg'][:1].lower()}{details['msg'][1:]}, not {_shown(given)}"
     return document.line(place), _field(place), shown
@@ -284,8 +309,13 @@ def _meaning_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
         yield from _recording_faults(workload, place)
     yield from _live_faults(campaign)
     yield from _reference_faults(campaign)
+    wrong = False
     for position, method in enumerate(campaign.analysis.methods):
-        yield from _method_faults(method, ("analysis", "methods", position))
+        for fault in _method_faults(method, ("analysis", "methods", position)):
+            wrong = True
+            yield fault
+    if campaign.light_only and not wrong:
+        yield from light_only_faults(campaign)
 
 
 def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Place, str]]:
@@ -306,6 +336,8 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[tuple[Place, 
 def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     if not campaign.live_workloads:
         for key in _LIVE_KEYS:
+            if key == "detailed" and campaign.light_only:
+                continue  # recordings may have no detailed level too
             if key in campaign.model_fields_set:
                 yield (key,), "no workload has a 'command', so nothing would run under it"
         return
@@ -316,7 +348,7 @@ def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     yield from gpu_faults(campaign.gpus)
     if campaign.synthetic and campaign.light == "cupti":
         yield ("light",), "virtual GPUs have no CUPTI; their light runs are made with nsys"
-    yield from condition_faults(campaign.conditions)
+    yield from condition_faults(campaign.conditions, light_only=campaign.light_only)
     yield from faults
     if faults:
         return
@@ -336,6 +368,8 @@ def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
 
 def _uncollected_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     """Methods that would find out after hours of profiling that their counters were never collected."""
+    if campaign.detailed is None:
+        return
     for position, method in enumerate(campaign.analysis.methods):
         features = method.parameters.get("features")
         if not isinstance(features, str) or features not in FEATURE_SETS:
