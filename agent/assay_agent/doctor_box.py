@@ -22,7 +22,16 @@ PROC = Path("/proc")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 LEAST_FREE_BYTES = AgentConfig.minimum_free_bytes
 _CAP_SYS_ADMIN = 1 << 21
+CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
+LIGHT_ONLY = (
+    "or measure without counters: 'detailed: none' in the campaign file ('assay docs light-only' says what "
+    "can be had)"
+)
 _LOCK_FILE = "nsight-compute-lock"
+_TRY = (
+    "profile one launch to see: ncu -c 1 PROGRAM; if it ends with ERR_NVGPUCTRPERM, have an administrator "
+    f"allow it, {LIGHT_ONLY}"
+)
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
 _MPS_SOCKET = "control_privileged"
 _DCGM = ("nv-hostengine", "dcgm-exporter", "dcgmproftester")
@@ -80,28 +89,40 @@ def _permission(inventory: Inventory, needed: bool) -> Check:
     except OSError as error:
         what = f"{path} cannot be read ({error.strerror})"
         if inventory.devices:
-            return Check(name, "note", what, "profile one launch to see: ncu -c 1 PROGRAM")
+            return Check(name, "note", what, _TRY)
         return finding(name, needed, what, "install NVIDIA's driver, and load it")
     restricted = re.search(r"^RmProfilingAdminOnly:\s*(\d+)", text, re.MULTILINE)
     if restricted is None:
         what = f"{path} has no RmProfilingAdminOnly"
-        return Check(name, "note", what, "profile one launch to see: ncu -c 1 PROGRAM")
+        return Check(name, "note", what, _TRY)
     if restricted[1] == "0":
         return Check(name, "ok", "open to every user")
     if _is_administrator():
         return Check(name, "ok", "for administrators only, and this user is one")
-    remedy = (
-        "put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/ and load the "
-        "driver again, or run the agent as root"
-    )
-    return finding(name, needed, "for administrators only, and this user is none", remedy)
+    what = "for administrators only, and this user is none: ncu would end with ERR_NVGPUCTRPERM"
+    option = "put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/"
+    if _in_container():
+        what += "; this is a container, whose root is none either"
+        remedy = f"{option} of its host and load the driver again, give it CAP_SYS_ADMIN, {LIGHT_ONLY}"
+    else:
+        remedy = f"{option} and load the driver again, run the agent as root, {LIGHT_ONLY}"
+    return finding(name, needed, what, remedy)
+
+
+def _in_container() -> bool:
+    """As Docker, Podman, Kubernetes, LXC and systemd-nspawn leave it to be seen."""
+    if any(path.exists() for path in CONTAINER_MARKS):
+        return True
+    started = _read(PROC / "1/environ").split("\0")
+    return any(each.startswith("container=") for each in started) or "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def _is_administrator() -> bool:
-    if os.geteuid() == 0:
-        return True
-    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", _read(Path("/proc/self/status")), re.MULTILINE)
-    return effective is not None and bool(int(effective[1], 16) & _CAP_SYS_ADMIN)
+    """Whether the driver takes this user for one; root of a container mostly lacks the capability."""
+    effective = re.search(r"^CapEff:\s*([0-9a-f]+)", _read(PROC / "self/status"), re.MULTILINE)
+    if effective is None:
+        return os.geteuid() == 0
+    return bool(int(effective[1], 16) & _CAP_SYS_ADMIN)
 
 
 def _temporary() -> Path:

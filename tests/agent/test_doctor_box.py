@@ -158,6 +158,53 @@ def test_who_may_read_counters(
 
 
 @pytest.mark.parametrize(
+    ("capabilities", "state"), [("0000000000000000", "missing"), ("00000000a80425fb", "missing"),
+                                ("000001ffffffffff", "ok")],
+)  # fmt: skip
+def test_root_of_a_container_is_no_administrator_of_the_driver(
+    box: Path, monkeypatch: pytest.MonkeyPatch, capabilities: str, state: str
+) -> None:
+    """What counts is CAP_SYS_ADMIN, which Docker does not give; the second set is what it gives."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (box / "proc/self").mkdir()
+    (box / "proc/self/status").write_text(f"Name:\tpython\nCapEff:\t{capabilities}\n")
+    (box / "proc/driver/nvidia/params").write_text("RmProfilingAdminOnly: 1\n")
+    assert look(box)["performance counters"].state == state
+
+
+@pytest.mark.parametrize("mark", ["file", "environment", "kubernetes", "none"])
+def test_where_counters_are_refused_light_runs_are_named(
+    box: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    monkeypatch.setattr(doctor_box, "_is_administrator", lambda: False)
+    monkeypatch.setattr(doctor_box, "CONTAINER_MARKS", (box / "dockerenv",))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    (box / "proc/driver/nvidia/params").write_text("RmProfilingAdminOnly: 1\n")
+    if mark == "file":
+        (box / "dockerenv").touch()
+    if mark == "environment":
+        (box / "proc/1/environ").write_text("HOME=/\0container=podman\0")
+    if mark == "kubernetes":
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    check = look(box)["performance counters"]
+    assert "ERR_NVGPUCTRPERM" in check.found
+    assert ("this is a container" in check.found) == (mark != "none")
+    assert ("run the agent as root" in check.remedy) == (mark == "none")
+    assert check.remedy.endswith(
+        "or measure without counters: 'detailed: none' in the campaign file ('assay docs light-only' says "
+        "what can be had)"
+    )
+
+
+def test_where_nobody_can_tell_the_way_to_try_it_names_light_runs_too(box: Path) -> None:
+    (box / "proc/driver/nvidia/params").unlink()
+    check = look(box)["performance counters"]
+    assert check.state == "note"
+    assert "ncu -c 1 PROGRAM" in check.remedy
+    assert "'detailed: none'" in check.remedy
+
+
+@pytest.mark.parametrize(
     ("now", "synchronised", "state", "words"),
     [
         (1_795_000_000.0, True, "ok", "2026-11-18 11:06:40 UTC, synchronised"),

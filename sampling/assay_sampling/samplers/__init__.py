@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module, metadata
 from typing import Any
 
@@ -123,6 +123,7 @@ def needs(method: str, parameters: Mapping[str, Any]) -> Needs | None:
     return needs_of(sampler, _validated(method, sampler, parameters))
 
 
+@cache
 def methods_without_counters() -> tuple[str, ...]:
     """The built-in methods for which a light recording is enough."""
     found = ((name, needs(name, {})) for name in _BUILT_IN)

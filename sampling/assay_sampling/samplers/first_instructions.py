@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
-from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.samplers.drawing import instructions_needed
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.selection import Selection
 
 

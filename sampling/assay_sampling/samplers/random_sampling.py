@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters
-from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.samplers.drawing import (
     MOST_REPETITIONS,
     Estimator,
@@ -17,6 +16,7 @@ from assay_sampling.samplers.drawing import (
     drawn_selection,
     repeated,
 )
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.selection import Selection
 
 _LEAST_LAUNCHES = 10

@@ -12,7 +12,6 @@ from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.periodicity import Period, find_period
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters
-from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.samplers.drawing import (
     MOST_REPETITIONS,
     Estimator,
@@ -20,6 +19,7 @@ from assay_sampling.samplers.drawing import (
     drawn_selection,
     repeated,
 )
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.samplers.random_sampling import sample_size
 from assay_sampling.selection import Selection
 

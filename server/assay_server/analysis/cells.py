@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from assay_sampling.errors import RefusedError
 from assay_sampling.launch_table import Condition
+from assay_sampling.samplers import methods_without_counters
 from assay_server.analysis.request import AnalysisRequest, RunData
-
-# Methods that look at names, order and cost alone: the light level is enough, and is all they rest on.
-METHODS_WITHOUT_COUNTERS = frozenset({"random", "systematic"})
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,11 @@ class Cell:
         return run
 
     def runs_of(self, method: str) -> tuple[RunData, ...]:
-        """The runs that a selection by ``method`` would rest on."""
-        if method in METHODS_WITHOUT_COUNTERS:
+        """The runs that a selection by ``method`` would rest on.
+
+        Methods that look at names, order and cost alone rest on the light run, where there is one.
+        """
+        if method in methods_without_counters():
             return (self.whole,)
         return tuple(run for run in (self.detailed, self.light) if run is not None)
 

@@ -89,17 +89,33 @@ def summary_table(report: Report) -> Table:
     )  # fmt: skip
     columns = columns_of(
         "workload", "GPU", CONDITION, "method", "~status", "#launches", "#error / %", "#group error / %",
-        "#speedup", "#match / %", *_COMPARED, *_ACCURACIES, "#agreement / %", "#ambiguous / %",
-        "#unknown launches",
+        "#speedup", "#match / %", *_COMPARED, *_LABELLED,
     )  # fmt: skip
-    note = f"Accuracies are held out, of the model that labels the launches. {_HOW_HELD_OUT}"
-    kept, body = without_empty(columns, rows, *[name.removeprefix("#") for name in _COMPARED])
-    return Table("Workload x GPU", kept, body, note)
+    kept, body = without_empty(columns, rows, *[name.removeprefix("#") for name in (*_COMPARED, *_LABELLED)])
+    notes = []
+    if {column.name for column in kept} & {name.removeprefix("#") for name in _ACCURACIES}:
+        notes.append(f"Accuracies are held out, of the model that labels the launches. {_HOW_HELD_OUT}")
+    if _light_alone(report):
+        notes.append(_LIGHT_ALONE)
+    return Table("Workload x GPU", kept, body, " ".join(notes))
+
+
+_LIGHT_ALONE = (
+    "Light runs alone, without counters: each error is against the times of all launches in a light run."
+)
+
+
+def _light_alone(report: Report) -> bool:
+    """Whether light runs alone were asked for: there is no detailed one, nor has one failed."""
+    made = {run["level"] for run in report["runs"]}
+    return "light" in made and "detailed" not in made | {run.get("level") for run in report["failed_runs"]}
 
 
 _COMPARED = (
     "#speedup of all SMs, true", "#predicted", "#flushed difference / %", "#by representatives / %",
 )  # fmt: skip
+# Of the models that carry a window's groups to the launches behind it.
+_LABELLED = (*_ACCURACIES, "#agreement / %", "#ambiguous / %", "#unknown launches")
 
 
 def _shares(entry: Row, what: str) -> str:

@@ -12,6 +12,7 @@ from assay_client.cli.reporters.text import clipped, condition, count
 from assay_client.cli.reporters.warnings import render_warnings
 
 _MOST_RUNS = 40
+_LIGHT_ONLY = "light alone ('detailed: none'): no counters are collected; 'assay docs light-only' says more"
 
 
 def render_plan(document: Mapping[str, Any], console: Console) -> None:
@@ -21,6 +22,7 @@ def render_plan(document: Mapping[str, Any], console: Console) -> None:
         [
             ("campaign", str(document["campaign"])),
             ("plan", f"{count(total['runs'])} runs in {count(total['slices'])} slices; nothing was run"),
+            *([("level", _LIGHT_ONLY)] if document["light_only"] else []),
             ("methods", ", ".join(document["methods"])),
             *synthetic_mark(bool(document["synthetic"])),
         ],

@@ -16,16 +16,27 @@ from assay_client.cli.reporters.text import ASSUMED, clipped, condition, conditi
 Row = Mapping[str, Any]
 
 _NONE = "-"
+_LIGHT_ALONE = (
+    "Light runs alone, without counters: each error is against the times of all launches in a light run "
+    "('assay docs light-only' says what can be had so)."
+)
 
 
 def render_report(report: Mapping[str, Any], console: Console) -> None:
     """Draw a report document; every page of synthetic data says that it is."""
     render_summary(report, console)
+    _render_levels(report, console)
     render_compared(report, console)
     _render_rows(report["rows"], console)
     render_provenance(report, console)
     for line in _remarks(report):
         console.print(printable(line), soft_wrap=True)
+
+
+def _render_levels(report: Mapping[str, Any], console: Console) -> None:
+    levels = {run.get("level") for name in ("runs", "failed_runs") for run in report.get(name, ())}
+    if "light" in levels and "detailed" not in levels:
+        console.print(_LIGHT_ALONE, soft_wrap=True)
 
 
 def render_summary(report: Mapping[str, Any], console: Console) -> None:
