@@ -70,8 +70,8 @@ _TABLE: dict[FailureClass, _Entry] = {
     FailureClass.PERMISSION: _Entry(
         "the driver lets only administrators read performance counters (ERR_NVGPUCTRPERM)",
         "set the driver option NVreg_RestrictProfilingToAdminUsers=0 on the box, or give the agent root; "
-        "where neither can be had (containers, clouds), write 'detailed: none' into the campaign file, which needs "
-        "no counters ('assay docs light-only')",
+        "where neither can be had (containers, clouds), write 'detailed: none' into the campaign file, which "
+        "needs no counters ('assay docs light-only')",
         False,
     ),
     FailureClass.COUNTER_BUSY: _Entry(

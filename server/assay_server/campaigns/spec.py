@@ -154,7 +154,7 @@ class Campaign(SpecModel):
 
     @property
     def methods(self) -> list[MethodSpec]:
-        """The methods of the analysis; where the file names none, those that what is measured suffices for."""
+        """The methods of the analysis; where the file names none, those that the plan has data for."""
         if self.light_only and "methods" not in self.analysis.model_fields_set:
             return list(LIGHT_METHODS)
         return self.analysis.methods
