@@ -12,8 +12,6 @@ from assay_agent.connection import check_address
 from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import ParameterError
 
-DEFAULT_SERVER = "127.0.0.1:7170"
-
 
 @dataclass(frozen=True)
 class VirtualGPUs:
@@ -42,18 +40,12 @@ class VirtualGPUs:
         return cls(kind, int(count))
 
 
-def is_on_this_machine(server: str) -> bool:
-    """Whether an address can only be answered by this machine; a tunnel that begins here looks like one."""
-    host = server.rpartition(":")[0].strip("[]")
-    return server.startswith("unix:") or host in ("localhost", "::1") or host.startswith("127.")
-
-
 @dataclass(frozen=True)
 class AgentConfig:
     """Set-up of one agent; raises ParameterError for values that cannot be.
 
     Args:
-        server: ``HOST:PORT`` on this machine, or ``unix:PATH``.
+        server: ``unix:PATH``, or ``HOST:PORT`` on this machine, which needs a policy file.
         state_dir: the agent's own directory: identity, lock and spool.
         name: what people call the agent; the host's name by default.
         agent_id: identity in a new state directory, 32 hexadecimal digits; a random one by default. No two
@@ -66,7 +58,7 @@ class AgentConfig:
         flush_seconds: launches wait at most so long for their segment to fill.
         lease_wait_ms: how long one request for work may wait at the server.
         drain_seconds: how long a run may go on after the agent was told to stop.
-        policy_file: what a server may ask for; None: anything where it is on this machine, else nothing.
+        policy_file: what a server may ask for; None: anything over a socket of this user, else nothing.
         telemetry: how GPUs are watched while they measure, and when they are too hot to begin.
     """
 

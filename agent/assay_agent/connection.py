@@ -18,6 +18,7 @@ from tenacity import (
 
 from assay_protos import agent_pb2, agent_pb2_grpc, ingest_pb2_grpc
 from assay_sampling.errors import AssayError, ParameterError, ServerUnreachableError
+from assay_sampling.server_address import ServerAddress, parse_address, require_our_socket
 
 _log = logging.getLogger(__name__)
 
@@ -51,21 +52,16 @@ class ServerRefusedError(AssayError):
     exit_code = 5
 
 
-def check_address(address: str) -> str:
-    """``HOST:PORT`` on this machine, or ``unix:PATH``, as gRPC takes it. Raises ParameterError."""
-    if address.startswith("unix:") and len(address) > len("unix:"):
-        return address
-    host, colon, port = address.rpartition(":")
-    host = host.strip("[]")
-    if not (colon and host and port.isdigit() and 0 < int(port) < 65536):
-        raise ParameterError("server address", f"{address!r} is none", "give HOST:PORT or unix:PATH")
-    if host not in ("localhost", "::1") and not host.startswith("127."):
+def check_address(address: str) -> ServerAddress:
+    """A server's address on this machine; raises ParameterError. No disk is looked at."""
+    found = parse_address(address)
+    if not found.on_this_machine:
         raise ParameterError(
             "server address",
             f"{address!r} is not on this machine, and the way there is neither secret nor authenticated",
-            "reach a server elsewhere through an SSH tunnel to a local port or socket",
+            "reach a server elsewhere through an SSH tunnel to a local socket or port",
         )
-    return address
+    return found
 
 
 def _may_pass(state: RetryCallState) -> bool:
@@ -80,11 +76,15 @@ class Connection:
     """A channel to the server, and the agent's unary calls over it.
 
     Every call is repeated until it is answered or its ``give_up`` is set, then raises
-    ServerUnreachableError; an answer that refuses for good raises ServerRefusedError.
+    ServerUnreachableError; an answer that refuses for good raises ServerRefusedError. ParameterError is
+    raised at once for an address that is not on this machine, or a socket where others could answer.
     """
 
     def __init__(self, address: str) -> None:
-        self.address = check_address(address)
+        found = check_address(address)
+        # What is answered here is run: nobody else may be able to take the server's place, now or later.
+        require_our_socket(found)
+        self.address = found.text
         self._channel = grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
         self._agent: Any = agent_pb2_grpc.AgentServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self.ingest: Any = ingest_pb2_grpc.IngestServiceStub(self._channel)  # type: ignore[no-untyped-call]

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from assay_agent.attempts import AttemptRunner
-from assay_agent.config import AgentConfig, is_on_this_machine
-from assay_agent.connection import Connection, ServerRefusedError
+from assay_agent.config import AgentConfig
+from assay_agent.connection import Connection, ServerRefusedError, check_address
 from assay_agent.inventory import Inventory, read_inventory
 from assay_agent.places import Place, installed_places, missing_places, recorded_places, virtual_places
 from assay_agent.policy import Gate
@@ -93,7 +93,8 @@ class Agent:
 
         Raises StorageError where another agent has the state directory or the disk refuses,
         ServerRefusedError where the server does not take this agent, InputError for a policy file that is not
-        valid, NotReadyError where it does not allow the user of this process.
+        valid, NotReadyError where it does not allow the user of this process or where nothing could be run
+        for want of one.
         """
         config = self.config
         gate = _gate(config)
@@ -361,8 +362,9 @@ class _Process:
 def _gate(config: AgentConfig) -> Gate:
     """What judges the server's wishes. Raises InputError, NotReadyError."""
     policy = read_policy(config.policy_file) if config.policy_file is not None else None
-    gate = Gate(policy, server_is_local=is_on_this_machine(config.server))
+    gate = Gate(policy, server_is_ours=check_address(config.server).socket is not None)
     gate.require_user()
+    gate.require_a_use()
     return gate
 
 

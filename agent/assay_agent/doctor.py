@@ -12,7 +12,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from assay_agent.config import DEFAULT_SERVER
 from assay_agent.doctor_box import box_checks
 from assay_agent.doctor_check import Check, finding
 from assay_agent.doctor_tools import tool_checks
@@ -20,6 +19,13 @@ from assay_agent.inventory import Inventory, read_inventory
 from assay_agent.quarantine import Quarantine
 from assay_agent.tracer.doctor import tracer_check
 from assay_sampling.errors import NotReadyError, ParameterError
+from assay_sampling.server_address import (
+    SERVER_VARIABLE,
+    ServerAddress,
+    default_address,
+    parse_address,
+    require_our_socket,
+)
 
 NEEDS = ("client", "agent", "server")
 EVERYTHING = "all"
@@ -40,14 +46,15 @@ def examine(need: str = EVERYTHING, state: Path | None = None, server: str | Non
     Args:
         need: whose needs count as missing; what others need is a note.
         state: the folder that will hold the state; None: the working folder.
-        server: the server's address; None: $ASSAY_SERVER, else 127.0.0.1:7170.
+        server: the server's address; None: $ASSAY_SERVER, else this user's own socket.
 
     Raises ParameterError for another ``need``. What cannot be looked at is a finding, never an error.
     """
     if need not in (*NEEDS, EVERYTHING):
         raise ParameterError("--for", f"there is no {need!r}", f"use {', '.join((*NEEDS, EVERYTHING))}")
     needs = frozenset(NEEDS if need == EVERYTHING else (need,))
-    return list(_checks(needs, state or Path(), server or os.environ.get("ASSAY_SERVER") or DEFAULT_SERVER))
+    address = server or os.environ.get(SERVER_VARIABLE) or default_address()
+    return list(_checks(needs, state or Path(), address))
 
 
 def require_nothing_missing(checks: list[Check], need: str) -> None:
@@ -130,20 +137,32 @@ def _quarantined(state: Path) -> Iterator[Check]:
 
 
 def _server(address: str, needed: bool) -> Check:
-    remedy = "start one with: assay-server --listen 127.0.0.1:7170 --state DIR; or name another with --server"
+    remedy = "start one with: assay-server --state DIR; or name another with --server"
     try:
-        _connect(address)
-    except (OSError, ValueError, OverflowError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "not an address"
+        found = parse_address(address)
+        _connect(found)
+    except (OSError, ParameterError) as error:
+        reason = error.strerror or str(error) if isinstance(error, OSError) else "not an address"
         return finding("server", needed, f"nothing answers at {address} ({reason})", remedy)
-    return Check("server", "ok", f"something answers at {address}")
+    return _believed(found, needed)
 
 
-def _connect(address: str) -> None:
-    if address.startswith("unix:"):
+def _believed(address: ServerAddress, needed: bool) -> Check:
+    """Something answers: could it be somebody else's?"""
+    try:
+        require_our_socket(address)
+    except ParameterError as error:
+        return finding("server", needed, error.cause, error.remedy)
+    if address.socket is None:
+        what = f"something answers at {address.text}; any user of this machine could, and can connect to it"
+        return Check("server", "note", what, "use a Unix socket; agents need a policy file over TCP")
+    return Check("server", "ok", f"something answers at {address.text}")
+
+
+def _connect(address: ServerAddress) -> None:
+    if address.socket is not None:
         with socket.socket(socket.AF_UNIX) as channel:
             channel.settimeout(_CONNECT_SECONDS)
-            channel.connect(address.removeprefix("unix:").removeprefix("//"))
+            channel.connect(str(address.socket))
         return
-    host, _, port = address.rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    socket.create_connection((address.host, address.port), timeout=_CONNECT_SECONDS).close()

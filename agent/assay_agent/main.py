@@ -13,16 +13,17 @@ from typing import Annotated
 
 import typer
 
-from assay_agent.config import DEFAULT_SERVER, AgentConfig, VirtualGPUs
+from assay_agent.config import AgentConfig, VirtualGPUs
 from assay_agent.config_file import CONFIG_OPTION
 from assay_agent.daemon import Agent
 from assay_agent.doctor import examine, require_nothing_missing
 from assay_agent.inventory import Inventory, read_inventory
-from assay_agent.policy_command import POLICY_OPTION, policy_app, policy_in_force
+from assay_agent.policy_command import POLICY_OPTION, SERVER_OPTION, policy_app, policy_in_force
 from assay_agent.probe import describe_probe, probe_box
 from assay_agent.quarantine_command import STATE_HELP, quarantine_app
 from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import AssayError
+from assay_sampling.server_address import default_address
 
 _log = logging.getLogger(__name__)
 
@@ -41,9 +42,7 @@ app.add_typer(quarantine_app, name="quarantine")
 
 @app.command()
 def run(  # noqa: PLR0917 - a command line: every parameter is an option
-    server: Annotated[
-        str, typer.Option(envvar="ASSAY_SERVER", help="HOST:PORT on this machine, or unix:PATH.")
-    ] = DEFAULT_SERVER,
+    server: Annotated[str | None, SERVER_OPTION] = None,
     state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=STATE_HELP)] = Path(
         "assay-agent-state"
     ),
@@ -104,7 +103,7 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
     """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
     _set_up_logging(log_level)
     settings = AgentConfig(
-        server=server,
+        server=server or default_address(),
         state_dir=state,
         name=name or socket.gethostname(),
         agent_id=agent_id,
@@ -161,9 +160,7 @@ def doctor(
     state: Annotated[
         Path, typer.Option(envvar="ASSAY_AGENT_STATE", help="The folder that will hold the state.")
     ] = Path("assay-agent-state"),
-    server: Annotated[
-        str, typer.Option(envvar="ASSAY_SERVER", help="HOST:PORT on this machine, or unix:PATH.")
-    ] = DEFAULT_SERVER,
+    server: Annotated[str | None, SERVER_OPTION] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what is missing on this box, each with a remedy; exit code 10 where something needed is."""

@@ -1,7 +1,8 @@
 """Whether this agent does what a server asks: decided in one place, before any process is started.
 
-Without a policy file a server on this machine may run any command, as it may anyway; a server elsewhere may
-run none. Some things are refused whatever the file says, because nothing honest asks for them.
+Without a policy file a server over a socket that only this user and root can take may run any command, as
+they may anyway. Over TCP it may run none: any user of this machine can connect to the server, or be it. Some
+things are refused whatever the file says, because nothing honest asks for them.
 Source: design, promise 5; docs/agent.md describes the rules.
 """
 
@@ -35,6 +36,11 @@ _LOADING = re.compile(
 _INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SHOWN = 120
+_ANYBODY = "over TCP any user of this machine can be the server, or ask it for a run"
+_SAY_WHAT = (
+    "connect through a Unix socket (leave --server out, or give unix:PATH), or write a policy file that says "
+    "what may run, and start the agent with --policy FILE"
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Gate:
 
     Args:
         policy: the policy file; None: there is none.
-        server_is_local: whether the server that asks is on this machine.
+        server_is_ours: whether only this user and root can be, or can reach, the server that asks.
         search_path: the PATH in which programs without a slash are looked up; None: this process's.
         user_id: whom the agent runs as; None: the user of this process.
     """
@@ -72,12 +78,12 @@ class Gate:
         self,
         policy: Policy | None,
         *,
-        server_is_local: bool,
+        server_is_ours: bool,
         search_path: str | None = None,
         user_id: int | None = None,
     ) -> None:
         self.policy = policy
-        self._server_is_local = server_is_local
+        self._server_is_ours = server_is_ours
         self._search_path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         self._user_id = os.geteuid() if user_id is None else user_id
 
@@ -150,6 +156,13 @@ class Gate:
                 "this agent", wrong_user, "start it as the user that the policy file is written for"
             )
 
+    def require_a_use(self) -> None:
+        """Raises NotReadyError where this agent would refuse every run: it would fail them all for good."""
+        if self.policy is None and not self._server_is_ours:
+            raise NotReadyError(
+                "this agent", f"there is no policy file, and {_ANYBODY}: it may run nothing", _SAY_WHAT
+            )
+
     def describe(self) -> str:
         """What the log says of the rules in force."""
         if self.policy is not None:
@@ -158,12 +171,12 @@ class Gate:
                 f"the policy file {self.policy.path} is in force: {count} command rules, all else is refused"
             )
         name = _user_name(self._user_id)
-        if self._server_is_local:
+        if self._server_is_ours:
             return (
-                f"there is no policy file: the server, on this machine, may run any command as {name!r}; "
-                "name one with --policy to say which"
+                "there is no policy file: the server, at a socket of this user's own, may run any command "
+                f"as {name!r}; name one with --policy to say which"
             )
-        return "there is no policy file, and the server is on another machine: every run is refused"
+        return f"there is no policy file, and {_ANYBODY}: nothing is run, and no recording is read"
 
     def _without_policy(self, command: CommandSource) -> Decision:
         injecting = sorted(name for name in command.environment if _INJECTING.fullmatch(name))
@@ -176,13 +189,9 @@ class Gate:
         return self._everything("run any command")
 
     def _everything(self, what: str) -> Decision:
-        if self._server_is_local:
-            return Decision(True, f"there is no policy file, and a server on this machine may {what}")
-        return Decision(
-            False,
-            f"there is no policy file, so a server on another machine may not {what}",
-            "write a policy file that says what it may, and start the agent with --policy FILE",
-        )
+        if self._server_is_ours:
+            return Decision(True, f"there is no policy file, and this user's own server may {what}")
+        return Decision(False, f"there is no policy file, and {_ANYBODY}: it may not {what}", _SAY_WHAT)
 
     def _by_rules(self, policy: Policy, command: CommandSource) -> Decision:
         program = self._program(command)

@@ -9,17 +9,22 @@ from typing import Annotated
 
 import typer
 
-from assay_agent.config import DEFAULT_SERVER, is_on_this_machine
 from assay_agent.config_file import CONFIG_OPTION
-from assay_agent.connection import check_address
 from assay_agent.policy import Decision, Gate
 from assay_agent.policy_file import DEFAULT_POLICY_FILE, read_policy
 from assay_agent.work import CommandSource
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.server_address import SERVER_VARIABLE, default_address, parse_address
 
 POLICY_OPTION = typer.Option(
     envvar="ASSAY_AGENT_POLICY",
     help=f"TOML file of what a server may ask for; default: {DEFAULT_POLICY_FILE}, where it is there.",
+)
+
+SERVER_OPTION = typer.Option(
+    envvar=SERVER_VARIABLE,
+    help="unix:PATH, or HOST:PORT on this machine (needs a policy file); default: this user's own socket.",
+    show_default=False,
 )
 
 policy_app = typer.Typer(help="What a server may ask this agent to run.", no_args_is_help=True)
@@ -45,9 +50,7 @@ def check(
     environment: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable. Repeatable.")
     ] = None,
-    server: Annotated[
-        str, typer.Option(envvar="ASSAY_SERVER", help="Who asks: HOST:PORT or unix:PATH.")
-    ] = DEFAULT_SERVER,
+    server: Annotated[str | None, SERVER_OPTION] = None,
     policy: Annotated[Path | None, POLICY_OPTION] = None,
     config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -57,10 +60,8 @@ def check(
     Put -- before a command that has options.
     """
     file = policy_in_force(policy)
-    local = is_on_this_machine(server)
-    if local:
-        check_address(server)
-    gate = Gate(read_policy(file) if file is not None else None, server_is_local=local)
+    ours = parse_address(server or default_address()).socket is not None
+    gate = Gate(read_policy(file) if file is not None else None, server_is_ours=ours)
     decision = gate.decide(CommandSource(tuple(command), _variables(environment or []), directory))
     if as_json:
         document = {**dataclasses.asdict(decision), "policy": str(file) if file is not None else None}

@@ -67,7 +67,7 @@ def probe_box(
         if gpu["uuid"] in out:
             gpu["takes_no_runs"] = f"out of service: {out[gpu['uuid']]}"
     policy = read_policy(policy_file) if policy_file is not None else None
-    gate = Gate(policy, server_is_local=True)
+    gate = Gate(policy, server_is_ours=True)
     return {
         "host": inventory.host,
         "driver_version": inventory.driver_version,

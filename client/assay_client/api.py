@@ -9,7 +9,7 @@
     api.classify("window.csv", "whole.sqlite").labels
     api.evaluate_relative(selection, "v100.csv", "a100.csv")["speedup_predicted"]
 
-    with api.Client("127.0.0.1:7170") as lab:
+    with api.Client() as lab:
         campaign_id = lab.submit("campaign.yaml")
         for status in lab.watch(campaign_id):
             print(status["state"], status["runs_done"])

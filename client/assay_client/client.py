@@ -18,7 +18,7 @@ class Client:
     """A server of campaigns. Use it as a context manager, or call :meth:`close`.
 
     Args:
-        server: "HOST:PORT" on this machine or "unix:PATH"; None: $ASSAY_SERVER, else 127.0.0.1:7170.
+        server: "unix:PATH", or "HOST:PORT" on this machine; None: $ASSAY_SERVER, else this user's own socket.
     """
 
     def __init__(self, server: str | None = None) -> None:

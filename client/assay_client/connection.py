@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,9 +22,15 @@ from assay_sampling.errors import (
     ServerUnreachableError,
     StorageError,
 )
+from assay_sampling.server_address import (
+    SERVER_VARIABLE,
+    ServerAddress,
+    default_address,
+    parse_address,
+    require_our_socket,
+    runtime_folder,
+)
 
-DEFAULT_SERVER = "127.0.0.1:7170"
-SERVER_VARIABLE = "ASSAY_SERVER"
 ERROR_METADATA_KEY = "assay-error-bin"
 ENDED_STATES = frozenset({"done", "failed", "cancelled"})
 
@@ -38,28 +43,26 @@ Answer = TypeVar("Answer")
 
 
 def server_address(given: str | None = None) -> str:
-    """The server to talk to: the one given, else $ASSAY_SERVER, else 127.0.0.1:7170.
+    """The server to talk to: the one given, else $ASSAY_SERVER, else this user's own socket.
 
     Raises ParameterError for what is not an address, ServerUnreachableError for one that is not on this
     machine: a connection off loopback is never made in plain text.
     """
-    address = utf8(given or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER)
-    if address.startswith("unix:"):
-        if not address.removeprefix("unix:").removeprefix("//"):
-            raise ParameterError("--server", f"{address!r} names no socket", "write unix:/path/of/socket")
-        return address
-    host, separator, port = address.rpartition(":")
-    if not separator or not host or not re.fullmatch(r"\d{1,5}", port) or not 0 < int(port) < 65536:
-        raise ParameterError(
-            "--server", f"{address!r} is not an address", "write HOST:PORT or unix:/path/of/socket"
-        )
-    if not _is_loopback(host):
+    return _address(given).text
+
+
+def _address(given: str | None) -> ServerAddress:
+    text = utf8(given or os.environ.get(SERVER_VARIABLE) or default_address())
+    found = parse_address(text, "--server")
+    if not found.on_this_machine:
         raise ServerUnreachableError(
-            address,
+            text,
             "it is not on this machine, and nothing is sent over a network in plain text",
-            f"forward its port with: ssh -N -L 7170:127.0.0.1:{port} {host}, and use --server 127.0.0.1:7170",
+            f"forward a socket of your own to it with: mkdir -pm 700 {runtime_folder()} && ssh -N -L "
+            f"{runtime_folder()}/remote.sock:localhost:{found.port} {found.host}, and use "
+            f"--server unix:{runtime_folder()}/remote.sock",
         )
-    return address
+    return found
 
 
 def utf8(text: str) -> str:
@@ -72,25 +75,20 @@ def utf8(text: str) -> str:
         ) from error
 
 
-def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 class Connection:
     """One server. Every method raises the typed error that the server raised, or ServerUnreachableError.
 
     Args:
-        address: "HOST:PORT" on loopback or "unix:PATH"; None: $ASSAY_SERVER or 127.0.0.1:7170.
+        address: "unix:PATH", or "HOST:PORT" on loopback; None: $ASSAY_SERVER, else this user's own socket.
         connect_seconds: how long to wait for the server to answer at all.
+
+    A socket is refused (ServerUnreachableError) where another user could be the one who answers.
     """
 
     def __init__(self, address: str | None = None, *, connect_seconds: float = _CONNECT_SECONDS) -> None:
-        self.address = server_address(address)
+        found = _address(address)
+        self.address = found.text
+        _require_ours(found)
         self._channel = grpc.insecure_channel(
             self.address,
             options=[
@@ -204,6 +202,17 @@ class Connection:
         if isinstance(typed, ServerUnreachableError) and not self._reached:
             return unreachable(self.address, "no server answers there")
         return typed
+
+
+def _require_ours(address: ServerAddress) -> None:
+    """Raises ServerUnreachableError where there is no server of this user's, or it could be another's."""
+    folder = address.socket.parent if address.socket is not None else Path("/")
+    if not folder.exists():
+        raise unreachable(address.text, f"no server answers there: there is no folder {folder}")
+    try:
+        require_our_socket(address)
+    except ParameterError as error:
+        raise ServerUnreachableError(address.text, error.cause, error.remedy) from error
 
 
 def unreachable(address: str, cause: str) -> ServerUnreachableError:

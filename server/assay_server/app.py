@@ -21,7 +21,7 @@ from assay_server.campaigns.retry import RetryPolicy
 from assay_server.campaigns.schedule import live_keys
 from assay_server.campaigns.transitions import Effects, SchedulePolicy
 from assay_server.clock import Clock, SteadyClock
-from assay_server.config import ServerConfig
+from assay_server.config import ServerConfig, check_listen_address
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
@@ -106,7 +106,7 @@ class Server:
         publisher = Publisher(coordinator)
         analyses = self._analyses(coordinator, resources)
         server = RpcServer(
-            self.config.listen,
+            [check_listen_address(address) for address in self.config.listen],
             AgentHandler(coordinator, publisher, self.config.heartbeat_ms),
             CampaignHandler(coordinator),
             ingest,

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.server_address import ServerAddress, default_address, parse_address
 
-DEFAULT_LISTEN = ("127.0.0.1:7170",)
-# sockaddr_un.sun_path has 108 bytes with its end.
-_LONGEST_SOCKET_PATH = 107
+
+def _default_listen() -> tuple[str, ...]:
+    return (default_address(),)
 
 
 @dataclass(frozen=True)
 class ServerConfig:
     """Args:
     state_dir: metadata, records and reports live here; made where it is missing.
-    listen: "HOST:PORT" on loopback (port 0: any free one) or "unix:PATH".
+    listen: "unix:PATH", or "HOST:PORT" on loopback (port 0: any free one); this user's own socket by default.
     lease_ms: an attempt that gives no sign of life for so long goes to another slot.
     heartbeat_ms: how often agents are asked to give one.
     analysis_workers: processes that analyse, each a workload at a time.
@@ -27,7 +26,7 @@ class ServerConfig:
     """
 
     state_dir: Path
-    listen: tuple[str, ...] = DEFAULT_LISTEN
+    listen: tuple[str, ...] = field(default_factory=_default_listen)
     lease_ms: int = 60_000
     heartbeat_ms: int = 5_000
     analysis_workers: int = 1
@@ -49,38 +48,17 @@ class ServerConfig:
             check_listen_address(address)
 
 
-def check_listen_address(address: str) -> str:
+def check_listen_address(address: str) -> ServerAddress:
     """The address; raises ParameterError where it is not one, or is open to other machines."""
-    if address.startswith("unix:"):
-        path = address.removeprefix("unix:")
-        if not path or len(path.encode()) > _LONGEST_SOCKET_PATH or "\0" in path:
-            raise ParameterError(
-                f"listen address {address!r}",
-                f"a socket's path has 1 to {_LONGEST_SOCKET_PATH} bytes",
-                "give a shorter path, for example under /run or /tmp",
-            )
-        return address
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+):(\d{1,5})", address)
-    if match is None or int(match[2]) > 65535:
+    subject = f"listen address {address!r}"
+    found = parse_address(address, subject, any_port=True)
+    if not found.on_this_machine:
         raise ParameterError(
-            f"listen address {address!r}", "it is not HOST:PORT or unix:PATH", "for example 127.0.0.1:7170"
-        )
-    if not _is_loopback(match[1]):
-        raise ParameterError(
-            f"listen address {address!r}",
+            subject,
             "it is open to other machines, and the way there is neither secret nor authenticated",
-            "listen on 127.0.0.1 or unix:PATH, and reach it from elsewhere through an SSH tunnel",
+            "listen on unix:PATH or 127.0.0.1, and reach it from elsewhere through an SSH tunnel",
         )
-    return address
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
+    return found
 
 
 def server_version() -> str:

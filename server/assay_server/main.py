@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from assay_sampling.errors import AssayError, MissingExtraError
-from assay_server.config import DEFAULT_LISTEN, ServerConfig, server_version
+from assay_sampling.server_address import default_address
+from assay_server.config import ServerConfig, server_version
 from assay_server.ending import until_asked_to_end
 
 program = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -25,7 +26,8 @@ def serve(
     listen: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"HOST:PORT on loopback (port 0: any free) or unix:PATH; repeatable [{DEFAULT_LISTEN[0]}]."
+            help="unix:PATH, or HOST:PORT on loopback (port 0: any free), to which any user of this machine "
+            "can connect; repeatable [this user's own socket]."
         ),
     ] = None,
     lease_ms: Annotated[int, typer.Option(help="A silent attempt goes to another slot after this.")] = 60_000,
@@ -44,7 +46,7 @@ def serve(
     try:
         config = ServerConfig(
             state_dir=state.absolute(),
-            listen=tuple(listen or DEFAULT_LISTEN),
+            listen=tuple(listen or (default_address(),)),
             lease_ms=lease_ms,
             heartbeat_ms=heartbeat_ms,
             analysis_workers=analysis_workers,

@@ -123,13 +123,13 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 
 
 def test_the_examples_beside_the_units_are_valid(tmp_path: Path) -> None:
-    assert read_settings(DEPLOY / "agent.toml")["server"] == "127.0.0.1:7170"
+    assert read_settings(DEPLOY / "agent.toml")["server"] == "unix:/run/assay-agent/server.sock"
     copy = tmp_path / "policy.toml"  # the checkout's folder may be open to others
     copy.write_bytes((DEPLOY / "policy.toml").read_bytes())
     policy = read_policy(copy)
-    assert not Gate(policy, server_is_local=True, user_id=0).decide(CommandSource(("/bin/sh",), {})).allowed
+    assert not Gate(policy, server_is_ours=True, user_id=0).decide(CommandSource(("/bin/sh",), {})).allowed
     everybody = policy.model_copy(update={"users": []})
-    gate = Gate(everybody, server_is_local=True, user_id=1000)
+    gate = Gate(everybody, server_is_ours=True, user_id=1000)
     assert gate.decide(CommandSource(("/srv/workloads/bin/matmul", "1024"), {}, "/srv/workloads")).allowed
     python = "/usr/bin/python3"
     assert gate.decide(CommandSource((python, "/srv/workloads/net.py", "--batch", "8"), {})).allowed

@@ -41,7 +41,7 @@ class Box:
 
     def gate(self, text: str, *, user_id: int = 1000, **options: Any) -> Gate:
         self.file.write_text("version = 1\n" + text.replace("ROOT", str(self.root)))
-        options = {"server_is_local": True, "search_path": str(self.bin), **options}
+        options = {"server_is_ours": True, "search_path": str(self.bin), **options}
         return Gate(read_policy(self.file), user_id=user_id, **options)
 
 
@@ -203,7 +203,7 @@ def test_the_file_that_a_program_is_told_to_write_must_be_allowed_and_within_its
     assert refused.why.endswith("but not the environment variable ASSAY_KINETO_FILE")
     allowing = box.gate(f'{text}environment = ["ASSAY_KINETO_FILE"]\n')
     assert allowing.decide(traced).allowed
-    for gate in (allowing, Gate(None, server_is_local=True)):
+    for gate in (allowing, Gate(None, server_is_ours=True)):
         decision = gate.decide(replace(traced, argv=("/bin/true",), kineto_file="../bin/matmul"))
         assert not decision.allowed and "leads out of the folder" in decision.why
 
@@ -240,31 +240,37 @@ def test_what_no_honest_campaign_asks_for_is_refused_with_and_without_a_policy(
     box: Box, asked: CommandSource, why: str
 ) -> None:
     open_policy = 'environment = ["*"]\ndirectories = ["/**"]\n[[allow]]\nprogram = "/**"\n'
-    for gate in (Gate(None, server_is_local=True), box.gate(open_policy, search_path="/bin")):
+    for gate in (Gate(None, server_is_ours=True), box.gate(open_policy, search_path="/bin")):
         decision = gate.decide(asked)
         assert not decision.allowed
         assert why in decision.why
         assert decision.why.isprintable()
 
 
-def test_without_a_policy_a_local_server_may_all_and_a_distant_one_nothing() -> None:
+def test_without_a_policy_our_own_server_may_all_and_one_over_tcp_nothing() -> None:
     wish = command("/bin/sh", "-c", "make\nrun", directory="/tmp", LD_LIBRARY_PATH="/opt/lib")
-    local, distant = Gate(None, server_is_local=True), Gate(None, server_is_local=False)
-    assert local.decide(wish).allowed
-    assert local.admit(assignment(command=wish)).command == wish
-    refused = distant.decide(wish)
+    ours, tcp = Gate(None, server_is_ours=True), Gate(None, server_is_ours=False)
+    assert ours.decide(wish).allowed
+    assert ours.admit(assignment(command=wish)).command == wish
+    ours.require_a_use()
+    refused = tcp.decide(wish)
     assert not refused.allowed
-    assert refused.why == "there is no policy file, so a server on another machine may not run any command"
-    assert "--policy FILE" in refused.remedy
-    assert local.decide_recording(Path("/x.csv")).allowed
-    assert not distant.decide_recording(Path("/x.csv")).allowed
-    assert "every run is refused" in distant.describe()
-    assert "may run any command" in local.describe()
+    assert refused.why == (
+        "there is no policy file, and over TCP any user of this machine can be the server, or ask it for a "
+        "run: it may not run any command"
+    )
+    assert "--policy FILE" in refused.remedy and "unix:PATH" in refused.remedy
+    assert ours.decide_recording(Path("/x.csv")).allowed
+    assert not tcp.decide_recording(Path("/x.csv")).allowed
+    assert "nothing is run, and no recording is read" in tcp.describe()
+    assert "may run any command" in ours.describe()
+    with pytest.raises(NotReadyError, match="over TCP any user"):
+        tcp.require_a_use()
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"])
 def test_what_would_load_code_into_the_profiler_needs_a_policy(name: str) -> None:
-    decision = Gate(None, server_is_local=True).decide(command("/bin/true", **{name: "/x.so"}))
+    decision = Gate(None, server_is_ours=True).decide(command("/bin/true", **{name: "/x.so"}))
     assert not decision.allowed
     assert decision.why.startswith(f"{name} would load code into the profiler")
 

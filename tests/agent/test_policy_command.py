@@ -58,12 +58,13 @@ def test_check_answers_in_json(policy: Path) -> None:
     assert set(document) == {"allowed", "why", "remedy", "program", "resolved", "rule", "policy"}
 
 
-def test_check_knows_servers_on_this_machine_from_others(tmp_path: Path) -> None:
-    local = run_agent("policy", "check", "--server", "unix:/tmp/s", "/bin/true")
-    assert local.returncode == 0
-    distant = run_agent("policy", "check", "--server", "gpu.example:7170", "/bin/true")
-    assert distant.returncode == 7
-    assert "a server on another machine may not run any command" in distant.stdout
+def test_check_knows_our_own_server_from_those_over_tcp(tmp_path: Path) -> None:
+    for ours in (("--server", "unix:/tmp/s"), ()):
+        assert run_agent("policy", "check", *ours, "/bin/true").returncode == 0
+    for address in ("127.0.0.1:7170", "localhost:7170", "127.attacker.example:7170", "gpu.example:7170"):
+        refused = run_agent("policy", "check", "--server", address, "/bin/true")
+        assert refused.returncode == 7
+        assert "any user of this machine can be the server, or ask it for a run" in refused.stdout
     assert run_agent("policy", "check", "--env", "A", "/bin/true").returncode == 2
     assert run_agent("policy", "check", "--policy", str(tmp_path / "none"), "/bin/true").returncode == 3
 
@@ -110,7 +111,7 @@ def test_an_agent_without_a_policy_says_so_and_a_bad_policy_ends_it(
         wait_for(lambda: server.registrations)
         agent.terminate()
         _, log = agent.communicate(timeout=30)
-    assert "there is no policy file: the server, on this machine, may run any command as" in log
+    assert "there is no policy file: the server, at a socket of this user's own, may run any command" in log
     bad = tmp_path / "bad.toml"
     bad.write_text("version = 1\nallows = []\n")
     ended = run_agent("run", "--server", server.address, "--state", str(tmp_path / "s"), "--policy", str(bad))

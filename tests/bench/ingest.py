@@ -87,7 +87,7 @@ def _spooled(spool: Spool, assignment: Assignment, launches: int) -> SpooledAtte
 def _send(spool: Spool, attempt: SpooledAttempt, connection: Connection) -> Measurement:
     uplink = Uplink(spool, connection)
     runner = AttemptRunner(
-        "bench", spool, connection, {}, threading.Event(), gate=Gate(None, server_is_local=True)
+        "bench", spool, connection, {}, threading.Event(), gate=Gate(None, server_is_ours=True)
     )
     began = time.perf_counter()
     uplink.start()

@@ -26,9 +26,12 @@ def test_an_address_on_this_machine_is_taken_as_it_is(address: str) -> None:
     assert server_address(address) == address
 
 
-def test_the_default_server_is_the_variable_then_the_fixed_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_server_is_the_variable_then_this_users_socket(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("ASSAY_SERVER", raising=False)
-    assert server_address() == "127.0.0.1:7170"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert server_address() == f"unix:{tmp_path}/assay/server.sock"
     monkeypatch.setenv("ASSAY_SERVER", "unix:/run/assay.sock")
     assert server_address() == "unix:/run/assay.sock"
     assert server_address("127.0.0.1:9") == "127.0.0.1:9"

@@ -146,9 +146,7 @@ def test_the_campaigns_of_a_real_gpu_are_valid(tmp_path: Path, part: str, shares
 
 def test_the_policy_allows_the_workloads_word_by_word(tmp_path: Path) -> None:
     workloads = plan.torch_part("/usr/bin/python3")
-    gate = Gate(
-        read_policy(plan.write_policy(tmp_path / "p.toml", workloads, tmp_path)), server_is_local=True
-    )
+    gate = Gate(read_policy(plan.write_policy(tmp_path / "p.toml", workloads, tmp_path)), server_is_ours=True)
     for workload in workloads:
         assert gate.decide(CommandSource(workload.command, {}, str(tmp_path))).allowed
     assert not gate.decide(CommandSource((*workloads[0].command, "--device"), {}, str(tmp_path))).allowed

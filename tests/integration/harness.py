@@ -61,9 +61,18 @@ class Lab:
     def start_agent(self, name: str = "agent", *options: str) -> None:
         command = [
             str(BIN / "assay-agent"), "run", "--server", self.address,
-            "--state", str(self.root / name), "--name", name, *options,
+            "--state", str(self.root / name), "--name", name, *self._policy(), *options,
         ]  # fmt: skip
         self._start(name, command)
+
+    def _policy(self) -> list[str]:
+        """Over TCP an agent needs a policy file: one that allows all that tests play and run."""
+        if self.address.startswith("unix:"):
+            return []
+        path = self.root / "policy.toml"
+        path.write_text('version = 1\nallow_root = true\nrecordings = ["/**"]\n[[allow]]\nprogram = "/**"\n')
+        path.chmod(0o644)
+        return ["--policy", str(path)]
 
     def _start(self, name: str, command: list[str]) -> None:
         log = (self.root / f"{name}.log").open("ab")

@@ -18,7 +18,7 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         metavar="ADDRESS",
-        help="HOST:PORT or unix:PATH of the server; default $ASSAY_SERVER, else 127.0.0.1:7170.",
+        help="unix:PATH or HOST:PORT of the server; default $ASSAY_SERVER, else this user's own socket.",
         show_default=False,
     ),
 ]

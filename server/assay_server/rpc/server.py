@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import logging
 import os
 import socket
 import stat
 import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
@@ -15,6 +18,8 @@ import grpc
 
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
 from assay_sampling.errors import ParameterError
+from assay_sampling.private_folders import user_name
+from assay_sampling.server_address import ServerAddress, require_our_socket
 from assay_server.campaigns.ingest import Ingest
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -39,7 +44,7 @@ class RpcServer:
 
     def __init__(
         self,
-        listen: tuple[str, ...],
+        listen: Sequence[ServerAddress],
         agents: AgentHandler,
         campaigns: CampaignHandler,
         ingest: Ingest,
@@ -56,11 +61,13 @@ class RpcServer:
         self._thread = threading.Thread(target=self._run, name="assay-grpc", daemon=True)
 
     def start(self) -> tuple[str, ...]:
-        """Listen; returns the addresses with their ports. Raises ParameterError where one is taken."""
-        for address in self._listen:
-            _clear_socket(address)
-        self._thread.start()
-        return self._listening.result()
+        """Listen; returns the addresses with their ports.
+
+        Raises ParameterError where one is taken, or a socket where others could answer in the server's place.
+        """
+        with _places_taken(self._listen):
+            self._thread.start()
+            return self._listening.result()
 
     def stop(self) -> None:
         """Refuse new calls, let those under way end for a moment, then cut them off."""
@@ -108,42 +115,63 @@ class RpcServer:
         )
 
 
-def _bound(server: grpc.aio.Server, address: str) -> str:
+def _bound(server: grpc.aio.Server, address: ServerAddress) -> str:
+    # A socket is born with what the umask leaves; nobody else may connect in the moment before its chmod.
+    before = os.umask(0o077)
     try:
-        port = server.add_insecure_port(address)
+        port = server.add_insecure_port(address.text)
     except RuntimeError as error:
-        raise _taken(address) from error
-    if address.startswith("unix:"):
-        os.chmod(address.removeprefix("unix:"), stat.S_IRUSR | stat.S_IWUSR)  # noqa: PTH101
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
+        raise _taken(address.text) from error
+    finally:
+        os.umask(before)
+    if address.socket is not None:
+        address.socket.chmod(stat.S_IRUSR | stat.S_IWUSR)
+        return address.text
+    return f"{address.text.rpartition(':')[0]}:{port}"
 
 
-def _clear_socket(address: str) -> None:
-    """Remove the socket that a killed server left; raises ParameterError where one still answers."""
-    if not address.startswith("unix:"):
-        return
-    path = Path(address.removeprefix("unix:"))
+@contextlib.contextmanager
+def _places_taken(addresses: Sequence[ServerAddress]) -> Iterator[None]:
+    """The folders of the sockets, looked at and cleared, are this process's to listen in while it begins."""
+    with contextlib.ExitStack() as held:
+        for folder in sorted({address.socket.parent for address in addresses if address.socket}):
+            first = next(a for a in addresses if a.socket and a.socket.parent == folder)
+            require_our_socket(first, f"listen address {first.text!r}")
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.callback(os.close, descriptor)
+            # Two servers that begin at once would each remove the other's socket as a stale one. A folder
+            # that others may read is not waited for: they could hold its lock.
+            if not os.fstat(descriptor).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for address in addresses:
+            if address.socket is not None:
+                _clear_socket(address.text, address.socket)
+        yield
+
+
+def _clear_socket(address: str, path: Path) -> None:
+    """Remove the socket that a killed server left; raises ParameterError where it is not ours, or answers."""
+    subject = f"listen address {address!r}"
     try:
-        if not stat.S_ISSOCK(path.lstat().st_mode):
+        state = path.lstat()
+        if not stat.S_ISSOCK(state.st_mode):
+            raise ParameterError(subject, "a file that is no socket stands there", "give another path")
+        if state.st_uid != os.geteuid():
             raise ParameterError(
-                f"listen address {address!r}", "a file that is no socket stands there", "give another path"
+                subject,
+                f"the socket there belongs to user {user_name(state.st_uid)}",
+                "have that user stop the server and remove it, or give another path",
             )
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(1.0)
             probe.connect(str(path))
     except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise ParameterError(
-                f"listen address {address!r}", f"there is no folder {path.parent}", "make it first"
-            ) from None
+        return
     except ConnectionRefusedError:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise ParameterError(
-            f"listen address {address!r}",
-            f"it cannot be used ({error.strerror or error})",
-            "give another path",
+            subject, f"it cannot be used ({error.strerror or error})", "give another path"
         ) from None
     else:
         raise _taken(address)

@@ -1,0 +1,160 @@
+"""Folders that only this user and root can change: how they are made, recognised and tightened.
+
+Source: sshd's StrictModes, which asks the same of a folder's ancestors; path_resolution(7), sticky(7).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pwd
+import stat
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay_sampling.errors import StorageError
+
+_log = logging.getLogger(__name__)
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_MOST_LINKS = 40
+
+
+def is_our_folder(folder: Path) -> bool:
+    """Whether it is a folder, no link, of this user, into which nobody else can write."""
+    try:
+        state = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.geteuid() and not state.st_mode & _OTHERS_WRITE
+
+
+def why_not_ours(folder: Path) -> str:
+    """Why another user could put something else in a folder's place, or into it; "" where nobody could.
+
+    Looks at every folder and link on the way: each belongs to this user or root, and is closed to the writing
+    of others, or is sticky as ``/tmp`` is; the folder itself is closed in any case. What lies in a folder of
+    this user that nobody else may enter is out of reach. Raises OSError where the way cannot be looked at.
+    """
+    places = list(_on_the_way(Path(os.path.abspath(folder))))  # noqa: PTH100 - links are looked at one by one
+    closed = False
+    for number, (place, state) in enumerate(places):
+        if state.st_uid not in (0, os.geteuid()):
+            return f"{place} belongs to user {user_name(state.st_uid)}"
+        if stat.S_ISLNK(state.st_mode):
+            continue
+        if not stat.S_ISDIR(state.st_mode):
+            return f"{place} is no folder"
+        closed = closed or (state.st_uid == os.geteuid() and not state.st_mode & _OTHERS)
+        last = number == len(places) - 1
+        open_to_others = state.st_mode & _OTHERS_WRITE and not closed
+        if open_to_others and (last or not state.st_mode & stat.S_ISVTX):
+            return f"other users may write into {place} (mode {state.st_mode & 0o7777:04o})"
+    return ""
+
+
+def _on_the_way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every folder and link that the system looks at to get there, in that order."""
+    current, ahead, links = Path("/"), deque(path.parts[1:]), 0
+    yield current, current.lstat()
+    while ahead:
+        name = ahead.popleft()
+        if name == "..":
+            current = current.parent
+            continue
+        place = current / name
+        state = place.lstat()
+        yield place, state
+        if not stat.S_ISLNK(state.st_mode):
+            current = place
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(f"{path} has more than {_MOST_LINKS} links on its way")
+        target = place.readlink()
+        if target.is_absolute():
+            current = Path("/")
+        ahead.extendleft(reversed([part for part in target.parts if part != "/"]))
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder of mode 0700, and its missing parents too, whatever the umask; an existing one is left.
+
+    Raises OSError.
+    """
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_private_folder(folder.parent)
+    try:
+        folder.mkdir(mode=FOLDER_MODE)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+    else:
+        folder.chmod(FOLDER_MODE)  # a umask can take bits of the owner away
+
+
+def private_opener(path: str, flags: int) -> int:
+    """For ``open(..., opener=...)``: a file that is made gets mode 0600, whatever the umask."""
+    descriptor = os.open(path, flags, FILE_MODE)
+    with contextlib.suppress(OSError):
+        if flags & os.O_CREAT and stat.S_IMODE(os.fstat(descriptor).st_mode) != FILE_MODE:
+            os.fchmod(descriptor, FILE_MODE)
+    return descriptor
+
+
+def take_state_folder(folder: Path) -> None:
+    """Make a state folder with mode 0700, or tighten the one that is there, and say so in the log.
+
+    What earlier releases left open in it is closed too: folders 0700, files 0600 (0700 where they can be
+    run). Raises StorageError where it belongs to another user, who could change what is in it; OSError where
+    the disk refuses.
+    """
+    make_private_folder(folder)
+    state, user = folder.stat(), os.geteuid()
+    strangers = {state.st_uid} - {user} | {folder.lstat().st_uid} - {0, user}  # of it, of a link to it
+    if strangers:
+        raise StorageError(
+            str(folder),
+            f"it belongs to user {user_name(strangers.pop())}, and this program runs as {user_name(user)}: "
+            "the other user could change what is kept there",
+            "run the program as that user, or name a folder of its own with --state",
+        )
+    found = stat.S_IMODE(state.st_mode)
+    if found & _OTHERS:
+        folder.chmod(FOLDER_MODE)
+        _log.warning("state folder %s was open to other users (mode %04o): it is 0700 now", folder, found)
+    closed = _close_what_is_in(folder, everything=bool(found & _OTHERS))
+    if closed:
+        _log.warning("closed %d files and folders in %s that were open to other users", closed, folder)
+
+
+def _close_what_is_in(folder: Path, *, everything: bool) -> int:
+    """Take the rights of others from what is in a folder; deeper only where something was open above."""
+    closed = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            state = entry.stat(follow_symlinks=False)
+            is_folder = stat.S_ISDIR(state.st_mode)
+            if stat.S_ISLNK(state.st_mode) or state.st_uid != os.geteuid():
+                continue
+            mode = stat.S_IMODE(state.st_mode)
+            if mode & _OTHERS:
+                os.chmod(entry.path, mode & ~_OTHERS)  # noqa: PTH101 - no link, and nobody else gets in here
+                closed += 1
+            if is_folder and (everything or mode & _OTHERS):
+                closed += _close_what_is_in(Path(entry.path), everything=everything)
+    return closed
+
+
+def user_name(user: int) -> str:
+    """A user's name for messages, else the number."""
+    try:
+        return repr(pwd.getpwuid(user).pw_name)
+    except KeyError:
+        return str(user)
