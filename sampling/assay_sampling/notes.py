@@ -125,6 +125,23 @@ _READING = (
         "launches_dropped",
     ),
     NoteKind(
+        "capture_cut",
+        "the capture ended before the kernels of the last launch calls ran",
+        lambda calls: (
+            "the capture ended before the kernels of "
+            f"{'its last launch call' if calls == 1 else f'its last {calls:,} launch calls'} ran"
+        ),
+        "capture_cut",
+    ),
+    NoteKind(
+        "messages_left_out",
+        "the profiler wrote more messages than are told",
+        lambda messages: (
+            f"{count_of(messages, 'more message', 'more messages')} of the profiler "
+            f"{'is' if messages == 1 else 'are'} not told here: see the table DIAGNOSTIC_EVENT"
+        ),
+    ),
+    NoteKind(
         "graphs_as_a_whole",
         "CUDA graphs were traced as a whole, so their kernels are not in the file",
         lambda graph_launches: (

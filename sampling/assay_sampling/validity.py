@@ -42,6 +42,12 @@ _RUN_FLAGS = (
         retry_as=FailureClass.DROPPED_EVENTS,
     ),
     FlagKind(
+        "capture_cut",
+        "a window of the workload was captured (`--duration`, a capture range), and it ended before the "
+        "kernels of the last launch calls ran",
+        "none needed: those launches are not in the window; capture a longer one to have them",
+    ),
+    FlagKind(
         "launches_missing",
         "the profiler announced other launches than the file holds, or traced graphs as a whole",
         "profile again; with Nsight Systems use `--cuda-graph-trace=node`",

@@ -160,13 +160,20 @@ def test_dropped_events_and_unopened_graphs_of_a_recording_invalidate(
 
 def test_a_recording_that_lacks_a_kernel_of_a_call_is_invalid(shared_data: Path, tmp_path: Path) -> None:
     path = nsys_with(
-        shared_data, tmp_path, "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid IN (7, 300, 1106)"
+        shared_data, tmp_path, "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE rowid IN (7, 300, 1000)"
     )
     _, measurement = played(work(path))
     (flag,) = (flag for flag in measurement.flags if flag.invalidates)
     assert (flag.name, flag.detail) == (
         "launches_dropped", "the profiler lost kernels: 3 launch calls have none in the file",
     )  # fmt: skip
+
+
+def test_a_recording_of_a_window_that_its_end_cut_is_valid(shared_data: Path) -> None:
+    _, measurement = played(work(shared_data / "nsys" / "h100_2gpu_window_4010_kernels.sqlite.gz"))
+    (flag,) = (flag for flag in measurement.flags if flag.name in ("capture_cut", "launches_dropped"))
+    assert (flag.name, flag.invalidates) == ("capture_cut", False)
+    assert "its last 20 launch calls" in flag.detail
 
 
 def test_a_recording_with_fewer_launches_than_announced_is_invalid(shared_data: Path, tmp_path: Path) -> None:

@@ -161,6 +161,16 @@ def test_faults_of_nsight_systems(fault: str, failure_class: FailureClass, cause
 
 
 @pytest.mark.processes
+def test_a_light_run_has_no_window_that_could_cut_its_end_off(bench: Bench) -> None:
+    """What a file of unknown origin may lack, because its window ended, our own whole run lost."""
+    slow = WORKLOAD.replace("repeat = 60", "repeat = 600").replace("4096", "1")
+    (bench.folder / "long.toml").write_text(f"launch_interval_ns = 1000000\n{slow}")
+    command = CommandSource(("long.toml",), {"ASSAY_VIRTUAL_FAULTS": "lost_end"}, str(bench.folder), 30.0)
+    error = failed(bench, bench.work(SYSTEMS, command=command))
+    check(error, F.DROPPED_EVENTS, "ended before the kernels of its last launch call ran")
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize(("fault", "code"), [("application_failed:7", 7), ("application_killed:11", 11)])
 def test_a_workload_that_fails_before_the_end_of_its_slice(fault: str, code: int, bench: Bench) -> None:
     error = failed(bench, bench.work(COMPUTE, fault, launch_count=0))

@@ -8,8 +8,12 @@ import io
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from assay_sampling.launches import Launches
 
@@ -135,6 +139,27 @@ def nsys_range(start: int, end: int | None, text: str | None, **changed: Any) ->
     return {
         "start": start, "end": end, "eventType": 59, "text": text, "textId": None, "globalTid": TID,
     } | changed  # fmt: skip
+
+
+_UNSIGNED = ("globalTid", "globalPid", "endGlobalTid", "graphNodeId")
+
+
+def parquet_folder(source: Path, folder: Path) -> Path:
+    """The tables of a SQLite export as ``nsys export -t parquetdir`` writes them: IDs of threads unsigned."""
+    folder.mkdir()
+    with closing(sqlite3.connect(f"file:{source}?mode=ro&immutable=1", uri=True)) as database:
+        database.text_factory = lambda text: text.decode(errors="replace")
+        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for name in names:
+            cursor = database.execute(f'SELECT * FROM "{name}"')
+            columns = [column[0] for column in cursor.description]
+            rows = cursor.fetchall()
+            arrays = []
+            for index, column in enumerate(columns):
+                values = [row[index] for row in rows]
+                arrays.append(pa.array(values, pa.uint64()) if column in _UNSIGNED else pa.array(values))
+            pq.write_table(pa.table(arrays, names=columns), folder / f"{name}.parquet", row_group_size=500)
+    return folder
 
 
 def trace_kernel(ts: Any, correlation: int, **changed: Any) -> dict[str, Any]:

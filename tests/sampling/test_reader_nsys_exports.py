@@ -8,8 +8,6 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from reader_files import (
     kernel_names,
@@ -17,6 +15,7 @@ from reader_files import (
     nsys_export,
     nsys_kernel,
     nsys_range,
+    parquet_folder,
     raw_page,
     raw_row,
     sentences,
@@ -30,25 +29,6 @@ from assay_sampling.readers import ReadOptions, inspect_recording, open_recordin
 from assay_sampling.synthetic import SYNTHETIC_MARK
 
 _REAL = "nsys/a100_nerf_1106_kernels.sqlite"
-_UNSIGNED = ("globalTid", "globalPid", "endGlobalTid", "graphNodeId")
-
-
-def parquet_folder(source: Path, folder: Path) -> Path:
-    """The tables of a SQLite export as ``nsys export -t parquetdir`` writes them: IDs of threads unsigned."""
-    folder.mkdir()
-    with closing(sqlite3.connect(f"file:{source}?mode=ro&immutable=1", uri=True)) as database:
-        database.text_factory = lambda text: text.decode(errors="replace")
-        names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for name in names:
-            cursor = database.execute(f'SELECT * FROM "{name}"')
-            columns = [column[0] for column in cursor.description]
-            rows = cursor.fetchall()
-            arrays = []
-            for index, column in enumerate(columns):
-                values = [row[index] for row in rows]
-                arrays.append(pa.array(values, pa.uint64()) if column in _UNSIGNED else pa.array(values))
-            pq.write_table(pa.table(arrays, names=columns), folder / f"{name}.parquet", row_group_size=500)
-    return folder
 
 
 def _changed(source: Path, target: Path, *statements: str) -> Path:

@@ -225,20 +225,3 @@ def _device(index: int, claims: list[tuple[Any, ...]]) -> Device:
 
 def _count(value: object) -> bool:
     return isinstance(value, int) and value > 0
-
-
-def dropped_events(database: Database) -> list[str]:
-    """What the profiler says of events that it lost, at most three messages."""
-    return _diagnostics(database, "text LIKE '%drop%' OR text LIKE '%lost%'")
-
-
-def doubts(database: Database) -> list[str]:
-    """What the profiler says of events that it cannot vouch for; it says so of many a whole trace too."""
-    return _diagnostics(database, "text LIKE 'Not all CUDA events %'")
-
-
-def _diagnostics(database: Database, where: str) -> list[str]:
-    if not database.has("DIAGNOSTIC_EVENT", "text"):
-        return []
-    query = f"SELECT DISTINCT text FROM DIAGNOSTIC_EVENT WHERE {where} LIMIT 3"
-    return [str(row[0])[:300] for rows in database.rows(query) for row in rows]

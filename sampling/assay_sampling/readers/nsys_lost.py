@@ -1,13 +1,19 @@
-"""Launch calls of a Nsight Systems export that have no kernel in it: the profiler lost the kernel.
+"""Launch calls of a Nsight Systems export that have no kernel in it: lost, or cut off.
 
-Lost kernels need not be told in the diagnostics. A call that is captured into a CUDA graph has no kernel of
-its own either, so a process with graphs proves nothing. Source: notes on Nsight Systems, sections 2 and 6c
-("kernels < launches").
+A window of a workload (``--duration``, a capture range) ends while kernels wait in their streams: their
+calls are in the file, they are not. A call counts as *cut* where it began in the last hundredth of the file's
+time and no later call on its stream has a kernel; every other call without a kernel is one that the profiler
+*lost*. Lost kernels need not be told in the diagnostics. A call that is captured into a CUDA graph has no
+kernel of its own either, so a process with graphs proves nothing. Source: notes on Nsight Systems, sections 2
+and 6c ("kernels < launches"); a stream runs its kernels in the order of their calls (CUDA C++ Programming
+Guide, "Streams").
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +22,8 @@ from assay_sampling.readers.nsys_database import RUNTIME, STRINGS, Database
 _LAUNCH_CALL = re.compile(r"cu(da)?Launch(Cooperative)?(Kernel|_v)")
 _GRAPH_CALL = re.compile(r"cu(da)?(GraphLaunch|StreamBeginCapture)")
 _LAUNCH, _GRAPH = 1, 2
+_END_OF_WINDOW = 0.01
+_NEVER = np.iinfo(np.int64).min
 
 
 def call_kind(database: Database) -> str:
@@ -39,21 +47,95 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Launch calls without a kernel: ``lost`` by the profiler, ``cut`` off by the end of the capture."""
+
+    lost: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class JoinedCalls:
+    """The launches that have a call, arrays of shape (n,): process, launching thread, start of the call, and
+    an ordinal of the stream, of its own for each process, device and context."""
+
+    process: np.ndarray
+    thread: np.ndarray
+    start: np.ndarray
+    stream: np.ndarray
+
+
 class LostLaunches:
-    """Counts launch calls without a kernel, process by process, as the runtime table passes through."""
+    """Collects launch calls without a kernel as the runtime table passes through; 24 bytes each."""
 
     def __init__(self) -> None:
-        self._lost: dict[int, int] = {}
+        self._parts: list[np.ndarray] = []
         self._with_graphs: set[int] = set()
 
-    def add(self, owner: np.ndarray, kind: np.ndarray, has_kernel: np.ndarray) -> None:
-        """Some calls, (m,) each: processes, kinds (:func:`call_kind`), whether a kernel has their ID."""
+    def add(
+        self,
+        owner: np.ndarray,
+        kind: np.ndarray,
+        has_kernel: np.ndarray,
+        thread: np.ndarray,
+        start: np.ndarray,
+    ) -> None:
+        """Some calls, (m,) each: processes, kinds (:func:`call_kind`), whether a kernel has their ID,
+        threads, and when they began."""
         self._with_graphs.update(np.unique(owner[kind == _GRAPH]).tolist())
-        owners, counts = np.unique(owner[(kind == _LAUNCH) & ~has_kernel], return_counts=True)
-        for process, count in zip(owners.tolist(), counts.tolist(), strict=True):
-            self._lost[process] = self._lost.get(process, 0) + count
+        lacking = (kind == _LAUNCH) & ~has_kernel
+        self._parts.append(np.stack([owner[lacking], thread[lacking], start[lacking]]))
 
-    def count(self, with_graphs: np.ndarray) -> int:
-        """Calls without a kernel, of processes without graphs; ``with_graphs``: more processes with some."""
-        proving = self._lost.keys() - self._with_graphs - set(with_graphs.tolist())
-        return sum(self._lost[process] for process in proving)
+    def judge(
+        self,
+        with_graphs: np.ndarray,
+        window: Callable[[], tuple[int, int]],
+        joined: Callable[[], JoinedCalls],
+    ) -> Lost:
+        """Tell cut calls from lost ones; those of processes with graphs count as neither.
+
+        Args:
+            with_graphs: more processes that have graphs.
+            window: gives the first and the last time in the file, ns; asked only where calls lack a kernel.
+            joined: gives the launches that have a call; likewise.
+        """
+        calls = np.concatenate(self._parts, axis=1) if self._parts else np.empty((3, 0), np.int64)
+        proving = ~np.isin(calls[0], [*self._with_graphs, *with_graphs.tolist()])
+        owner, thread, start = calls[:, proving]
+        if not len(owner):
+            return Lost()
+        first, last = window()
+        cut = last - start.astype(np.float64) <= (last - first) * _END_OF_WINDOW
+        rows = np.flatnonzero(cut)
+        cut[rows] = start[rows] > _last_with_kernel(owner[rows], thread[rows], joined())
+        return Lost(lost=int((~cut).sum()), cut=int(cut.sum()))
+
+
+def _last_with_kernel(owner: np.ndarray, thread: np.ndarray, joined: JoinedCalls) -> np.ndarray:
+    """Start of the last call with a kernel on any stream that each call may have gone to, shape (m,).
+
+    An export does not name the stream of a call, only that of a kernel. A call may have gone to any stream
+    on which its thread launched a kernel, and that of a thread without kernels to any of its process.
+    """
+    of_stream = _greatest(joined.stream, joined.start)[joined.stream] if len(joined.stream) else joined.start
+    threads, of_thread = np.unique(joined.thread, return_inverse=True)
+    owners, of_owner = np.unique(joined.process, return_inverse=True)
+    by_thread = _found(threads, _greatest(of_thread, of_stream), thread)
+    by_owner = _found(owners, _greatest(of_owner, of_stream), owner)
+    return np.where(by_thread > _NEVER, by_thread, by_owner)
+
+
+def _greatest(group: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The greatest value of each group 0 .. g - 1, shape (g,)."""
+    greatest = np.full(int(group.max(initial=-1)) + 1, _NEVER)
+    np.maximum.at(greatest, group, values)
+    return greatest
+
+
+def _found(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The value of each wanted key among sorted distinct ones; never where it is not there."""
+    if not len(keys):
+        return np.full(len(wanted), _NEVER)
+    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[position] == wanted, values[position], _NEVER)

@@ -18,7 +18,7 @@ import numpy as np
 
 from assay_sampling.errors import InputError
 from assay_sampling.readers.nsys_database import KERNEL, RUNTIME, Database
-from assay_sampling.readers.nsys_lost import LostLaunches, call_kind
+from assay_sampling.readers.nsys_lost import JoinedCalls, Lost, LostLaunches, call_kind
 from assay_sampling.readers.ordinals import graph_ordinals, process_ordinals, within
 
 # Global IDs hold hardware, VM and process in the upper bits, the thread in the lower 24.
@@ -35,7 +35,7 @@ class LaunchOrder:
     ``row`` is the row ID in the kernel table; ``process`` and ``launch`` are ordinals; ``thread`` is the
     index of the launching thread in ``threads`` (global IDs, sorted, shape (t,)), -1 where no API call
     was found; [``call_start``, ``call_end``] is the call (the start on the GPU where there is none);
-    ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` is how many launch calls have no kernel.
+    ``graph_launch`` and ``graph_node`` are ordinals or -1. ``lost`` tells of launch calls without a kernel.
     """
 
     row: np.ndarray
@@ -47,7 +47,7 @@ class LaunchOrder:
     graph_launch: np.ndarray
     graph_node: np.ndarray
     threads: np.ndarray
-    lost: int
+    lost: Lost
 
 
 def launch_order(database: Database) -> LaunchOrder:
@@ -84,8 +84,33 @@ def launch_order(database: Database) -> LaunchOrder:
         graph_launch=graph_launch,
         graph_node=graph_node,
         threads=threads,
-        lost=lost.count(np.unique(owner[node != 0])),
+        lost=lost.judge(
+            np.unique(owner[node != 0]),
+            lambda: _extent(database),
+            lambda: _joined(database, owner, thread, call_start),
+        ),
     )
+
+
+def _extent(database: Database) -> tuple[int, int]:
+    """The first and the last time of any kernel or API call, ns."""
+    ends = [
+        database.first(f"SELECT min(start), max({_END}) FROM {table}")
+        for table in (KERNEL, RUNTIME)
+        if database.has(table, "start", "end")
+    ]
+    times = [time for row in ends if row is not None for time in row if isinstance(time, int)]
+    return (min(times), max(times)) if times else (0, 0)
+
+
+def _joined(database: Database, owner: np.ndarray, thread: np.ndarray, start: np.ndarray) -> JoinedCalls:
+    """The launches that have a call; without a column of stream numbers a context is one stream."""
+    columns = database.tables[KERNEL]
+    names = [_or_default(columns, name, -1) for name in ("deviceId", "contextId", "streamId")]
+    keys = np.stack([owner, *_integers(database, KERNEL, names)], axis=1)
+    known = thread != _NO_THREAD
+    _, stream = np.unique(keys[known], axis=0, return_inverse=True)
+    return JoinedCalls(owner[known], thread[known], start[known], stream.reshape(-1))
 
 
 def _or_default(columns: tuple[str, ...], name: str, default: int) -> str:
@@ -132,7 +157,7 @@ def _groups(owner: np.ndarray, correlation: np.ndarray) -> tuple[np.ndarray, np.
 def _calls(database: Database, keys: np.ndarray, lost: LostLaunches, *, by_process: bool) -> list[np.ndarray]:
     """Start, end and global thread ID of the first API call of each key, shape (g,) each.
 
-    Calls that launch and have no key are counted as ``lost``.
+    Calls that launch and have no key go to ``lost``.
     """
     start = np.full(len(keys), np.iinfo(np.int64).max)
     end, thread = np.zeros(len(keys), np.int64), np.full(len(keys), _NO_THREAD)
@@ -144,7 +169,7 @@ def _calls(database: Database, keys: np.ndarray, lost: LostLaunches, *, by_proce
     for chunk in integer_chunks(database, RUNTIME, [*expressions, call_kind(database)], where):
         owner = chunk[:, 2] & PROCESS_MASK if by_process else np.zeros(len(chunk), np.int64)
         position = lookup.find(owner, chunk[:, 3])
-        lost.add(owner, chunk[:, 4], position >= 0)
+        lost.add(owner, chunk[:, 4], position >= 0, chunk[:, 2], chunk[:, 0])
         rows = np.flatnonzero(position >= 0)
         rows = rows[np.lexsort((chunk[rows, 0], position[rows]))]
         first = np.flatnonzero(np.diff(position[rows], prepend=-1))

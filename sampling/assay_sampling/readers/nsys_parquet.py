@@ -32,8 +32,8 @@ _EXPORT_AGAIN = "export the report again: nsys export -t parquetdir -f true REPO
 # Columns that the reader of SQLite exports asks for; None: all of a small table.
 _COLUMNS: dict[str, tuple[str, ...] | None] = {
     KERNEL: (
-        "start", "end", "deviceId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
-        "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+        "start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName",
+        "shortName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
         "staticSharedMemory", "dynamicSharedMemory", "graphNodeId",
     ),
     RUNTIME: ("start", "end", "globalTid", "correlationId", "nameId", "returnValue"),

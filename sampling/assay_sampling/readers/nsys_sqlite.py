@@ -30,7 +30,6 @@ from assay_sampling.readers.base import (
     check_mark,
     check_offset,
     foreign_metadata,
-    said_by_profiler,
 )
 from assay_sampling.readers.files import PlainFile
 from assay_sampling.readers.nesting import ThreadRanges
@@ -42,11 +41,10 @@ from assay_sampling.readers.nsys_database import (
     STRINGS,
     Database,
     devices,
-    doubts,
-    dropped_events,
     has_synthetic_mark,
     tool_version,
 )
+from assay_sampling.readers.nsys_diagnostics import diagnostics
 from assay_sampling.readers.nsys_order import LaunchOrder, launch_order
 
 FORMAT = "nsys-sqlite"
@@ -330,9 +328,8 @@ def _notes(database: Database, order: LaunchOrder) -> Iterator[Note]:
             yield make_note("graphs_as_a_whole", graph_launches=int(row[0]))
     if not database.has(KERNEL, "demangledName"):
         yield make_note("short_names")
-    for text in dropped_events(database):
-        yield said_by_profiler(text)
-    for text in doubts(database):
-        yield make_note("profiler_doubt", message=text)
-    if order.lost:
-        yield make_note("kernels_lost", calls=order.lost)
+    yield from diagnostics(database)
+    if order.lost.lost:
+        yield make_note("kernels_lost", calls=order.lost.lost)
+    if order.lost.cut:
+        yield make_note("capture_cut", calls=order.lost.cut)

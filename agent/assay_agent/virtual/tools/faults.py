@@ -35,6 +35,7 @@ FAULTS: dict[str, str] = {
     "importer_failed": "nsys: the importer fails, and only the raw file is left",
     "dropped_events": "nsys: every tenth kernel is missing, and the diagnostics say so",
     "lost_events": "nsys: every tenth kernel is missing, and nothing says so",
+    "lost_end": "nsys: the kernel of the last launch call is missing, and nothing says so",
 }
 _WITH_NUMBER = {"application_failed": (1, 255), "application_killed": (1, 31)}
 _DEFAULT_NUMBER = {"application_failed": 1, "application_killed": 9}

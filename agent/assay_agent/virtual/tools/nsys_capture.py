@@ -45,6 +45,8 @@ def capture_run(
     if (told or "lost_events" in environment.faults) and len(kept):
         kept = np.arange(len(kept)) % _DROPPED_EVERY != _DROPPED_EVERY - 1
         kept[-1] &= len(kept) >= _DROPPED_EVERY
+    if "lost_end" in environment.faults and len(kept):
+        kept[-1] = False
     columns = {name: np.concatenate([_NONE, *(table[name] for table in tables)]) for name in _COLUMNS}
     launches = Columns({name: numbers(values) for name, values in {**columns, "kept": kept}.items()})
     document = {
