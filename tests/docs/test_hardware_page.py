@@ -46,6 +46,18 @@ def test_every_item_says_what_shows_it(item: list[str]) -> None:
     assert proofs or by.startswith("by hand:"), by
 
 
+FIRST_SCREEN_LINES = 24
+
+
+def test_the_readme_says_on_its_first_screen_what_is_proved_today() -> None:
+    """Nothing, as long as no row of the table names a GPU and a date; and where that is told in full."""
+    screen = " ".join((ROOT / "README.md").read_text().splitlines()[:FIRST_SCREEN_LINES])
+    assert "(docs/hardware.md)" in screen
+    proved = [row[0] for row in items() if re.search(r"\d{4}-\d\d-\d\d", row[1])]
+    nothing = "nothing is proved on a GPU"
+    assert (nothing in screen) == (nothing in PAGE) == (not proved)
+
+
 def test_every_command_and_test_that_is_named_exists() -> None:
     named = re.findall(r"`((?:make |python -m tests\.gpu|tests/)[^`]*)`", PAGE)
     checkable = [c for c in named if not c.startswith(("tests/data/", "tests/gpu/workloads"))]
