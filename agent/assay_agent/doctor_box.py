@@ -130,15 +130,18 @@ def _temporary() -> Path:
 
 
 def _lock_file() -> Check:
-    """Tools that people start by hand share one; each GPU of an agent has a private folder for its own."""
+    """Tools that people start by hand share one; runs of agents take turns among themselves."""
     path = _temporary() / _LOCK_FILE
-    remedy = "an agent's runs do not use it; for tools started by hand set TMPDIR to a private folder"
+    remedy = (
+        "runs of agents do not wait for it, nor it for them: profile by hand while no agent takes runs, "
+        "and as one user"
+    )
     try:
         status = path.stat()
     except FileNotFoundError:
         return Check("lock file", "ok", f"no {path}")
     except OSError as error:
-        return Check("lock file", "note", f"{path} cannot be seen ({error.strerror})", "name another TMPDIR")
+        return Check("lock file", "note", f"{path} cannot be seen ({error.strerror})", remedy)
     holder = _lock_holder(status)
     if holder:
         what = f"process {holder} holds {path}: it profiles, and a second ncu started by hand waits for it"

@@ -80,8 +80,9 @@ _TABLE: dict[FailureClass, _Entry] = {
         True,
     ),
     FailureClass.LOCK_FILE: _Entry(
-        "the profiler could not open its lock file, which another user or run holds",
-        "give each GPU a private TMPDIR that the agent's user owns, and remove a stale lock file",
+        "a lock file that the run needs could not be opened, or another user or run holds it",
+        "let one agent of one user drive each GPU; the folder of the lock must belong to that user and lie "
+        "on a local disk",
         True,
     ),
     FailureClass.METRIC_UNKNOWN: _Entry(

@@ -24,7 +24,7 @@ from test_ncu_command import WORK
 
 from assay_agent.doctor_tools import tool_checks
 from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.profilers import environment, ncu_command, nsys_command, tool_run
+from assay_agent.profilers import environment, ncu_command, nsys_command, profiling_lock, tool_run
 from assay_agent.profilers.base import Profiler, ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.nsight_compute import NsightComputeProfiler
@@ -62,6 +62,7 @@ def private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     steps = tool_run.EndingSteps(1.0, 1.0)
     monkeypatch.setitem(tool_run.run_tool.__kwdefaults__, "ending", steps)
     monkeypatch.setattr(environment.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(profiling_lock, "BOX_FOLDER", tmp_path)
 
 
 def gpu(nvidia: RealTools, *, driver: bool = True, path: Path | None = None) -> MeasuredGPU:

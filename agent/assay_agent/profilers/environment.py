@@ -192,21 +192,26 @@ def private_directory(gpu: MeasuredGPU) -> Path:
     top = Path(tempfile.gettempdir()) / f"assay-{os.getuid()}"
     try:
         for folder in (top, top / name):
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
-            state = folder.lstat()
-            if state.st_uid != os.getuid() or state.st_mode & 0o777 != 0o700 or folder.is_symlink():
-                raise ProfilerError(
-                    FailureClass.LOCK_FILE,
-                    str(folder),
-                    "it is not a private folder of this user",
-                    "remove it, or start the agent with another TMPDIR",
-                )
+            require_private(folder)
     except OSError as error:
         raise ProfilerError(
             FailureClass.DISK_FULL, str(top), f"it cannot be made ({error.strerror})"
         ) from error
     return top / name
+
+
+def require_private(folder: Path) -> None:
+    """Make the folder where it is not there; raises ProfilerError for one that others can get at, OSError."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    state = folder.lstat()
+    if state.st_uid != os.getuid() or state.st_mode & 0o777 != 0o700 or folder.is_symlink():
+        raise ProfilerError(
+            FailureClass.LOCK_FILE,
+            str(folder),
+            "it is not a private folder of this user",
+            "remove it, or start the agent with another TMPDIR",
+        )
 
 
 @contextlib.contextmanager

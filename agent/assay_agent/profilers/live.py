@@ -186,10 +186,11 @@ class LiveMeasurement(abc.ABC):
         for name, detail in flags_of(notes).items():
             self.flag(name, detail)
 
-    def measure(self, argv: Sequence[str]) -> ToolResult:
+    def measure(self, argv: Sequence[str], held: tuple[int, ...] = ()) -> ToolResult:
         """Run the command that measures, in the workload's folder and time limit.
 
-        Raises ProfilerError where it hangs or cannot be started.
+        ``held``: descriptors of further locks, which it holds until its last process has ended. Raises
+        ProfilerError where it hangs or cannot be started.
         """
         assert self.work.command is not None
         self._command = tuple(argv)
@@ -206,7 +207,9 @@ class LiveMeasurement(abc.ABC):
         before_ending = conditions.before_ending if conditions else None
         guards = self._guards()
         with self._watch.measuring() if self._watch else contextlib.nullcontext(), guards:
-            result = self._run(argv, directory, limit, before_ending=before_ending, stop=guards.stop)
+            result = self._run(
+                argv, directory, limit, before_ending=before_ending, stop=guards.stop, held=held
+            )
         self._wall_seconds += result.seconds
         guards.require_kept(str(self.work.key))
         if conditions and not (result.timed_out or result.cancelled):
@@ -246,6 +249,7 @@ class LiveMeasurement(abc.ABC):
         *,
         before_ending: Callable[[], None] | None = None,
         stop: threading.Event | None = None,
+        held: tuple[int, ...] = (),
     ) -> ToolResult:
         self.note(f"$ {shlex.join(argv)}")
         try:
@@ -256,7 +260,7 @@ class LiveMeasurement(abc.ABC):
                 timeout_seconds=timeout_seconds,
                 cancelled=stop or self._cancelled,
                 stdout_path=output,
-                held=(self.space.held,),
+                held=(self.space.held, *held),
                 before_ending=before_ending,
             )
         except OSError as error:

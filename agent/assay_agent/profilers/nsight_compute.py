@@ -30,6 +30,7 @@ from assay_agent.profilers.ncu_log import (
     words_before_hanging,
 )
 from assay_agent.profilers.preflight import Listing, listing_of, missing_text
+from assay_agent.profilers.profiling_lock import profiling_turn, takes_turns
 from assay_agent.profilers.refused_metrics import MOST_ROUNDS, MetricsRefusedError, refusal_memory
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolBox, ToolVersion
@@ -154,18 +155,25 @@ class NsightComputeMeasurement(LiveMeasurement):
         log_path = self.space.job / "ncu.log"
         command = ncu_command.profile_command(tool, work, metrics, self._report, log_path)
         try:
-            result = self.measure(command)
+            result = self._measured(tool, command)
         except ProfilerError as error:
             if error.failure_class is FailureClass.HANG:
                 raise self._hang(error, log_path) from error
             raise
-        if self.cancelled:
+        if result is None or self.cancelled:
             return None
         count = work.launch_count
         log = self._judged(result, read_log(log_path), metrics, count)
         if log.profiled and count and log.profiled < count:
             self.flag("slice_short", f"the workload ended after {log.profiled:,} of {count:,} launches")
         return log
+
+    def _measured(self, tool: ToolVersion, command: list[str]) -> ToolResult | None:
+        """Run the command that profiles, in its turn; None where the run was cancelled while it waited."""
+        if self.gpu.synthetic or not takes_turns(tool):
+            return self.measure(command)
+        with profiling_turn(self._cancelled, self.note) as held:
+            return self.measure(command, held=held) if held else None
 
     def _hang(self, error: ProfilerError, log_path: Path) -> ProfilerError:
         text = read_log(log_path)

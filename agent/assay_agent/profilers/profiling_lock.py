@@ -1,0 +1,88 @@
+"""One profiled GPU of a box at a time, for releases of Nsight Compute that cannot do two.
+
+Releases before 2025 take turns by a lock file of their own in the folder for temporary files. Each run here
+has such a folder to itself, as another user's lock file in a shared one cannot be opened, so their lock keeps
+nobody out. In its place the runs of all agents of this user take turns by this lock. Later releases lock one
+GPU each, which the lock of the GPU does already; no architecture is known to need more.
+
+It always lies below /tmp: an agent's TMPDIR may be another one than that of the agent beside it.
+Source: notes on Nsight Compute, section 1.4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.environment import require_private
+from assay_agent.profilers.tool_version import ToolVersion
+from assay_sampling.failures import FailureClass
+
+BOX_FOLDER = Path("/tmp")
+_NAME = "nsight-compute-turn"
+_CONCURRENT_SINCE = (2025, 1)
+_LOOK_SECONDS = 0.1
+
+
+def takes_turns(tool: ToolVersion) -> bool:
+    """Whether this release of Nsight Compute profiles on one GPU of a box at a time."""
+    return not tool.at_least(*_CONCURRENT_SINCE)
+
+
+@contextlib.contextmanager
+def profiling_turn(cancelled: threading.Event, note: Callable[[str], None]) -> Iterator[tuple[int, ...]]:
+    """Hold the lock: gives its descriptor, for the tool to hold too; nothing where ``cancelled`` came first.
+
+    Waits as long as it takes, as whoever has it has a time limit. Raises ProfilerError (``lock_file``) where
+    the lock cannot be made.
+    """
+    path = _folder() / _NAME
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _failed(path, error) from error
+    try:
+        yield (handle,) if _taken(handle, cancelled, note) else ()
+    finally:
+        os.close(handle)
+
+
+def _folder() -> Path:
+    folder = BOX_FOLDER / f"assay-{os.getuid()}"
+    try:
+        require_private(folder)
+    except OSError as error:
+        raise _failed(folder, error) from error
+    return folder
+
+
+def _taken(handle: int, cancelled: threading.Event, note: Callable[[str], None]) -> bool:
+    began = time.monotonic()
+    waited = False
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waited = True
+            if cancelled.wait(_LOOK_SECONDS):
+                return False
+        else:
+            break
+    if waited:
+        note(f"waited {time.monotonic() - began:.1f} s for a profile of another GPU of the box to end")
+    return True
+
+
+def _failed(path: Path, error: OSError) -> ProfilerError:
+    return ProfilerError(
+        FailureClass.LOCK_FILE,
+        str(path),
+        f"the lock by which profiles of this box take turns cannot be had ({error.strerror})",
+        f"let the agent's user write to {BOX_FOLDER}, on a disk that knows locks",
+    )

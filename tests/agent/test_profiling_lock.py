@@ -1,0 +1,171 @@
+"""Profiles of several GPUs of a box take turns where Nsight Compute needs it, also of two agents."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_nvml import FakeNvml
+from fake_server import wait_for
+from test_ncu_command import WORK
+
+from assay_agent.profilers import profiling_lock
+from assay_agent.profilers.base import ProfilerError
+from assay_agent.profilers.environment import MeasuredGPU
+from assay_agent.profilers.nsight_compute import NsightComputeProfiler
+from assay_agent.profilers.profiling_lock import profiling_turn, takes_turns
+from assay_agent.profilers.tool_version import ToolBox, ToolVersion
+from assay_agent.work import CommandSource
+from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import Device
+
+pytestmark = pytest.mark.processes
+
+# It says so where two profile at a time. Its own lock file lies in TMPDIR.
+NCU = """#!/bin/sh
+case $1 in
+  --version) echo "Version {version}"; exit ;;
+  --help) echo "  --kill arg"; exit ;;
+esac
+case " $* " in *" --log-file "*) ;; *) exit 1 ;; esac
+exec 9> "$TMPDIR/nsight-compute-lock"
+flock 9
+mkdir "{folder}/busy" || echo overlap >> "{folder}/events"
+echo profile >> "{folder}/events"
+sleep {seconds}
+rmdir "{folder}/busy"
+"""
+AGENT = """
+import sys
+sys.path[:0] = {paths!r}
+import test_profiling_lock as tests
+from pathlib import Path
+tests.profile(Path(sys.argv[1]), sys.argv[2])
+"""
+
+
+def profile(folder: Path, name: str, cancelled: threading.Event | None = None) -> ProfilerError | None:
+    """A detailed run on the GPU of that name, by an agent with a folder for temporary files of its own."""
+    profiling_lock.BOX_FOLDER = folder
+    FakeNvml(folder / "nvml.json").install()
+    (folder / "agents" / name).mkdir(parents=True, exist_ok=True)
+    gpu = MeasuredGPU(
+        Device(0, "V100", f"GPU-{name}", "7.0", 80), synthetic=False, path=f"{folder}/bin:/usr/bin:/bin",
+        scope=f"{folder}/{name}",
+    )  # fmt: skip
+    command = CommandSource(("/bin/true",), {}, str(folder), 30.0)
+    work = replace(WORK, level="detailed", profiler="nsight_compute", command=command, launch_count=5)
+    profiler = NsightComputeProfiler(gpu, ToolBox(), folder / "agents" / name)
+    try:
+        with profiler.run(work, cancelled or threading.Event()) as measurement:
+            list(measurement.batches())
+    except ProfilerError as error:  # there is no report
+        return error
+    return None
+
+
+@pytest.fixture
+def box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(profiling_lock, "BOX_FOLDER", tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(tmp_path / "nvml.json"))
+    install(tmp_path, "2024.1.1.0")
+    return tmp_path
+
+
+def install(folder: Path, version: str, seconds: float = 0.5) -> None:
+    (folder / "bin").mkdir(exist_ok=True)
+    ncu = folder / "bin" / "ncu"
+    ncu.write_text(NCU.format(version=version, folder=folder, seconds=seconds))
+    ncu.chmod(0o755)
+
+
+def events(folder: Path) -> list[str]:
+    return (folder / "events").read_text().split()
+
+
+def in_threads(box: Path) -> None:
+    threads = [threading.Thread(target=profile, args=(box, name)) for name in ("a", "b", "c")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+
+def test_two_slots_of_an_agent_take_turns(box: Path) -> None:
+    in_threads(box)
+    assert events(box) == ["profile"] * 3
+
+
+def test_a_release_that_locks_one_gpu_each_needs_no_turns(box: Path) -> None:
+    install(box, "2025.1.0.0")
+    in_threads(box)
+    assert events(box).count("overlap") >= 1
+
+
+def test_two_agents_of_a_box_take_turns_whatever_their_folders_for_temporary_files(box: Path) -> None:
+    install(box, "2024.1.1.0", seconds=3.0)  # they do not start at the same moment
+    paths = [str(Path(__file__).parent)]
+    agents = []
+    for name in ("a", "b"):
+        temporary = box / f"tmp-{name}"
+        temporary.mkdir()
+        command = [sys.executable, "-c", AGENT.format(paths=paths), str(box), name]
+        agents.append(subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}))
+    assert [agent.wait(60) for agent in agents] == [0, 0]
+    assert events(box) == ["profile"] * 2
+
+
+def test_a_run_that_is_cancelled_while_it_waits_profiles_nothing(box: Path) -> None:
+    cancelled = threading.Event()
+    with profiling_turn(threading.Event(), print) as held:
+        assert held
+        threading.Timer(0.5, cancelled.set).start()
+        assert profile(box, "a", cancelled) is None
+    assert not (box / "events").exists()
+
+
+def test_the_tool_holds_the_turn_also_where_its_agent_dies(box: Path) -> None:
+    """The next agent must not profile beside an ncu that has not yet been ended."""
+    command = [sys.executable, "-c", AGENT.format(paths=[str(Path(__file__).parent)]), str(box), "a"]
+    install(box, "2024.1.1.0", seconds=30.0)
+    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(box)}) as agent:
+        wait_for((box / "events").exists)
+        agent.send_signal(signal.SIGKILL)
+        agent.wait()
+        with (box / f"assay-{os.getuid()}" / "nsight-compute-turn").open("r+") as lock:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor ends the tool two seconds later
+
+
+def test_a_folder_that_is_not_this_users_own_is_refused(box: Path) -> None:
+    (box / f"assay-{os.getuid()}").mkdir(mode=0o755)
+    with pytest.raises(ProfilerError) as caught, profiling_turn(threading.Event(), print):
+        pass
+    assert caught.value.failure_class is FailureClass.LOCK_FILE
+
+
+def test_a_lock_that_is_a_link_is_refused(box: Path) -> None:
+    folder = box / f"assay-{os.getuid()}"
+    folder.mkdir(mode=0o700)
+    (folder / "nsight-compute-turn").symlink_to(box / "elsewhere")
+    with pytest.raises(ProfilerError, match="take turns"), profiling_turn(threading.Event(), print):
+        pass
+    with contextlib.suppress(FileNotFoundError):
+        pytest.fail(str((box / "elsewhere").stat()))
+
+
+@pytest.mark.parametrize(
+    ("version", "turns"), [("2022.3.0.0", True), ("2024.3.2", True), ("2025.1.0", False), ("2026.3.1", False)]
+)
+def test_which_releases_take_turns(version: str, turns: bool) -> None:
+    assert takes_turns(ToolVersion("ncu", version)) is turns
