@@ -13,6 +13,7 @@ from assay_agent.profilers.base import Measurement, Profiler, ProfilerError
 from assay_agent.profilers.environment import without_secrets
 from assay_agent.provenance.facts import Collected
 from assay_agent.records import AttemptLog
+from assay_agent.session import Identity
 from assay_agent.slot_health import SlotHealth
 from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
 from assay_agent.work import Assignment, AttemptKey, failure_to_proto
@@ -34,7 +35,7 @@ class AttemptRunner:
 
     def __init__(
         self,
-        agent_id: str,
+        identity: Identity,
         spool: Spool,
         connection: Connection,
         profilers: Mapping[str, Profiler],
@@ -44,7 +45,7 @@ class AttemptRunner:
         on_begin: Callable[[], None] = lambda: None,
         health: SlotHealth | None = None,
     ) -> None:
-        self._agent_id = agent_id
+        self._identity = identity
         self._spool = spool
         self._connection = connection
         self._profilers = profilers
@@ -59,7 +60,8 @@ class AttemptRunner:
         try:
             attempt = self._spool.create(work)
         except StorageError as error:
-            self.report(work.key, failure_of(error, FailureClass.DISK_FULL), AttemptLog())
+            problem = failure_of(error, FailureClass.DISK_FULL)
+            self.report(work.key, work.write_secret, problem, AttemptLog())
             return
         self._on_begin()
         log = _LogHolder()
@@ -138,12 +140,14 @@ class AttemptRunner:
         self._remove(attempt)
         if problem is not None:
             _log.warning("%s failed: %s", attempt.key, problem)
-            self.report(attempt.key, problem, log.log)
+            self.report(attempt.key, attempt.write_secret, problem, log.log)
 
     def _finish(self, attempt: SpooledAttempt) -> Failure | None:
         seal = attempt.wait_acknowledged()
         request = agent_pb2.FinishAttemptRequest(
-            agent_id=self._agent_id,
+            agent_id=self._identity.agent_id,
+            session_id=self._identity.session_id,
+            write_secret=attempt.write_secret,
             key=attempt.key.to_proto(),
             segments=seal.segments,
             launches=seal.launches,
@@ -168,11 +172,22 @@ class AttemptRunner:
             _log.warning("what is left of %s cannot be deleted: %s", attempt.key, error)
 
     def report(
-        self, key: AttemptKey, problem: Failure, log: AttemptLog, *, give_up: threading.Event | None = None
+        self,
+        key: AttemptKey,
+        write_secret: bytes,
+        problem: Failure,
+        log: AttemptLog,
+        *,
+        give_up: threading.Event | None = None,
     ) -> None:
         """Tell the server why an attempt failed, until it has heard it or the agent ends."""
         request = agent_pb2.FailAttemptRequest(
-            agent_id=self._agent_id, key=key.to_proto(), failure=failure_to_proto(problem), log=log.to_proto()
+            agent_id=self._identity.agent_id,
+            session_id=self._identity.session_id,
+            write_secret=write_secret,
+            key=key.to_proto(),
+            failure=failure_to_proto(problem),
+            log=log.to_proto(),
         )
         try:
             self._connection.fail(request, give_up or self._give_up)

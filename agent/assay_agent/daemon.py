@@ -25,10 +25,10 @@ from assay_agent.profilers.environment import remove_old_jobs
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.quarantine import Quarantine
 from assay_agent.records import AttemptLog
-from assay_agent.session import Session
+from assay_agent.session import Identity, Session
 from assay_agent.slot_health import SlotHealth
 from assay_agent.slots import SlotWorker
-from assay_agent.spool import Recovery, Spool, SpooledAttempt, default_limit_bytes
+from assay_agent.spool import DiscardedAttempt, Spool, SpooledAttempt, default_limit_bytes
 from assay_agent.state import StateDirectory
 from assay_agent.uplink import Uplink
 from assay_agent.work import AttemptKey, WireError
@@ -155,7 +155,8 @@ class _Process:
         self._connection = connection
         self._session = agent._session
         self._give_up = agent._give_up
-        self._uplink = Uplink(spool, connection)
+        self._identity = Identity(agent_id, self._session.session_id)
+        self._uplink = Uplink(spool, connection, self._identity)
         self._runner = self._runner_of(agent._profilers)
         self._heartbeat_seconds = 5.0
         self._threads: list[threading.Thread] = []
@@ -177,7 +178,7 @@ class _Process:
         self, profilers: Mapping[str, Profiler], health: SlotHealth | None = None
     ) -> AttemptRunner:
         return AttemptRunner(
-            self._agent_id,
+            self._identity,
             self._spool,
             self._connection,
             profilers,
@@ -190,8 +191,9 @@ class _Process:
     def run(self, inventory: Inventory) -> None:
         recovery = self._spool.recover()
         try:
-            self._report_discarded(recovery)
-            if self._register(inventory):
+            # Registered with what was on the disk, this process may speak for attempts of the one before.
+            if self._register(inventory, recovery.discarded):
+                self._report_discarded(recovery.discarded)
                 self._start(recovery.sealed)
                 while not self._session.stopping.is_set():
                     self._tick(inventory)
@@ -214,24 +216,31 @@ class _Process:
         for attempt in sealed:
             self._runner.resume(attempt)
 
-    def _report_discarded(self, recovery: Recovery) -> None:
-        for key, why in recovery.discarded:
-            problem = failure(FailureClass.AGENT_RESTARTED, str(key), why)
-            self._runner.report(key, problem, AttemptLog(), give_up=self._session.stopping)
+    def _report_discarded(self, discarded: Sequence[DiscardedAttempt]) -> None:
+        for each in discarded:
+            problem = failure(FailureClass.AGENT_RESTARTED, str(each.key), each.why)
+            self._runner.report(
+                each.key, each.write_secret, problem, AttemptLog(), give_up=self._session.stopping
+            )
 
-    def _register(self, inventory: Inventory) -> bool:
-        """Register, waiting for the server if need be; False where the agent is to stop meanwhile."""
+    def _register(self, inventory: Inventory, discarded: Sequence[DiscardedAttempt] = ()) -> bool:
+        """Register, waiting for the server if need be; False where the agent is to stop meanwhile.
+
+        With what the disk holds of an earlier process: sealed attempts, and ``discarded`` ones to be failed.
+        """
         announced = self._session.announced
         slots = [slot for worker in self._workers if (slot := worker.health.slot) is not None]
         with self._spool.changed:
-            sealed = [a.key.to_proto() for a in self._spool.attempts.values() if a.seal_record is not None]
+            leases = [(a.key, a.write_secret) for a in self._spool.attempts.values() if a.seal_record]
+        leases += [(each.key, each.write_secret) for each in discarded]
+        held = [agent_pb2.HeldAttempt(key=k.to_proto(), write_secret=secret) for k, secret in leases]
         request = agent_pb2.RegisterRequest(
             agent_id=self._agent_id,
             session_id=self._session.session_id,
             name=self._agent.config.name,
             inventory=inventory.to_proto(),
             slots=slots,
-            sealed=sealed,
+            held=held,
         )
         try:
             response = self._connection.register(request, self._session.stopping)
@@ -278,7 +287,9 @@ class _Process:
     def _heartbeat(self) -> None:
         with self._spool.changed:
             progress = [
-                agent_pb2.AttemptProgress(key=a.key.to_proto(), launches_spooled=a.launches)
+                agent_pb2.AttemptProgress(
+                    key=a.key.to_proto(), launches_spooled=a.launches, write_secret=a.write_secret
+                )
                 for a in self._spool.attempts.values()
             ]
         request = agent_pb2.HeartbeatRequest(
@@ -352,7 +363,7 @@ class _Process:
             for attempt in slow:
                 cause = "the agent was told to stop, and the profiler was slow to end"
                 handed_back = failure(FailureClass.AGENT_RESTARTED, str(attempt.key), cause)
-                self._runner.report(attempt.key, handed_back, AttemptLog())
+                self._runner.report(attempt.key, attempt.write_secret, handed_back, AttemptLog())
 
         telling = threading.Thread(target=tell, name="assay-hand-back", daemon=True)
         telling.start()

@@ -111,10 +111,14 @@ def write_manifest(directory: Path, assignment: Assignment) -> None:
     durable.write_atomically(directory / MANIFEST, json.dumps(document, sort_keys=True).encode())
 
 
-def read_key(directory: Path) -> AttemptKey | None:
-    """Whose attempt a directory holds; None where its manifest was never finished."""
+def read_lease(directory: Path) -> tuple[AttemptKey, bytes] | None:
+    """Whose attempt a directory holds, and the secret of its lease; None: its manifest was never finished.
+
+    A release that knew no secrets left none: it is b"" then, and the server takes nothing of the attempt.
+    """
     try:
-        return AttemptKey(**_document((directory / MANIFEST).read_bytes())["key"])
+        document = _document((directory / MANIFEST).read_bytes())
+        return AttemptKey(**document["key"]), bytes.fromhex(document.get("write_secret", ""))
     except (OSError, ValueError, KeyError, TypeError, WireError):
         return None
 

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import threading
 import uuid
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who sends: the agent, and its process, to which the server binds the attempts that it leases."""
+
+    agent_id: str
+    session_id: str = field(repr=False)
 
 
 class Session:

@@ -110,5 +110,6 @@ class SlotWorker:
             return Assignment.from_proto(work)
         except WireError as error:
             _log.error("work that the server gave is not understood: %s", error)
-            self._runner.report(key, failure_of(error, FailureClass.SERVER_REFUSED), AttemptLog())
+            problem = failure_of(error, FailureClass.SERVER_REFUSED)
+            self._runner.report(key, work.write_secret, problem, AttemptLog())
             return None

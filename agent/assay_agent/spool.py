@@ -2,7 +2,8 @@
 
 One directory an attempt:
 
-    <run>-<slice>-<attempt>/manifest.json          whose launches these are; written before any of them
+    <run>-<slice>-<attempt>/manifest.json          whose launches these are, and the secret of their lease;
+                                                   written before any of them
                             segment-00000000.seg   see assay_agent.segments
                             seal.json              totals; written once every segment is on the disk
 
@@ -23,7 +24,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -56,11 +57,20 @@ class AttemptEnded(Exception):
 
 
 @dataclass(frozen=True)
+class DiscardedAttempt:
+    """An attempt of an earlier process that must be made again, and why."""
+
+    key: AttemptKey
+    why: str
+    write_secret: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True)
 class Recovery:
     """What an earlier process of this agent left: attempts to send, and those that must be made again."""
 
     sealed: tuple[SpooledAttempt, ...]
-    discarded: tuple[tuple[AttemptKey, str], ...]
+    discarded: tuple[DiscardedAttempt, ...]
 
 
 class Spool:
@@ -108,17 +118,18 @@ class Spool:
         sealed, discarded = [], []
         with storage_errors(self.subject):
             for path in sorted(p for p in self.directory.iterdir() if p.is_dir()):
-                key = None if path.name.startswith(_TRASH) else records.read_key(path)
-                if key is None:
+                lease = None if path.name.startswith(_TRASH) else records.read_lease(path)
+                if lease is None:
                     shutil.rmtree(path, ignore_errors=True)
                     continue
+                key, secret = lease
                 found = records.read_whole_attempt(path)
                 if isinstance(found, str):
                     _log.warning("%s is discarded: %s", key, found)
-                    discarded.append((key, found))
+                    discarded.append(DiscardedAttempt(key, found, secret))
                     self._discard(path)
                     continue
-                attempt = SpooledAttempt(self, key, path)
+                attempt = SpooledAttempt(self, key, path, write_secret=secret)
                 attempt.restore(*found)
                 self.attempts[key] = attempt
                 sealed.append(attempt)
@@ -134,7 +145,9 @@ class Spool:
             path.mkdir(mode=0o700)
             records.write_manifest(path, assignment)
             durable.sync_directory(self.directory)
-        attempt = SpooledAttempt(self, key, path, assignment.deadline_seconds)
+        attempt = SpooledAttempt(
+            self, key, path, assignment.deadline_seconds, write_secret=assignment.write_secret
+        )
         with self.changed:
             self.attempts[key] = attempt
             self.changed.notify_all()
@@ -192,9 +205,16 @@ class SpooledAttempt:
     """One attempt in the spool: the profiler's side appends and seals, the uplink's reads and confirms."""
 
     def __init__(
-        self, spool: Spool, key: AttemptKey, directory: Path, lease_seconds: float = math.inf
+        self,
+        spool: Spool,
+        key: AttemptKey,
+        directory: Path,
+        lease_seconds: float = math.inf,
+        *,
+        write_secret: bytes = b"",
     ) -> None:
         self.key = key
+        self.write_secret = write_secret
         self.lease_seconds = lease_seconds
         self.directory = directory
         self.seal_record: Seal | None = None

@@ -18,6 +18,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 
 from assay_agent.connection import PAUSES, Connection
 from assay_agent.segments import EncodedSegment
+from assay_agent.session import Identity
 from assay_agent.spool import Spool, SpooledAttempt
 from assay_agent.work import AttemptKey, WireError
 from assay_protos import ingest_pb2
@@ -56,6 +57,7 @@ class Uplink:
     """Sends all attempts of a spool; starts when it is told to and ends with :meth:`stop`.
 
     Args:
+        identity: of this process, as it is registered.
         window_segments: segments on their way at a time, at most.
         window_bytes: their bytes, at most (one segment always may go).
         idle_seconds: a stream without anything to send is closed after so long.
@@ -66,6 +68,7 @@ class Uplink:
         self,
         spool: Spool,
         connection: Connection,
+        identity: Identity,
         *,
         window_segments: int = 16,
         window_bytes: int = 32 << 20,
@@ -74,6 +77,7 @@ class Uplink:
     ) -> None:
         self._spool = spool
         self._connection = connection
+        self._identity = identity
         self._changed = spool.changed
         self._window_segments = window_segments
         self._window_bytes = window_bytes
@@ -161,7 +165,7 @@ class Uplink:
                 with self._changed:
                     stream.settled(attempt.key, number)
                 continue
-            yield from _messages(attempt.key, segment)
+            yield from _messages(attempt, segment, self._identity)
 
     def _take(self, stream: _Stream) -> tuple[SpooledAttempt, int] | None:
         """Wait for the next segment to send; None where the stream is to be closed."""
@@ -225,18 +229,23 @@ class Uplink:
                 attempt.end(None)
 
 
-def _messages(key: AttemptKey, segment: EncodedSegment) -> Iterator[ingest_pb2.UploadRequest]:
+def _messages(
+    attempt: SpooledAttempt, segment: EncodedSegment, sender: Identity
+) -> Iterator[ingest_pb2.UploadRequest]:
     """A segment as it travels: header, names in chunks, launches in chunks."""
     header = segment.header
     yield ingest_pb2.UploadRequest(
         header=ingest_pb2.SegmentHeader(
-            key=key.to_proto(),
+            key=attempt.key.to_proto(),
             segment=header.segment,
             launches=header.launches,
             names_bytes=header.names_bytes,
             launches_bytes=header.launches_bytes,
             names_hash=header.names_hash,
             launches_hash=header.launches_hash,
+            agent_id=sender.agent_id,
+            session_id=sender.session_id,
+            write_secret=attempt.write_secret,
         )
     )
     for part, data in ((ingest_pb2.PART_NAMES, segment.names), (ingest_pb2.PART_LAUNCHES, segment.launches)):

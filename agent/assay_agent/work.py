@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
@@ -105,6 +105,7 @@ class Assignment:
     ``deadline_seconds`` counts from the lease and is extended by every heartbeat that is answered.
     ``bare``: a light run's command without its profiler, which gives no launches.
     ``counters`` are the canonical names to collect; ``under_mps``: under a private MPS daemon even at 100 %.
+    ``write_secret`` proves to the server that this agent holds the lease: for the spool and requests only.
     """
 
     key: AttemptKey
@@ -124,10 +125,12 @@ class Assignment:
     launch_skip: int = 0
     launch_count: int = 0
     deadline_seconds: float = 60.0
+    write_secret: bytes = field(default=b"", repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """For the manifest of a spooled attempt."""
         document = dataclasses.asdict(self)
+        document["write_secret"] = self.write_secret.hex()
         if self.recorded:
             document["recorded"]["path"] = str(self.recorded.path)
         return document
@@ -155,6 +158,7 @@ class Assignment:
             launch_skip=work.launch_skip,
             launch_count=work.launch_count,
             deadline_seconds=work.deadline_ms / 1000,
+            write_secret=work.write_secret,
         )
 
 

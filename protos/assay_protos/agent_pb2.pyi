@@ -42,20 +42,28 @@ class Slot(_message.Message):
     def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "sealed")
+    __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "held")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INVENTORY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
-    SEALED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     session_id: str
     name: str
     inventory: Inventory
     slots: _containers.RepeatedCompositeFieldContainer[Slot]
-    sealed: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
-    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., name: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., sealed: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ...) -> None: ...
+    held: _containers.RepeatedCompositeFieldContainer[HeldAttempt]
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., name: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., held: _Optional[_Iterable[_Union[HeldAttempt, _Mapping]]] = ...) -> None: ...
+
+class HeldAttempt(_message.Message):
+    __slots__ = ("key", "write_secret")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
+    key: _common_pb2.AttemptKey
+    write_secret: bytes
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class RegisterResponse(_message.Message):
     __slots__ = ("heartbeat_ms", "lease_ms", "resume", "drop", "server_version")
@@ -72,12 +80,14 @@ class RegisterResponse(_message.Message):
     def __init__(self, heartbeat_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., resume: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., drop: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., server_version: _Optional[str] = ...) -> None: ...
 
 class AttemptProgress(_message.Message):
-    __slots__ = ("key", "launches_spooled")
+    __slots__ = ("key", "launches_spooled", "write_secret")
     KEY_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_SPOOLED_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     launches_spooled: int
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., launches_spooled: _Optional[int] = ...) -> None: ...
+    write_secret: bytes
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., launches_spooled: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "attempts")
@@ -159,18 +169,20 @@ class RunSpec(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ..., command: _Optional[_Union[CommandSource, _Mapping]] = ..., counters: _Optional[_Iterable[str]] = ..., under_mps: _Optional[bool] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("key", "run", "launch_skip", "launch_count", "deadline_ms")
+    __slots__ = ("key", "run", "launch_skip", "launch_count", "deadline_ms", "write_secret")
     KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_SKIP_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_COUNT_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     run: RunSpec
     launch_skip: int
     launch_count: int
     deadline_ms: int
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., deadline_ms: _Optional[int] = ...) -> None: ...
+    write_secret: bytes
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "slot_id", "wait_ms")
@@ -216,20 +228,24 @@ class AttemptLog(_message.Message):
     def __init__(self, command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ...) -> None: ...
 
 class FinishAttemptRequest(_message.Message):
-    __slots__ = ("agent_id", "key", "segments", "launches", "flags", "log")
+    __slots__ = ("agent_id", "key", "segments", "launches", "flags", "log", "session_id", "write_secret")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     key: _common_pb2.AttemptKey
     segments: int
     launches: int
     flags: _containers.RepeatedCompositeFieldContainer[_common_pb2.ValidityFlag]
     log: AttemptLog
-    def __init__(self, agent_id: _Optional[str] = ..., key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., segments: _Optional[int] = ..., launches: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., log: _Optional[_Union[AttemptLog, _Mapping]] = ...) -> None: ...
+    session_id: str
+    write_secret: bytes
+    def __init__(self, agent_id: _Optional[str] = ..., key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., segments: _Optional[int] = ..., launches: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., log: _Optional[_Union[AttemptLog, _Mapping]] = ..., session_id: _Optional[str] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class FinishAttemptResponse(_message.Message):
     __slots__ = ("published",)
@@ -238,16 +254,20 @@ class FinishAttemptResponse(_message.Message):
     def __init__(self, published: _Optional[bool] = ...) -> None: ...
 
 class FailAttemptRequest(_message.Message):
-    __slots__ = ("agent_id", "key", "failure", "log")
+    __slots__ = ("agent_id", "key", "failure", "log", "session_id", "write_secret")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     LOG_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     key: _common_pb2.AttemptKey
     failure: _common_pb2.Failure
     log: AttemptLog
-    def __init__(self, agent_id: _Optional[str] = ..., key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., log: _Optional[_Union[AttemptLog, _Mapping]] = ...) -> None: ...
+    session_id: str
+    write_secret: bytes
+    def __init__(self, agent_id: _Optional[str] = ..., key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., log: _Optional[_Union[AttemptLog, _Mapping]] = ..., session_id: _Optional[str] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class FailAttemptResponse(_message.Message):
     __slots__ = ()

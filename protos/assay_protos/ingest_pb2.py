@@ -25,27 +25,27 @@ _sym_db = _symbol_database.Default()
 from assay_protos import common_pb2 as assay__protos_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/ingest.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"\xad\x01\n\rSegmentHeader\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\x10\n\x08launches\x18\x03 \x01(\x03\x12\x13\n\x0bnames_bytes\x18\x04 \x01(\x03\x12\x16\n\x0elaunches_bytes\x18\x05 \x01(\x03\x12\x12\n\nnames_hash\x18\x06 \x01(\x0c\x12\x15\n\rlaunches_hash\x18\x07 \x01(\x0c\":\n\x0cSegmentChunk\x12\x1c\n\x04part\x18\x01 \x01(\x0e\x32\x0e.assay.v1.Part\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"n\n\rUploadRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.assay.v1.SegmentHeaderH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.assay.v1.SegmentChunkH\x00\x42\t\n\x07message\"S\n\nSegmentAck\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"h\n\x0eSegmentRefusal\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.assay.v1.Failure\"m\n\x0eUploadResponse\x12#\n\x03\x61\x63k\x18\x01 \x01(\x0b\x32\x14.assay.v1.SegmentAckH\x00\x12+\n\x07refusal\x18\x02 \x01(\x0b\x32\x18.assay.v1.SegmentRefusalH\x00\x42\t\n\x07message*?\n\x04Part\x12\x14\n\x10PART_UNSPECIFIED\x10\x00\x12\x0e\n\nPART_NAMES\x10\x01\x12\x11\n\rPART_LAUNCHES\x10\x02\x32P\n\rIngestService\x12?\n\x06Upload\x12\x17.assay.v1.UploadRequest\x1a\x18.assay.v1.UploadResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/ingest.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"\xe9\x01\n\rSegmentHeader\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\x10\n\x08launches\x18\x03 \x01(\x03\x12\x13\n\x0bnames_bytes\x18\x04 \x01(\x03\x12\x16\n\x0elaunches_bytes\x18\x05 \x01(\x03\x12\x12\n\nnames_hash\x18\x06 \x01(\x0c\x12\x15\n\rlaunches_hash\x18\x07 \x01(\x0c\x12\x10\n\x08\x61gent_id\x18\x08 \x01(\t\x12\x12\n\nsession_id\x18\t \x01(\t\x12\x14\n\x0cwrite_secret\x18\n \x01(\x0c\":\n\x0cSegmentChunk\x12\x1c\n\x04part\x18\x01 \x01(\x0e\x32\x0e.assay.v1.Part\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"n\n\rUploadRequest\x12)\n\x06header\x18\x01 \x01(\x0b\x32\x17.assay.v1.SegmentHeaderH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.assay.v1.SegmentChunkH\x00\x42\t\n\x07message\"S\n\nSegmentAck\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"h\n\x0eSegmentRefusal\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x0f\n\x07segment\x18\x02 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.assay.v1.Failure\"m\n\x0eUploadResponse\x12#\n\x03\x61\x63k\x18\x01 \x01(\x0b\x32\x14.assay.v1.SegmentAckH\x00\x12+\n\x07refusal\x18\x02 \x01(\x0b\x32\x18.assay.v1.SegmentRefusalH\x00\x42\t\n\x07message*?\n\x04Part\x12\x14\n\x10PART_UNSPECIFIED\x10\x00\x12\x0e\n\nPART_NAMES\x10\x01\x12\x11\n\rPART_LAUNCHES\x10\x02\x32P\n\rIngestService\x12?\n\x06Upload\x12\x17.assay.v1.UploadRequest\x1a\x18.assay.v1.UploadResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay_protos.ingest_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PART']._serialized_start=716
-  _globals['_PART']._serialized_end=779
+  _globals['_PART']._serialized_start=776
+  _globals['_PART']._serialized_end=839
   _globals['_SEGMENTHEADER']._serialized_start=67
-  _globals['_SEGMENTHEADER']._serialized_end=240
-  _globals['_SEGMENTCHUNK']._serialized_start=242
-  _globals['_SEGMENTCHUNK']._serialized_end=300
-  _globals['_UPLOADREQUEST']._serialized_start=302
-  _globals['_UPLOADREQUEST']._serialized_end=412
-  _globals['_SEGMENTACK']._serialized_start=414
-  _globals['_SEGMENTACK']._serialized_end=497
-  _globals['_SEGMENTREFUSAL']._serialized_start=499
-  _globals['_SEGMENTREFUSAL']._serialized_end=603
-  _globals['_UPLOADRESPONSE']._serialized_start=605
-  _globals['_UPLOADRESPONSE']._serialized_end=714
-  _globals['_INGESTSERVICE']._serialized_start=781
-  _globals['_INGESTSERVICE']._serialized_end=861
+  _globals['_SEGMENTHEADER']._serialized_end=300
+  _globals['_SEGMENTCHUNK']._serialized_start=302
+  _globals['_SEGMENTCHUNK']._serialized_end=360
+  _globals['_UPLOADREQUEST']._serialized_start=362
+  _globals['_UPLOADREQUEST']._serialized_end=472
+  _globals['_SEGMENTACK']._serialized_start=474
+  _globals['_SEGMENTACK']._serialized_end=557
+  _globals['_SEGMENTREFUSAL']._serialized_start=559
+  _globals['_SEGMENTREFUSAL']._serialized_end=663
+  _globals['_UPLOADRESPONSE']._serialized_start=665
+  _globals['_UPLOADRESPONSE']._serialized_end=774
+  _globals['_INGESTSERVICE']._serialized_start=841
+  _globals['_INGESTSERVICE']._serialized_end=921
 # @@protoc_insertion_point(module_scope)

@@ -17,7 +17,7 @@ PART_NAMES: Part
 PART_LAUNCHES: Part
 
 class SegmentHeader(_message.Message):
-    __slots__ = ("key", "segment", "launches", "names_bytes", "launches_bytes", "names_hash", "launches_hash")
+    __slots__ = ("key", "segment", "launches", "names_bytes", "launches_bytes", "names_hash", "launches_hash", "agent_id", "session_id", "write_secret")
     KEY_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,9 @@ class SegmentHeader(_message.Message):
     LAUNCHES_BYTES_FIELD_NUMBER: _ClassVar[int]
     NAMES_HASH_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_HASH_FIELD_NUMBER: _ClassVar[int]
+    AGENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     segment: int
     launches: int
@@ -32,7 +35,10 @@ class SegmentHeader(_message.Message):
     launches_bytes: int
     names_hash: bytes
     launches_hash: bytes
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., segment: _Optional[int] = ..., launches: _Optional[int] = ..., names_bytes: _Optional[int] = ..., launches_bytes: _Optional[int] = ..., names_hash: _Optional[bytes] = ..., launches_hash: _Optional[bytes] = ...) -> None: ...
+    agent_id: str
+    session_id: str
+    write_secret: bytes
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., segment: _Optional[int] = ..., launches: _Optional[int] = ..., names_bytes: _Optional[int] = ..., launches_bytes: _Optional[int] = ..., names_hash: _Optional[bytes] = ..., launches_hash: _Optional[bytes] = ..., agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class SegmentChunk(_message.Message):
     __slots__ = ("part", "data")

@@ -156,6 +156,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
         window = {k: fields.pop(k) for k in ("launch_skip", "launch_count", "deadline_ms") if k in fields}
         work = agent_pb2.Work(
             key=common_pb2.AttemptKey(run_id=run_id, attempt=1, token=self._tokens),
+            write_secret=f"secret {self._tokens}".encode(),
             run=agent_pb2.RunSpec(
                 run_id=run_id,
                 condition=common_pb2.Condition(cache="none", clock="none", sm_percent=100),
@@ -182,20 +183,30 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
         again.CopyFrom(work)
         again.key.attempt += 1
         again.key.token = self._tokens
+        again.write_secret = f"secret {self._tokens}".encode()
         self.waiting.append(again)
         self.changed.notify_all()
+
+    def _is_leased(self, key: common_pb2.AttemptKey, secret: bytes, session: str | None = None) -> bool:
+        """Whether an attempt is leased; whoever writes to it must prove that it holds the lease."""
+        leased = self.leased.get(key_of(key))
+        assert leased is None or leased[1].write_secret == secret, "another secret than that of the lease"
+        assert None in (leased, session) or leased[0] == session, "another session than that of the lease"
+        return leased is not None
 
     def Register(self, request: agent_pb2.RegisterRequest, context: Any) -> agent_pb2.RegisterResponse:
         with self.changed:
             self.registrations.append(request)
             self.sessions.add(request.session_id)
-            sealed = {key_of(key) for key in request.sealed}
-            resume = [key for key in request.sealed if key_of(key) in self.leased]
-            drop = [key for key in request.sealed if key_of(key) not in self.leased]
+            held = {key_of(each.key) for each in request.held}
+            resume = [each.key for each in request.held if self._is_leased(each.key, each.write_secret)]
+            drop = [each.key for each in request.held if key_of(each.key) not in self.leased]
             for key, (session, work) in list(self.leased.items()):
-                if session != request.session_id and key not in sealed:
+                if session != request.session_id and key not in held:
                     del self.leased[key]
                     self._again(work)
+                elif key in held:
+                    self.leased[key] = (request.session_id, work)
             return agent_pb2.RegisterResponse(
                 heartbeat_ms=self.heartbeat_ms,
                 lease_ms=60_000,
@@ -207,6 +218,8 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
     def Heartbeat(self, request: agent_pb2.HeartbeatRequest, context: Any) -> agent_pb2.HeartbeatResponse:
         with self.changed:
             self.heartbeats.append(request)
+            for progress in request.attempts:
+                self._is_leased(progress.key, progress.write_secret)
             drop = [a.key for a in request.attempts if key_of(a.key) in self.drop_at_heartbeat]
             for key in drop:
                 self.leased.pop(key_of(key), None)
@@ -235,7 +248,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
             before = self.published.get(request.key.run_id)
             if before is not None:
                 return agent_pb2.FinishAttemptResponse(published=before[0] == key)
-            if key not in self.leased:
+            if not self._is_leased(request.key, request.write_secret, request.session_id):
                 return agent_pb2.FinishAttemptResponse(published=False)
             self.published[request.key.run_id] = (key, request)
             del self.leased[key]
@@ -248,6 +261,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
         self, request: agent_pb2.FailAttemptRequest, context: Any
     ) -> agent_pb2.FailAttemptResponse:
         with self.changed:
+            self._is_leased(request.key, request.write_secret, request.session_id)
             self.failures.append(request)
             leased = self.leased.pop(key_of(request.key), None)
             if leased is not None and request.failure.retryable:
@@ -290,6 +304,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
     ) -> ingest_pb2.UploadResponse:
         key = key_of(header.key)
         with self.changed:
+            self._is_leased(header.key, header.write_secret, header.session_id)
             wanted = key in self.leased or self.published.get(key[0], (None,))[0] == key
             if not wanted or self.refuse(key, header.segment):
                 refused = common_pb2.Failure(

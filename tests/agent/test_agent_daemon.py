@@ -408,7 +408,7 @@ def test_a_complete_attempt_is_kept_over_a_stop_and_sent_by_the_next_process(
     assert profiler.ended == ["c-1.0000"], "it was measured once"
     first, second = server.registrations
     assert first.agent_id == second.agent_id and first.session_id != second.session_id
-    assert [key.run_id for key in second.sealed] == ["c-1.0000"]
+    assert [each.key.run_id for each in second.held] == ["c-1.0000"]
 
 
 def test_what_an_earlier_process_left_is_resumed_dropped_or_made_again(
@@ -420,7 +420,8 @@ def test_what_an_earlier_process_left_is_resumed_dropped_or_made_again(
             work = server.add_run(f"c-1.000{number}")
             server.waiting.remove(work)
             key = AttemptKey.from_proto(work.key)
-            attempt = spool.create(Assignment(key, "c-1", "w", "V100", "light", BASELINE, "recorded"))
+            assignment = Assignment(key, "c-1", "w", "V100", "light", BASELINE, "recorded")
+            attempt = spool.create(replace(assignment, write_secret=work.write_secret))
             for batch in batches_of(LAUNCHES, 100, seed=number):
                 attempt.append(batch)
             if complete:

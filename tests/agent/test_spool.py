@@ -176,7 +176,9 @@ def test_an_attempt_without_a_seal_is_discarded(spool: Spool) -> None:
     again = reopened(spool.directory)
     recovery = again.recover()
     assert recovery.sealed == ()
-    assert recovery.discarded == ((attempt.key, "the agent ended before it was complete"),)
+    assert [(each.key, each.why) for each in recovery.discarded] == [
+        (attempt.key, "the agent ended before it was complete")
+    ]
     assert list(spool.directory.iterdir()) == []
     assert again.used_bytes == 0
     again.close()
@@ -447,7 +449,7 @@ def fill(directory: Path, limit: str) -> str:
     again = reopened(directory)
     recovery = again.recover()
     assert [a.key.run_id for a in recovery.sealed] == ["kept"]
-    assert [key.run_id for key, _ in recovery.discarded] == ["failing"]
+    assert [each.key.run_id for each in recovery.discarded] == ["failing"]
     assert joined(content(recovery.sealed[0])).num_rows == 1_000
     again.close()
     return done.stdout

@@ -14,6 +14,7 @@ from fake_server import FakeServer, batches_of, joined, table_of, wait_for
 from test_spool import LOG
 
 from assay_agent.connection import Connection, check_address
+from assay_agent.session import Identity
 from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
 from assay_agent.uplink import Uplink
 from assay_agent.work import Assignment, AttemptKey
@@ -24,7 +25,7 @@ from assay_sampling.launch_table import BASELINE
 @contextmanager
 def sending(spool: Spool, server: FakeServer, **options: float) -> Iterator[Uplink]:
     connection = Connection(server.address)
-    uplink = Uplink(spool, connection, **{"idle_seconds": 0.2, **options})  # type: ignore[arg-type]
+    uplink = Uplink(spool, connection, Identity("agent", ""), **{"idle_seconds": 0.2, **options})  # type: ignore[arg-type]
     uplink.start()
     try:
         yield uplink
@@ -47,7 +48,8 @@ def lease(server: FakeServer, run_id: str = "campaign-1.0000") -> Assignment:
     server.waiting.remove(work)
     key = AttemptKey.from_proto(work.key)
     server.leased[key.run_id, key.slice_index, key.attempt, key.token] = ("", work)
-    return Assignment(key, "campaign-1", "w", "V100", "light", BASELINE, "recorded")
+    secret = work.write_secret
+    return Assignment(key, "campaign-1", "w", "V100", "light", BASELINE, "recorded", write_secret=secret)
 
 
 def fill(attempt: SpooledAttempt, launches: int, batch_size: int, seed: int = 0) -> None:

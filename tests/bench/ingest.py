@@ -15,6 +15,7 @@ from assay_agent.attempts import AttemptRunner
 from assay_agent.connection import Connection
 from assay_agent.policy import Gate
 from assay_agent.records import AttemptLog
+from assay_agent.session import Identity
 from assay_agent.spool import Spool, SpooledAttempt
 from assay_agent.uplink import Uplink
 from assay_agent.work import Assignment
@@ -32,6 +33,7 @@ workloads:
     recordings: [{device: none, light: launches.parquet}]
 """
 LEASE_MS = 3_600_000
+IDENTITY = Identity("bench", "bench")
 
 
 def _lease(connection: Connection) -> Assignment:
@@ -85,9 +87,9 @@ def _spooled(spool: Spool, assignment: Assignment, launches: int) -> SpooledAtte
 
 
 def _send(spool: Spool, attempt: SpooledAttempt, connection: Connection) -> Measurement:
-    uplink = Uplink(spool, connection)
+    uplink = Uplink(spool, connection, IDENTITY)
     runner = AttemptRunner(
-        "bench", spool, connection, {}, threading.Event(), gate=Gate(None, server_is_ours=True)
+        IDENTITY, spool, connection, {}, threading.Event(), gate=Gate(None, server_is_ours=True)
     )
     began = time.perf_counter()
     uplink.start()

@@ -19,7 +19,7 @@ from assay_sampling.launch_table import (
     make_batch,
 )
 from assay_server.campaigns.ingest import Upload
-from assay_server.store.model import AttemptKey, Segment
+from assay_server.store.model import AttemptKey, Claim, Segment
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class MadeSegment:
     def launches_hash(self) -> bytes:
         return part_hash(self.data)
 
-    def upload(self, key: AttemptKey) -> Upload:
+    def upload(self, claim: Claim) -> Upload:
         return Upload(
-            key, self.index, self.launches, self.names_hash, self.launches_hash, self.names, self.data
+            claim, self.index, self.launches, self.names_hash, self.launches_hash, self.names, self.data
         )
 
     def record(self, key: AttemptKey, offset_bytes: int) -> Segment:

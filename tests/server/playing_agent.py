@@ -28,6 +28,7 @@ class PlayingAgent:
     def __init__(self, address: str, agent_id: str = "agent-1", session_id: str = "session-1") -> None:
         self.agent_id = agent_id
         self.session_id = session_id
+        self._secrets: dict[tuple[str, int, int, int], bytes] = {}
         self.channel = grpc.insecure_channel(
             address,
             options=[
@@ -72,20 +73,35 @@ class PlayingAgent:
             name=f"name of {self.agent_id}",
             inventory=agent_pb2.Inventory(host="box", no_device_reason="no driver on this box"),
             slots=[agent_pb2.Slot(slot_id=slot, profilers=["recorded"]) for slot in slots],
-            sealed=sealed,
+            held=[agent_pb2.HeldAttempt(key=key, write_secret=self.secret(key)) for key in sealed],
         )
         return self.agent.Register(request, timeout=20, wait_for_ready=True)
+
+    def secret(self, key: common_pb2.AttemptKey) -> bytes:
+        """What the lease of an attempt came with; b"" of those that were never given to this agent."""
+        return self._secrets.get(_known_as(key), b"")
+
+    def know(self, key: common_pb2.AttemptKey, secret: bytes) -> None:
+        self._secrets[_known_as(key)] = secret
 
     def lease(self, slot: str = "recorded-0", wait_ms: int = 0) -> agent_pb2.LeaseResponse:
         request = agent_pb2.LeaseRequest(
             agent_id=self.agent_id, session_id=self.session_id, slot_id=slot, wait_ms=wait_ms
         )
-        return self.agent.Lease(request, timeout=60, wait_for_ready=True)
+        response = self.agent.Lease(request, timeout=60, wait_for_ready=True)
+        if response.HasField("work"):
+            self.know(response.work.key, response.work.write_secret)
+        return response
 
     def heartbeat(
         self, keys: Iterable[common_pb2.AttemptKey] = (), launches_spooled: int = 0
     ) -> agent_pb2.HeartbeatResponse:
-        attempts = [agent_pb2.AttemptProgress(key=key, launches_spooled=launches_spooled) for key in keys]
+        attempts = [
+            agent_pb2.AttemptProgress(
+                key=key, launches_spooled=launches_spooled, write_secret=self.secret(key)
+            )
+            for key in keys
+        ]
         request = agent_pb2.HeartbeatRequest(
             agent_id=self.agent_id, session_id=self.session_id, attempts=attempts
         )
@@ -95,14 +111,25 @@ class PlayingAgent:
         self, key: common_pb2.AttemptKey, segments: Iterable[MadeSegment]
     ) -> list[ingest_pb2.UploadResponse]:
         """Send segments over one stream and wait for every answer."""
-        messages = (message for segment in segments for message in upload_messages(key, segment))
+        messages = (message for segment in segments for message in self.messages(key, segment))
         return list(self.ingest.Upload(messages, timeout=60, wait_for_ready=True))
+
+    def messages(
+        self, key: common_pb2.AttemptKey, segment: MadeSegment, chunk_bytes: int = _CHUNK
+    ) -> Iterator[ingest_pb2.UploadRequest]:
+        """A segment as the messages it travels in."""
+        return _messages(key, segment, chunk_bytes, **self._proof(key))
+
+    def _proof(self, key: common_pb2.AttemptKey) -> dict[str, Any]:
+        return {
+            "agent_id": self.agent_id, "session_id": self.session_id, "write_secret": self.secret(key)
+        }  # fmt: skip
 
     def finish(
         self, key: common_pb2.AttemptKey, segments: int, launches: int, **fields: Any
     ) -> agent_pb2.FinishAttemptResponse:
         request = agent_pb2.FinishAttemptRequest(
-            agent_id=self.agent_id, key=key, segments=segments, launches=launches, **fields
+            key=key, segments=segments, launches=launches, **self._proof(key), **fields
         )
         return self.agent.FinishAttempt(request, timeout=60, wait_for_ready=True)
 
@@ -116,7 +143,7 @@ class PlayingAgent:
             remedy="raise the limit",
             retryable=retryable,
         )
-        request = agent_pb2.FailAttemptRequest(agent_id=self.agent_id, key=key, failure=failure)
+        request = agent_pb2.FailAttemptRequest(key=key, failure=failure, **self._proof(key))
         self.agent.FailAttempt(request, timeout=20, wait_for_ready=True)
 
     def play(self, segments: Sequence[MadeSegment], slot: str = "recorded-0") -> common_pb2.AttemptKey:
@@ -127,10 +154,13 @@ class PlayingAgent:
         return key
 
 
-def upload_messages(
-    key: common_pb2.AttemptKey, segment: MadeSegment, chunk_bytes: int = _CHUNK
+def _known_as(key: common_pb2.AttemptKey) -> tuple[str, int, int, int]:
+    return key.run_id, key.slice, key.attempt, key.token
+
+
+def _messages(
+    key: common_pb2.AttemptKey, segment: MadeSegment, chunk_bytes: int, **proof: Any
 ) -> Iterator[ingest_pb2.UploadRequest]:
-    """A segment as the messages it travels in."""
     header = ingest_pb2.SegmentHeader(
         key=key,
         segment=segment.index,
@@ -139,6 +169,7 @@ def upload_messages(
         launches_bytes=len(segment.data),
         names_hash=segment.names_hash,
         launches_hash=segment.launches_hash,
+        **proof,
     )
     yield ingest_pb2.UploadRequest(header=header)
     for part, data in ((ingest_pb2.PART_NAMES, segment.names), (ingest_pb2.PART_LAUNCHES, segment.data)):

@@ -20,7 +20,7 @@ from assay_server.campaigns.publish import Publisher
 from assay_server.campaigns.retry import RetryPolicy
 from assay_server.campaigns.submit import submit
 from assay_server.campaigns.transitions import SchedulePolicy
-from assay_server.store.model import Agent, AttemptKey, AttemptLog, AttemptState, Slot
+from assay_server.store.model import Agent, AttemptKey, AttemptLog, AttemptState, Claim, Slot
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 
@@ -46,7 +46,7 @@ class Box:
         submit(self.coordinator, TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data")
         slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
         with self.coordinator.schedule() as schedule:
-            schedule.register(Agent("a", "s", "a", {}, slots, 0), [])
+            schedule.register(Agent("a", "s", "a", {}, slots, 0), {})
         self.key = self.lease()
 
     def open(self) -> None:
@@ -70,8 +70,15 @@ class Box:
         assert lease is not None
         return lease.attempt.key
 
+    def claim(self, key: AttemptKey | None = None) -> Claim:
+        """What the agent says that was given the lease of this attempt."""
+        key = key or self.key
+        with self.coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice, key.attempt)
+        return Claim(key, "a", "s", b"" if attempt is None else attempt.write_secret)
+
     def send(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> Answer:
-        upload = segment if isinstance(segment, Upload) else segment.upload(key or self.key)
+        upload = segment if isinstance(segment, Upload) else segment.upload(self.claim(key))
         return self.ingest.take(upload).result(timeout=20)
 
     def refused(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> str:
@@ -87,7 +94,7 @@ class Box:
         return attempt.state
 
     def finish(self, segments: int, launches: int) -> bool:
-        return self.publisher.finish(self.key, segments, launches, (), AttemptLog())
+        return self.publisher.finish(self.claim(), segments, launches, (), AttemptLog())
 
 
 @pytest.fixture
@@ -237,14 +244,14 @@ def test_names_of_earlier_segments_are_known_after_a_restart(box: Box) -> None:
     ],
 )
 def test_a_header_that_lies_is_refused(box: Box, change: dict[str, object], cause: str) -> None:
-    upload = replace(made_segments((10,))[0].upload(box.key), **change)  # type: ignore[arg-type]
+    upload = replace(made_segments((10,))[0].upload(box.claim()), **change)  # type: ignore[arg-type]
     assert box.refused(upload).startswith(f"server_refused: {cause}")
     assert box.state_of() is AttemptState.FAILED
     assert not [p for p in (box.state / "staging").rglob("*") if p.is_file()]
 
 
 def test_bytes_that_changed_on_the_way_are_worth_another_attempt_and_bad_content_is_not(box: Box) -> None:
-    upload = made_segments((10,))[0].upload(box.key)
+    upload = made_segments((10,))[0].upload(box.claim())
     assert box.send(replace(upload, data=b"changed")).refusal.retryable  # type: ignore[union-attr]
     second = box.lease()
     assert (second.run_id, second.attempt) == (box.key.run_id, 2)
@@ -275,7 +282,7 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = made_segments((100, 50, 30))
-    following = [replace(s.upload(box.key), follows=True) for s in (second, third)]
+    following = [replace(s.upload(box.claim()), follows=True) for s in (second, third)]
     staging, fail = threading.Event(), threading.Event()
 
     def full(_self: LocalRecordStore, _segments: object) -> None:
@@ -284,7 +291,7 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
         raise StorageError("disk", "No space left on device", "free some")
 
     monkeypatch.setattr(LocalRecordStore, "stage", full)
-    one = box.ingest.take(first.upload(box.key))
+    one = box.ingest.take(first.upload(box.claim()))
     staging.wait(20)
     two = box.ingest.take(following[0])  # checked while the first was still on its way
     fail.set()

@@ -67,7 +67,7 @@ def laboratory(state: Path, agents: list[Agent]) -> Iterator[Coordinator]:
     assert submit(coordinator, CAMPAIGN, "c.yaml", "/data") == ("many-1", 1000)
     for agent in agents:
         with coordinator.schedule() as schedule:
-            schedule.register(agent, [])
+            schedule.register(agent, {})
     yield coordinator
     metadata.close()
 

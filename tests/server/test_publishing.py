@@ -177,7 +177,7 @@ def test_a_campaign_cancelled_while_it_is_published_leaves_no_file(
 def test_logs_and_flags_of_the_finish_are_kept(box: Box) -> None:
     box.send(made_segments((100,))[0])
     log = AttemptLog(("ncu", "--set", "full"), {"PATH": "/bin"}, "==PROF== done\n")
-    assert box.publisher.finish(box.key, 1, 100, (), log)
+    assert box.publisher.finish(box.claim(), 1, 100, (), log)
     with box.coordinator.snapshot() as store:
         [attempt] = store.attempts(box.key.run_id)
     assert attempt.log == log

@@ -84,7 +84,10 @@ class Desk:
         self, agent: str = "a", session: str = "s", slots: tuple[str, ...] = ("0", "1"), sealed: Any = ()
     ) -> tuple[list[AttemptKey], list[AttemptKey]]:
         registered = Agent(agent, session, agent, {}, tuple(Slot(s, ("recorded",)) for s in slots), 0)
-        return self.do(lambda s: s.register(registered, list(sealed)))
+        with self.store.snapshot() as read:
+            known = [read.attempt(key.run_id, key.slice, key.attempt) for key in sealed]
+        held = {k: b"" if a is None else a.write_secret for k, a in zip(sealed, known, strict=True)}
+        return self.do(lambda s: s.register(registered, held))
 
     def lease(self, agent: str = "a", slot: str = "0") -> Lease | None:
         return self.do(lambda s: s.lease(agent, slot))

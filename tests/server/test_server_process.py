@@ -16,7 +16,7 @@ from pathlib import Path
 import grpc
 import pytest
 from made_segments import MadeSegment, made_segments
-from playing_agent import PlayingAgent, upload_messages
+from playing_agent import PlayingAgent
 from server_support import eventually
 
 from assay_protos import common_pb2
@@ -243,7 +243,7 @@ def send_until_published(
     def messages() -> Iterator[object]:
         for segment in segments:
             if segment.index not in acknowledged:
-                yield from upload_messages(key, segment)
+                yield from agent.messages(key, segment)
                 sending.set()
 
     while len(acknowledged) < len(segments):

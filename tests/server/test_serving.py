@@ -13,7 +13,7 @@ import grpc
 import pyarrow as pa
 import pytest
 from made_segments import MadeSegment, made_segments
-from playing_agent import PlayingAgent, upload_messages
+from playing_agent import PlayingAgent
 from server_support import CAMPAIGN, PAGE, REPORT, StandInExecutor, eventually
 
 from assay_protos import agent_pb2, campaign_pb2, common_pb2, ingest_pb2
@@ -325,7 +325,7 @@ class TestUploadProtocol:
     def test_segments_in_small_chunks_and_many_at_once(self, agent: PlayingAgent) -> None:
         key = agent.lease().work.key
         segments = made_segments([500] * 40)
-        messages = [m for s in segments for m in upload_messages(key, s, chunk_bytes=999)]
+        messages = [m for s in segments for m in agent.messages(key, s, chunk_bytes=999)]
         answers = list(agent.ingest.Upload(iter(messages), timeout=60))
         assert [(a.ack.segment, a.ack.duplicate) for a in answers] == [(i, False) for i in range(40)]
         assert agent.finish(key, 40, 20_000).published
@@ -333,7 +333,7 @@ class TestUploadProtocol:
     def test_a_stream_that_breaks_is_taken_up_where_it_was_acknowledged(self, agent: PlayingAgent) -> None:
         key = agent.lease().work.key
         segments = made_segments([500] * 6)
-        messages = [m for s in segments[:3] for m in upload_messages(key, s)]
+        messages = [m for s in segments[:3] for m in agent.messages(key, s)]
         stalled = threading.Event()
 
         def broken() -> object:
@@ -395,7 +395,7 @@ class TestUploadProtocol:
         key = agent.lease().work.key
         [segment] = made_segments((10,))
         with pytest.raises(grpc.RpcError) as caught:
-            list(agent.ingest.Upload(iter(break_it(list(upload_messages(key, segment)))), timeout=20))
+            list(agent.ingest.Upload(iter(break_it(list(agent.messages(key, segment)))), timeout=20))
         code, document = typed(caught)
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert document["cause"].endswith(cause)

@@ -80,7 +80,7 @@ class Lab:
         slots = [Slot(f"gpu-{n}", ("nsight_compute",), False, {"name": "V100"}) for n in range(self.gpus)]
         others = Slot("other", ("nsight_compute",), False, {"name": "A100"})
         with self.schedule() as schedule:
-            schedule.register(Agent("a", "s", "box", {}, (*slots, others), 0), [])
+            schedule.register(Agent("a", "s", "box", {}, (*slots, others), 0), {})
 
     @contextmanager
     def schedule(self) -> Iterator[Schedule]:

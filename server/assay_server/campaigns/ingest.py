@@ -19,12 +19,14 @@ from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.failures import FailureClass, failure
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.group_commit import GroupCommit, PreparedSegment
+from assay_server.campaigns.ordinals import LaunchOrdinals
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.schedule import SegmentOutcome
 from assay_server.store.model import (
     Attempt,
     AttemptKey,
     AttemptState,
+    Claim,
     FailureRecord,
     Run,
     Segment,
@@ -35,7 +37,6 @@ from assay_server.store.segments import (
     LARGEST_SEGMENT_LAUNCHES,
     SegmentContent,
     check_named,
-    decode_names,
     decode_segment,
     part_hash,
 )
@@ -50,7 +51,7 @@ class Upload:
     ``follows``: the segment before it came over the same stream, acknowledged or not.
     """
 
-    key: AttemptKey
+    claim: Claim
     index: int
     launches: int
     names_hash: bytes
@@ -58,6 +59,10 @@ class Upload:
     names: bytes
     data: bytes
     follows: bool = False
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.claim.key
 
     def __str__(self) -> str:
         return f"{self.key}, segment {self.index}"
@@ -81,6 +86,7 @@ class _Progress:
     next_offset: int = 0
     schema: pa.Schema | None = None
     names: set[int] = field(default_factory=set)
+    ordinals: LaunchOrdinals = field(default_factory=lambda: LaunchOrdinals(may_skip=True))
     pending: dict[int, PreparedSegment] = field(default_factory=dict)
 
 
@@ -107,6 +113,8 @@ class Ingest:
         The future, or this call itself, raises StorageError where the disk refused it or one before it:
         send them again later.
         """
+        if not self._is_held(upload.claim):  # before anything is remembered, or said, of the attempt
+            return _answered(Answer(refusal=_not_wanted(upload)))
         progress = self._remembered(upload.key)
         with progress.lock:
             try:
@@ -116,6 +124,12 @@ class Ingest:
             if isinstance(prepared, Answer):
                 return _answered(prepared)
         return self._answer_when_stored(upload, prepared)
+
+    def _is_held(self, claim: Claim) -> bool:
+        key = claim.key
+        with self._coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice, key.attempt)
+        return attempt is not None and attempt.is_held_by(claim)
 
     def _remembered(self, key: AttemptKey) -> _Progress:
         with self._lock:
@@ -154,7 +168,7 @@ class Ingest:
 
     def _hand_over(self, upload: Upload, progress: _Progress, attempt: Attempt, run: Run) -> PreparedSegment:
         if not progress.loaded:
-            self._load(progress, attempt.key)
+            self._load(progress, attempt.key, run)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
         if upload.index != progress.next_index:
@@ -183,15 +197,16 @@ class Ingest:
         self._commit.submit(prepared)
         return prepared
 
-    def _load(self, progress: _Progress, key: AttemptKey) -> None:
+    def _load(self, progress: _Progress, key: AttemptKey, run: Run) -> None:
         with self._coordinator.snapshot() as store:
             segments = store.segments(key)
+        progress.ordinals = LaunchOrdinals(may_skip=run.command is None)
         for segment in segments:
             names, launches = self._coordinator.records.staged(segment)
-            if segment.index == 0:
-                progress.schema = decode_segment(names, launches, str(key)).schema
-            if names:
-                progress.names.update(decode_names(names))
+            content = decode_segment(names, launches, str(key))
+            progress.schema = content.schema
+            progress.names.update(content.names)
+            progress.ordinals.add(content.batches, str(key))
         progress.next_index = len(segments)
         progress.next_offset = segments[-1].end_bytes if segments else 0
         progress.loaded = True
@@ -256,6 +271,7 @@ def _checked(upload: Upload, progress: _Progress, run: Run) -> SegmentContent:
         )
     _check_table(content, progress, run, subject)
     check_named(content, progress.names, subject)
+    progress.ordinals.add(content.batches, subject)  # last: a segment that is refused leaves no trace
     return content
 
 
@@ -287,7 +303,8 @@ def _not_wanted(upload: Upload) -> FailureRecord:
     return FailureRecord(
         str(FailureClass.LEASE_EXPIRED),
         str(upload),
-        "the attempt is not wanted any more: it was cancelled, or somebody else was given its slice",
+        "the attempt is not wanted any more (it was cancelled, or somebody else was given its slice), or who "
+        "sent this does not hold its lease",
         "drop it",
     )
 

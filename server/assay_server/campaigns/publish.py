@@ -11,7 +11,7 @@ from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.kinds import LaunchKinds
 from assay_server.campaigns.reslice import slicing_of
 from assay_server.campaigns.schedule import FinishOutcome
-from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, FailureRecord, Flag, Slice
+from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, Claim, FailureRecord, Flag, Slice
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import DamagedSegmentError
 
@@ -31,13 +31,17 @@ class Publisher:
         self._kinds = LaunchKinds(lambda piece: str(coordinator.records.path(piece.file)))
 
     def finish(
-        self, key: AttemptKey, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
+        self, claim: Claim, segments: int, launches: int, flags: tuple[Flag, ...], log: AttemptLog
     ) -> bool:
         """Publish a complete attempt; True when it is the published one, False when it is to be dropped.
 
+        It is also to be dropped by whoever does not hold its lease, whatever its state is.
         Raises StorageError where the disk refused: ask again later, the attempt stays finished.
         """
+        key = claim.key
         with self._coordinator.schedule() as schedule:
+            if not schedule.is_held(claim):
+                return False
             outcome = schedule.begin_publish(key, segments, launches, flags, log)
         if outcome is FinishOutcome.PUBLISH:
             return self._publish(key)

@@ -2,13 +2,16 @@
 
 The rules: a slot has at most one leased attempt, a slice at most one that is leased or being published,
 and at most one that is published, ever. Each lease takes a fencing token larger than all before; whoever
-comes with another token than that of the slice's newest attempt is told to drop it. An attempt whose
+comes with another token than that of the slice's newest attempt is told to drop it. Each lease also comes
+with a secret, and only the process that it was given to, or a later one of the same agent that registers
+the secret, may write to the attempt. An attempt whose
 lease ran out may come back as long as nobody else has been given its slice: days of profiling are not
 thrown away for a network that was down for a minute.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -34,6 +37,7 @@ from assay_server.store.model import (
     AttemptState,
     Campaign,
     CampaignState,
+    Claim,
     FailureRecord,
     Flag,
     Run,
@@ -46,6 +50,7 @@ from assay_server.store.model import (
 from assay_server.store.protocols import PublishedFile
 
 _SEEN_EVERY_MS = 10_000
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -83,21 +88,24 @@ class Schedule(Transitions):
         self.effects.work = True
 
     def register(
-        self, agent: Agent, sealed: Sequence[AttemptKey]
+        self, agent: Agent, held: Mapping[AttemptKey, bytes]
     ) -> tuple[list[AttemptKey], list[AttemptKey]]:
-        """Take in an agent's process; returns which of its ``sealed`` attempts to resume, and which to drop.
+        """Take in an agent's process; returns which of the attempts it holds to resume, and which to drop.
 
-        Attempts of an earlier process that are not sealed are lost: their slices wait again at once.
+        ``held``: attempts of an earlier process that it found on its disk, with the secrets of their leases.
+        Others of an earlier process are lost: their slices wait again at once.
         """
         self.store.put_agent(replace(agent, seen_at_ms=self._now_ms))
-        claimed = set(sealed)
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
-            if attempt.session_id != agent.session_id and attempt.key not in claimed:
+            kept = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
+            if attempt.session_id != agent.session_id and not kept:
                 self._lose(attempt, FailureClass.AGENT_RESTARTED, AttemptState.FAILED)
         resume, drop = [], []
-        for key in dict.fromkeys(sealed):
-            wanted = self.live_attempt(key)
-            if wanted is None or wanted.agent_id != agent.agent_id:
+        for key, secret in held.items():
+            known = self.store.attempt(key.run_id, key.slice, key.attempt)
+            mine = known is not None and known.belongs_to(agent.agent_id, secret)
+            wanted = self.live_attempt(key) if mine else None
+            if wanted is None:
                 drop.append(key)
                 continue
             resume.append(key)
@@ -105,6 +113,12 @@ class Schedule(Transitions):
             self.extend(key)
         self.effects.work = True
         return resume, drop
+
+    def is_held(self, claim: Claim) -> bool:
+        """Whether who claims an attempt holds its lease, or held it last: nobody else may write to it."""
+        key = claim.key
+        attempt = self.store.attempt(key.run_id, key.slice, key.attempt)
+        return attempt is not None and attempt.is_held_by(claim)
 
     def is_registered(self, agent_id: str, session_id: str) -> bool:
         """Whether this is the present process of a known agent; notes that it was seen."""
@@ -156,6 +170,7 @@ class Schedule(Transitions):
             slot_id=slot.slot_id,
             leased_at_ms=self._now_ms,
             deadline_ms=self._now_ms + self._policy.lease_ms,
+            write_secret=secrets.token_bytes(_SECRET_BYTES),
         )
         self.store.add_attempt(attempt)
         self._set_slice(replace(piece, state=SliceState.LEASED))

@@ -21,7 +21,7 @@ class AgentHandler:
         """Take in an agent's process; raises ParameterError for a registration that cannot be."""
         agent = convert.agent_of(request)
         with self._coordinator.schedule() as schedule:
-            resume, drop = schedule.register(agent, [convert.key_of(key) for key in request.sealed])
+            resume, drop = schedule.register(agent, convert.held_of(request.held))
         return agent_pb2.RegisterResponse(
             heartbeat_ms=self._heartbeat_ms,
             lease_ms=self._coordinator.policy.lease_ms,
@@ -37,7 +37,10 @@ class AgentHandler:
             drop = [
                 progress.key
                 for progress in request.attempts
-                if not schedule.extend(convert.key_of(progress.key), progress.launches_spooled)
+                if not (
+                    schedule.is_held(convert.claim_of(progress, request.agent_id, request.session_id))
+                    and schedule.extend(convert.key_of(progress.key), progress.launches_spooled)
+                )
             ]
         return agent_pb2.HeartbeatResponse(drop=drop)
 
@@ -54,7 +57,7 @@ class AgentHandler:
     def finish(self, request: agent_pb2.FinishAttemptRequest) -> agent_pb2.FinishAttemptResponse:
         """Publish; answers once the slice's file is durable. Raises StorageError: ask again."""
         published = self._publisher.finish(
-            convert.key_of(request.key),
+            convert.claim_of(request, request.agent_id, request.session_id),
             request.segments,
             request.launches,
             convert.flags_of(request.flags),
@@ -63,8 +66,9 @@ class AgentHandler:
         return agent_pb2.FinishAttemptResponse(published=published)
 
     def fail(self, request: agent_pb2.FailAttemptRequest) -> agent_pb2.FailAttemptResponse:
+        """End an attempt that failed; what does not come from who holds its lease changes nothing."""
+        claim = convert.claim_of(request, request.agent_id, request.session_id)
         with self._coordinator.schedule() as schedule:
-            schedule.fail(
-                convert.key_of(request.key), convert.failure_of(request.failure), convert.log_of(request.log)
-            )
+            if schedule.is_held(claim):
+                schedule.fail(claim.key, convert.failure_of(request.failure), convert.log_of(request.log))
         return agent_pb2.FailAttemptResponse()

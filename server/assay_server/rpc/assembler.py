@@ -56,7 +56,7 @@ class Assembler:
 
     def _complete(self, header: ingest_pb2.SegmentHeader) -> Upload:
         upload = Upload(
-            key=convert.key_of(header.key),
+            claim=convert.claim_of(header, header.agent_id, header.session_id),
             index=header.segment,
             launches=header.launches,
             names_hash=header.names_hash if header.names_bytes else b"",

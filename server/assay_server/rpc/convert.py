@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from assay_protos import agent_pb2, campaign_pb2, common_pb2
 from assay_sampling.attempt_facts import MOST_BYTES
 from assay_sampling.errors import ParameterError
 from assay_sampling.launch_table import Condition
+from assay_sampling.validity import FLAGS, invalidates
 from assay_server.campaigns.schedule import Lease
 from assay_server.store.model import (
     Agent,
@@ -19,6 +21,7 @@ from assay_server.store.model import (
     AttemptLog,
     AttemptState,
     Campaign,
+    Claim,
     FailureRecord,
     Flag,
     RunOverview,
@@ -40,6 +43,26 @@ def key_of(message: common_pb2.AttemptKey) -> AttemptKey:
 def key_message(key: AttemptKey) -> common_pb2.AttemptKey:
     """A key as it travels."""
     return common_pb2.AttemptKey(run_id=key.run_id, slice=key.slice, attempt=key.attempt, token=key.token)
+
+
+class WritesAttempt(Protocol):
+    """A message that writes to an attempt, and names the secret of its lease."""
+
+    @property
+    def key(self) -> common_pb2.AttemptKey: ...
+
+    @property
+    def write_secret(self) -> bytes: ...
+
+
+def claim_of(message: WritesAttempt, agent_id: str, session_id: str) -> Claim:
+    """Who sends a message about an attempt, and what proves that it holds the lease."""
+    return Claim(key_of(message.key), agent_id, session_id, message.write_secret)
+
+
+def held_of(messages: Iterable[agent_pb2.HeldAttempt]) -> dict[AttemptKey, bytes]:
+    """The attempts that an agent found on its disk, with the secrets of their leases."""
+    return {key_of(message.key): message.write_secret for message in messages}
 
 
 def failure_of(message: common_pb2.Failure) -> FailureRecord:
@@ -65,9 +88,13 @@ def failure_message(failure: FailureRecord) -> common_pb2.Failure:
 
 
 def flags_of(messages: Iterable[common_pb2.ValidityFlag]) -> tuple[Flag, ...]:
-    """Validity flags from an agent, their texts bounded."""
+    """Validity flags from an agent, their texts bounded; what they mean says our registry, never the agent.
+
+    One that the registry does not know, as of a newer agent, is kept and invalidates.
+    """
     return tuple(
-        Flag(m.name[:100], m.detail[:_LONGEST_TEXT], m.invalidates) for m in list(messages)[:_MOST_ENTRIES]
+        Flag(m.name[:100], m.detail[:_LONGEST_TEXT], m.name not in FLAGS or invalidates(m.name))
+        for m in list(messages)[:_MOST_ENTRIES]
     )
 
 
@@ -203,6 +230,7 @@ def work_message(lease: Lease, lease_ms: int) -> agent_pb2.Work:
         launch_skip=lease.slice.launch_skip,
         launch_count=lease.slice.launch_count,
         deadline_ms=lease_ms,
+        write_secret=lease.attempt.write_secret,
     )
 
 

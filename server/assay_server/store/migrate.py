@@ -13,7 +13,7 @@ from assay_sampling.errors import StorageError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0004"  # the newest revision in migrations/versions: at it, alembic is not even loaded
+HEAD = "0005"  # the newest revision in migrations/versions: at it, alembic is not even loaded
 
 _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 

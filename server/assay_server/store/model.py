@@ -6,6 +6,7 @@ over the wire as they are.
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -199,7 +200,10 @@ class SliceTime:
 
 @dataclass(frozen=True)
 class AttemptKey:
-    """One execution under one lease. ``token`` grows with every lease that this store ever gave."""
+    """One execution under one lease.
+
+    ``token`` grows with every lease that this store ever gave, and by an epoch with every start of a server.
+    """
 
     run_id: str
     slice: int
@@ -208,6 +212,16 @@ class AttemptKey:
 
     def __str__(self) -> str:
         return f"run {self.run_id}, slice {self.slice}, attempt {self.attempt}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Somebody says that it holds the lease of an attempt; ``secret`` is what the lease came with."""
+
+    key: AttemptKey
+    agent_id: str
+    session_id: str
+    secret: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -232,6 +246,7 @@ class Attempt:
     """An attempt with what is durable of it: ``segments`` and ``launches`` count acknowledged segments.
 
     ``confirmed``: its agent has shown that it knows of it, so the answer to its lease was not lost.
+    ``write_secret`` proves who holds the lease; b"" of attempts of releases that gave none: nobody does.
     """
 
     key: AttemptKey
@@ -250,6 +265,17 @@ class Attempt:
     failure: FailureRecord | None = None
     flags: tuple[Flag, ...] = ()
     log: AttemptLog = field(default_factory=AttemptLog)
+    write_secret: bytes = field(default=b"", repr=False)
+
+    def belongs_to(self, agent_id: str, secret: bytes) -> bool:
+        """Whether this agent was given the lease, in whatever session."""
+        proved = bool(self.write_secret) and hmac.compare_digest(self.write_secret, secret)
+        return proved and self.agent_id == agent_id
+
+    def is_held_by(self, claim: Claim) -> bool:
+        """Whether the claim is that of the process that holds the lease, or held it last."""
+        mine = self.key == claim.key and self.belongs_to(claim.agent_id, claim.secret)
+        return mine and bool(claim.session_id) and self.session_id == claim.session_id
 
 
 @dataclass(frozen=True)

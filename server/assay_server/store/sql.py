@@ -344,6 +344,7 @@ def _attempt(row: Row) -> Attempt:
     values["state"] = AttemptState(values["state"])
     values["failure"] = _failure(values["failure"])
     values["flags"] = _flags(values["flags"])
+    values["write_secret"] = bytes.fromhex(values["write_secret"])
     return Attempt(key=key, log=log, **values)
 
 
@@ -359,6 +360,7 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
         "telemetry": attempt.log.telemetry,
         "wall_seconds": attempt.log.wall_seconds,
         "facts": attempt.log.facts,
+        "write_secret": attempt.write_secret.hex(),
     }
 
 
