@@ -12,7 +12,9 @@ from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.evaluation import Evaluation
-from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, merge
+from assay_sampling.joining import join, refuse_same_content
+from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches
+from assay_sampling.levels import check_levels
 from assay_sampling.profile import Profile
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
 from assay_sampling.scoring import saved_quantity, score_relative, score_saved
@@ -31,37 +33,80 @@ def read_profile(
     files: AnyPath | Sequence[AnyPath],
     *,
     light: AnyPath | None = None,
+    ranks: bool = False,
     synthetic: bool | None = None,
-    launch_offset: int | None = None,
+    launch_offset: int | Sequence[int] | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Profile:
     """Recordings of one workload as a profile: detailed and light ones are told apart by what they hold.
 
     Args:
-        files: recordings; several of one level are merged, each file's processes kept apart.
-        light: the light recording of a two-level profile.
+        files: recordings; several of one level must be windows of one run, or ranks
+            (:mod:`assay_sampling.joining`).
+        light: the light recording of a two-level profile; with ``ranks`` that of the last rank.
+        ranks: each file of a level is a rank of one job, in the order of the files.
         synthetic: mark the data as made by no silicon; None: as the files say.
-        launch_offset: number each file's launches from here instead of by its own ids.
+        launch_offset: number the launches of ``files`` from here instead of by their own ids; several are
+            one a file, in order. ``light`` keeps its numbers.
         memory_limit_bytes: refuse before holding more than this.
+
+    Raises NotJoinableError for files that do not belong together, ParameterError where ``ranks`` or
+    ``launch_offset`` do not fit the number of files, and what the readers raise.
     """
-    options = ReadOptions(synthetic=synthetic, launch_offset=launch_offset)
-    paths = [files] if isinstance(files, str | PathLike) else list(files)
+    paths = [Path(files)] if isinstance(files, str | PathLike) else [Path(path) for path in files]
+    offsets = _offsets(launch_offset, len(paths))
     parts: dict[str, list[Launches]] = {"detailed": [], "light": []}
     free_bytes = memory_limit_bytes
-    for path in [*paths, *([] if light is None else [light])]:
-        launches = _read(Path(path), options, free_bytes, memory_limit_bytes)
+    given = [*zip(paths, offsets, strict=True), *([] if light is None else [(Path(light), None)])]
+    for path, offset in given:
+        options = ReadOptions(synthetic=synthetic, launch_offset=offset)
+        launches = _read(path, options, free_bytes, memory_limit_bytes)
         free_bytes -= launches.table.nbytes
-        if path is light and launches.metadata.level != "light":
-            raise ParameterError(
-                "--light",
-                f"{light} was made by a profiler of counters, so its times are not those of a free run",
-                "give a light recording (Nsight Systems, Kineto) of the same workload",
-            )
         parts[launches.metadata.level].append(launches)
+    if light is not None:
+        _require_light(Path(light), parts["light"])
+    _require_fitting(parts, ranks, one_offset=isinstance(launch_offset, int), with_light=light is not None)
     return Profile(
-        detailed=merge(parts["detailed"]) if parts["detailed"] else None,
-        light=merge(parts["light"]) if parts["light"] else None,
+        detailed=join(parts["detailed"], ranks=ranks) if parts["detailed"] else None,
+        light=join(parts["light"], ranks=ranks) if parts["light"] else None,
     )
+
+
+def _offsets(given: int | Sequence[int] | None, files: int) -> Sequence[int | None]:
+    if given is None or isinstance(given, int):
+        return [given] * files
+    if len(given) != files:
+        raise ParameterError(
+            "--launch-offset",
+            f"{len(given)} launch offsets for {files} {'file' if files == 1 else 'files'}",
+            "give it once, or once for each FILE, in their order",
+        )
+    return list(given)
+
+
+def _require_light(path: Path, light: Sequence[Launches]) -> None:
+    if not light or light[-1].sources != (str(path),):
+        raise ParameterError(
+            "--light",
+            f"{path} was made by a profiler of counters, so its times are not those of a free run",
+            "give a light recording (Nsight Systems, Kineto) of the same workload",
+        )
+
+
+def _require_fitting(
+    parts: Mapping[str, Sequence[Launches]], ranks: bool, *, one_offset: bool, with_light: bool
+) -> None:
+    if ranks and max(len(of_level) for of_level in parts.values()) < 2:
+        raise ParameterError(
+            "--ranks", "one recording is given, and a job of ranks has several", "name the file of each rank"
+        )
+    given_light = len(parts["light"]) - with_light
+    if one_offset and parts["detailed"] and given_light:
+        raise ParameterError(
+            "--launch-offset",
+            "the files are of both levels, and a light recording begins at its own first launch",
+            "give it once for each FILE, in their order, or the light recording as --light",
+        )
 
 
 def _read(path: Path, options: ReadOptions, free_bytes: int, limit_bytes: int) -> Launches:
@@ -83,6 +128,7 @@ def select(
     files: AnyPath | Sequence[AnyPath],
     *,
     light: AnyPath | None = None,
+    ranks: bool = False,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
     synthetic: bool | None = None,
@@ -90,10 +136,13 @@ def select(
 ) -> Selection:
     """Select representatives with a method ("pks", "random", "systematic", ...) and score them.
 
-    Raises ParameterError for an unknown method or parameter, InputError for a file that cannot be read,
-    RefusedError where the method does not apply (PKS without counters).
+    ``files``, ``light`` and ``ranks`` are those of :func:`read_profile`. Raises ParameterError for an unknown
+    method or parameter, InputError for a file that cannot be read, NotJoinableError for files that do not
+    belong together, RefusedError where the method does not apply (PKS without counters).
     """
-    profile = read_profile(files, light=light, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    profile = read_profile(
+        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+    )
     return samplers.select(method, profile, parameters or {}, seed)
 
 
@@ -101,6 +150,7 @@ def evaluate(
     selection: Selection | Mapping[str, Any] | AnyPath,
     file: AnyPath | Sequence[AnyPath],
     *,
+    ranks: bool = False,
     quantity: str | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
@@ -109,22 +159,23 @@ def evaluate(
 
     Args:
         selection: a selection, its document, or the JSON file it was written to.
-        file: the recording, for example of another GPU.
+        file: the recording, for example of another GPU; several files as in :func:`read_profile`.
+        ranks: each file is a rank of one job.
         quantity: the cost ("duration_ns", "cycles_gpc_avg", ...); None: that of the selection.
 
     Raises MisalignedError where the recording does not hold the same launches.
     """
     saved = load_selection(selection)
-    profile = read_profile(file, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
-    launches = profile.whole
+    launches = _whole(file, ranks, synthetic, memory_limit_bytes)
     return _evaluated(saved, launches, score_saved(saved, launches, quantity))
 
 
 def evaluate_relative(
     selection: Selection | Mapping[str, Any] | AnyPath,
-    first: AnyPath,
-    second: AnyPath,
+    first: AnyPath | Sequence[AnyPath],
+    second: AnyPath | Sequence[AnyPath],
     *,
+    ranks: bool = False,
     quantity: str | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
@@ -132,14 +183,13 @@ def evaluate_relative(
     """How well a selection predicts the speedup of the second recording over the first.
 
     The recordings are of two GPUs, or of two shares of the SMs of one; the weights are taken as they are.
-    Arguments are those of :func:`evaluate`. Raises MisalignedError where a recording does not hold the
-    launches of the selection.
+    Arguments are those of :func:`evaluate`; with ``ranks`` each recording is several files. Raises
+    MisalignedError where a recording does not hold the launches of the selection, NotJoinableError where
+    both are the same recording.
     """
     saved = load_selection(selection)
-    one, other = (
-        read_profile(file, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes).whole
-        for file in (first, second)
-    )
+    one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
+    refuse_same_content(one, other)
     found = score_relative(saved, one, other, quantity)
     document = _selection_part(saved)
     notes = []
@@ -152,6 +202,15 @@ def evaluate_relative(
         "second": _evaluated(saved, other, found.second),
         "notes": notes,
     }
+
+
+def _whole(
+    files: AnyPath | Sequence[AnyPath], ranks: bool, synthetic: bool | None, memory_limit_bytes: int
+) -> Launches:
+    profile = read_profile(files, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    if profile.detailed is not None and profile.light is not None:
+        check_levels(profile.detailed, profile.light)
+    return profile.whole
 
 
 def _selection_part(saved: SavedSelection) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay_client.gpu_names import GPU_NAMES, nearest
+from assay_client.gpu_names import GPU_NAMES, either, nearest
 from assay_sampling.errors import CampaignError
 
 Place = tuple[str | int, ...]
@@ -92,7 +92,7 @@ def _gpus(campaign: Any, around: Surroundings) -> Iterator[Finding]:
         if meant is None:
             continue
         place: Place = ("gpus", position)
-        hint = f" (did you mean {_either(meant)}?)" if meant else ""
+        hint = f" (did you mean {either(meant)}?)" if meant else ""
         if campaign.synthetic:
             yield Finding(
                 around.line(place),
@@ -158,11 +158,6 @@ def _missing(what: str, given: str, place: Place, around: Surroundings) -> Itera
         _ELSEWHERE,
         _LOCAL,
     )
-
-
-def _either(names: Sequence[str]) -> str:
-    *first, last = [repr(name) for name in names]
-    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _field(place: Place) -> str:

@@ -38,13 +38,16 @@ def classify_files(
     files: AnyPath | Sequence[AnyPath],
     light: AnyPath,
     *,
+    ranks: bool = False,
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Selection:
     """:func:`classify` on recordings; ``labels`` of the selection has the group of every light launch."""
-    profile = read_profile(files, light=light, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    profile = read_profile(
+        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+    )
     return classify(profile, parameters or {}, seed)
 
 

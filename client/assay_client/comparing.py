@@ -63,6 +63,7 @@ def compare_files(
     files: AnyPath | Sequence[AnyPath],
     *,
     light: AnyPath | None = None,
+    ranks: bool = False,
     methods: Sequence[str] = (),
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -71,7 +72,9 @@ def compare_files(
 ) -> dict[str, Any]:
     """:func:`compare` on recordings. ``parameters`` are by NAME, for every method that has it, or by
     METHOD.NAME."""
-    profile = read_profile(files, light=light, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    profile = read_profile(
+        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+    )
     given = parameters_by_method(parameters or {}, methods)
     return compare(profile, methods=methods, parameters=given, seed=seed)
 

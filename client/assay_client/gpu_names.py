@@ -10,6 +10,8 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from assay_sampling.identity import device_key
+
 GPU_NAMES: tuple[str, ...] = (
     "P100-PCIE-12GB", "P100-PCIE-16GB", "P100-SXM2-16GB", "P4", "P40", "V100-SXM2-16GB",
     "V100-SXM2-32GB", "V100-SXM3-32GB", "V100-PCIE-16GB", "V100-PCIE-32GB", "V100S-PCIE-32GB",
@@ -63,6 +65,29 @@ def nearest(kind: str, names: Iterable[str], key: Callable[[str], str]) -> Seque
     longer = [name for k, name in by_key.items() if boundary.match(k) or boundary.match(_squeezed(k))]
     close = difflib.get_close_matches(squeezed, names_squeezed, n=_MOST, cutoff=_CLOSE)
     return (longer or [names_squeezed[k] for k in close])[:_MOST]
+
+
+def unknown(kind: str) -> Sequence[str] | None:
+    """None where ``kind`` is the name of a GPU or of a family, such as "V100"; else what it may stand for."""
+    if any(stands_for(kind, name) for name in GPU_NAMES):
+        return None
+    return nearest(kind, GPU_NAMES, device_key)
+
+
+def stands_for(kind: str, name: str) -> bool:
+    """Whether ``kind`` is the GPU ``name`` or its family: "V100" is, "RTX 3070" is no "RTX 3070 Ti"."""
+    wanted, key = device_key(kind), device_key(name)
+    if wanted == key:
+        return True
+    is_name = wanted in {device_key(known) for known in GPU_NAMES}
+    has_number = any(c.isdigit() for c in wanted)
+    return has_number and not is_name and re.match(rf"{re.escape(wanted)}[ -]", key) is not None
+
+
+def either(names: Sequence[str]) -> str:
+    """``'A'``, ``'A' or 'B'``, ``'A', 'B' or 'C'``."""
+    *first, last = [repr(name) for name in names]
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _squeezed(text: str) -> str:

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_client.files import AnyPath
+from assay_client.gpu_names import either, stands_for, unknown
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.launch_table import table_metadata
+from assay_sampling.identity import Device, device_key
+from assay_sampling.launch_table import TableMetadata, table_metadata
+from assay_sampling.levels import refuse_other_devices
 from assay_sampling.readers import ReadOptions, open_recording
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -22,10 +25,11 @@ _CONDITIONS = ("cache", "clock", "sm_percent")
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """Recordings of one workload on one kind of GPU, by level, and whether they are synthetic."""
+    """Recordings of one workload on one kind of GPU, by level, whether they are synthetic, and their GPUs."""
 
     files: Mapping[str, Path]
     synthetic: bool
+    devices: tuple[Device, ...] = ()
 
 
 def recorded_run(
@@ -44,14 +48,14 @@ def recorded_run(
         synthetic: mark the data as made by no silicon, whatever the files say.
 
     Raises InputError for a file that cannot be read, ParameterError where a level has no or several files
-    or the wrong one, RefusedError where synthetic and measured data would meet.
+    or the wrong one, RefusedError where synthetic and measured data or two kinds of GPU would meet.
     """
     given = [(Path(path), "") for path in files]
     given += [(Path(path), level) for path, level in ((detailed, "detailed"), (light, "light")) if path]
     if not given:
         raise ParameterError("FILE", "no file was given", "name a recording, or give --detailed or --light")
     found: dict[str, Path] = {}
-    marks: dict[Path, bool] = {}
+    opened: dict[Path, TableMetadata] = {}
     options = ReadOptions(synthetic=True if synthetic else None)
     for path, wanted in given:
         with open_recording(path, options) as recording:
@@ -67,15 +71,48 @@ def recorded_run(
                 "import each by itself: a run has one file of each level",
             )
         found[metadata.level] = path
-        marks[path] = metadata.synthetic
-    if len(set(marks.values())) > 1:
-        marked = next(path for path, mark in marks.items() if mark)
+        opened[path] = metadata
+    marked = [path for path, metadata in opened.items() if metadata.synthetic]
+    if 0 < len(marked) < len(opened):
         raise RefusedError(
-            str(marked),
+            str(marked[0]),
             "it is synthetic, and the other recording is measured",
             "never join the two; mark a file that is synthetic with --synthetic",
         )
-    return RecordedRun(found, any(marks.values()))
+    devices = tuple(metadata.devices for metadata in opened.values())
+    if len(devices) > 1:
+        refuse_other_devices(" and ".join(map(str, opened)), *devices)
+    return RecordedRun(found, bool(marked), tuple(dict.fromkeys(d for of_file in devices for d in of_file)))
+
+
+def check_kind(kind: str, run: RecordedRun) -> None:
+    """Whether recordings may be of a GPU that somebody calls ``kind``.
+
+    Known are the names in :mod:`assay_client.gpu_names`, what all of a family have in front ("V100", "A100"),
+    and whatever the recordings themselves say.
+
+    Raises ParameterError for a name that nobody knows, RefusedError where the recordings say that it is
+    another GPU.
+    """
+    named = [device.name for device in run.devices if device.name]
+    if any(device_key(name) == device_key(kind) for name in named):
+        return
+    meant = unknown(kind)
+    if meant is not None:
+        given = named or meant
+        hint = f"; did you mean {either(given)}?" if given else ""
+        raise ParameterError(
+            "--device",
+            f"no GPU is known that calls itself {kind!r}{hint}",
+            "name it as nvidia-smi does, or by its family, such as V100 or A100",
+        )
+    if named and not any(stands_for(kind, name) for name in named):
+        raise RefusedError(
+            "--device",
+            f"{kind!r} is given, and {', '.join(str(path) for path in run.files.values())} was recorded on "
+            f"{', '.join(dict.fromkeys(named))}",
+            "name the GPU that the recordings are of",
+        )
 
 
 def parse_condition(texts: Sequence[str]) -> dict[str, str | float]:

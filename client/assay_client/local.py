@@ -23,6 +23,7 @@ from assay_client.files import AnyPath, read_campaign
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
 from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, StorageError
+from assay_sampling.identity import device_key
 
 if TYPE_CHECKING:
     from assay_agent.daemon import Agent
@@ -274,7 +275,6 @@ def check_campaign(campaign_file: AnyPath) -> list[Finding]:
         from assay_agent.virtual.architectures import ARCHITECTURES  # noqa: PLC0415
         from assay_server.campaigns.spec import load_campaign  # noqa: PLC0415
         from assay_server.campaigns.yaml_source import parse_yaml  # noqa: PLC0415
-        from assay_server.store.model import device_key  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay plan", "server") from error
     campaign = load_campaign(text, str(path))

@@ -16,7 +16,7 @@ Source: Quantifying and mitigating the cold-start problem, section 2; specs, "Co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,13 @@ from assay_sampling.conditions import (
     shares_over_percent,
 )
 from assay_sampling.counters import default_cost_counter, require_counters
-from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
+from assay_sampling.errors import MisalignedError, NotJoinableError, ParameterError, RefusedError
 from assay_sampling.evaluation import COST_UNITS, cost_of
+from assay_sampling.joining import refuse_same_content, refuse_two_kinds
 from assay_sampling.launch_table import Condition
 from assay_sampling.launches import Launches
-from assay_sampling.simulators.accel_sim_cold import read_details
+from assay_sampling.readers.files import content_hash_of
+from assay_sampling.simulators.accel_sim_cold import ColdStartDetails, read_details
 from assay_sampling.simulators.accel_sim_output import read_output
 
 
@@ -117,12 +119,13 @@ def compare_recordings(warm: Launches, flushed: Launches, quantity: str | None =
 
     ``quantity`` is a cost that both measured (default: the cycles of the warm one). Raises MisalignedError
     where less than 99 % of the launches match, CounterUnavailableError where instructions or the cost were
-    not measured, RefusedError where the conditions say that it is the other way round.
+    not measured, RefusedError where the conditions say that it is the other way round or differ in clock or
+    share of the SMs, NotJoinableError where they are of two kinds of GPU or one recording.
     """
-    _require_conditions(warm, flushed)
     chosen = quantity or default_cost_counter(warm.table) or "cycles_gpc_avg"
     if chosen not in COST_UNITS:
         raise ParameterError("--cost", f"there is no cost {chosen!r}", f"choose from {', '.join(COST_UNITS)}")
+    _require_conditions(warm, flushed)
     found = align(warm, flushed, left_name="warm run", right_name="flushed run")
     require_match(found, subject="warm and flushed run")
     left, right = found.left_rows, found.right_rows
@@ -155,12 +158,34 @@ def _require_conditions(warm: Launches, flushed: Launches) -> None:
                 f"it is given as the {side} run, but was recorded with cache control {wrong!r}",
                 "name the warm run first and the flushed one second",
             )
+    _refuse_other_condition(warm, flushed)
     if warm.metadata.synthetic != flushed.metadata.synthetic:
         raise RefusedError(
             "warm and flushed run",
             "one is synthetic and the other was measured",
             "compare recordings of one kind; --synthetic marks both",
         )
+    refuse_two_kinds(warm, flushed)
+    # A small launch may cost the same either way, so equal numbers speak only where no condition does.
+    if None in (warm.metadata.condition.cache, flushed.metadata.condition.cache):
+        refuse_same_content(warm, flushed)
+
+
+def _refuse_other_condition(warm: Launches, flushed: Launches) -> None:
+    """Clocks and shares of the SMs change cycles too, so only the caches may differ."""
+    ours, theirs = warm.metadata.condition, flushed.metadata.condition
+    for what in ("clock", "sm_percent"):
+        values = getattr(ours, what), getattr(theirs, what)
+        if None not in values and values[0] != values[1]:
+            raise RefusedError(
+                f"{_source(warm, 'warm run')} and {_source(flushed, 'flushed run')}",
+                f"they differ in more than their caches ({ours} and {theirs})",
+                "compare runs under one clock and one share of the SMs",
+            )
+
+
+def _source(launches: Launches, side: str) -> str:
+    return ", ".join(launches.sources) or side
 
 
 def compare_outputs(warm: Path, flushed: Path, *, active_cycles: bool = False) -> ColdStart:
@@ -168,8 +193,16 @@ def compare_outputs(warm: Path, flushed: Path, *, active_cycles: bool = False) -
 
     The flushed one may hold only some launches, such as one that was simulated alone. With ``active_cycles``
     the configured launch latency, in which nothing runs, is taken off. Raises InputError for a file that is
-    no such output, MisalignedError where no launch is in both or one has other kernels.
+    no such output, MisalignedError where no launch is in both or one has other kernels, RefusedError where
+    the outputs are one, or say that it is the other way round.
     """
+    if content_hash_of(warm) == content_hash_of(flushed):
+        raise NotJoinableError(
+            "same_content",
+            f"{warm} and {flushed}",
+            "they are the same output",
+            "give one of a simulation with warm caches and one with cold ones",
+        )
     sides = [_simulated(path, active_cycles) for path in (warm, flushed)]
     common = sorted(sides[0].keys() & sides[1].keys())
     if not common:
@@ -191,8 +224,10 @@ def compare_outputs(warm: Path, flushed: Path, *, active_cycles: bool = False) -
         )
         for side in sides
     ]
+    details = read_details(warm), read_details(flushed)
+    _refuse_swapped(warm, flushed, sides, details)
     notes = []
-    if read_details(flushed).flushes_l2:
+    if details[1].flushes_l2:
         notes.append(
             f"{flushed} was flushed by the simulator's own switch, which drops only dirty lines of half the "
             "slices: it is not a cold cache; simulate the launches alone instead"
@@ -210,6 +245,30 @@ def compare_outputs(warm: Path, flushed: Path, *, active_cycles: bool = False) -
             notes=notes,
         )
     )
+
+
+def _refuse_swapped(
+    warm: Path,
+    flushed: Path,
+    launches: Sequence[Mapping[int, _Simulated]],
+    details: tuple[ColdStartDetails, ColdStartDetails],
+) -> None:
+    """Raise RefusedError where the outputs say that the caches of the warm run were the colder ones."""
+    ours, theirs = details
+    alone = len(launches[0]) == 1 and not ours.replays
+    cause = ""
+    if ours.flushes_l2 and not theirs.flushes_l2:
+        cause = "its simulation flushed the caches between launches, and that of the flushed run did not"
+    elif alone and not theirs.flushes_l2 and (len(launches[1]) > 1 or theirs.replays):
+        cause = (
+            "its launch was simulated alone, with cold caches, and in the flushed run others come before it"
+        )
+    if cause:
+        raise RefusedError(
+            str(warm),
+            f"it is given as the warm run, but {cause} ({flushed})",
+            "name the warm run first and the flushed one second",
+        )
 
 
 def _checked(found: ColdStart) -> ColdStart:

@@ -7,6 +7,7 @@ and turns ``exit_code`` into the exit status of the process (table in ``docs/exi
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 
 class AssayError(Exception):
@@ -129,6 +130,17 @@ class MisalignedError(RefusedError):
         self.differences = differences
         shown = f"; first differences: {' | '.join(differences)}" if differences else ""
         super().__init__(subject, cause + shown, remedy)
+
+
+JoinReason = Literal["two_kinds_of_gpu", "same_content", "two_workloads", "overlapping_launches"]
+
+
+class NotJoinableError(RefusedError):
+    """Recordings that were given together are not one workload on one kind of GPU; ``reason``: the first."""
+
+    def __init__(self, reason: JoinReason, subject: str, cause: str, remedy: str) -> None:
+        self.reason = reason
+        super().__init__(subject, cause, remedy)
 
 
 class StorageError(AssayError):

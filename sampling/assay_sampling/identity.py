@@ -54,3 +54,30 @@ class Device:
         if self.compute_capability:
             return f"compute capability {self.compute_capability}"
         return f"device {self.index}"
+
+
+_VENDOR_WORDS = ("virtual ", "nvidia ", "tesla ", "geforce ")
+
+
+def device_key(name: str) -> str:
+    """What two names of one kind of GPU have in common: "NVIDIA GeForce RTX 3070" and "rtx 3070" agree.
+
+    Leading vendor words and "virtual", letter case and surplus spaces do not count; all else does.
+    """
+    key = " ".join(name.casefold().split())
+    while word := next((w for w in _VENDOR_WORDS if key.startswith(w)), ""):
+        key = key.removeprefix(word)
+    return key
+
+
+def may_be_one_kind(one: Device, other: Device) -> bool:
+    """Whether two devices may be GPUs of one kind: same model, compute capability and number of SMs.
+
+    What a recording does not say of its device cannot speak against it.
+    """
+    pairs = (
+        (device_key(one.name), device_key(other.name)),
+        (one.compute_capability, other.compute_capability),
+        (one.sm_count, other.sm_count),
+    )
+    return all(not ours or not theirs or ours == theirs for ours, theirs in pairs)

@@ -17,13 +17,14 @@ import pyarrow.compute as pc
 
 from assay_sampling.errors import LaunchTableError, RefusedError
 from assay_sampling.launch_table import (
+    Device,
     LaunchBatch,
     Names,
     TableMetadata,
     counter_columns,
     table_metadata,
 )
-from assay_sampling.notes import Note, distinct_notes
+from assay_sampling.notes import Note
 
 DEFAULT_MEMORY_LIMIT_BYTES = 8 << 30
 
@@ -33,12 +34,15 @@ class Launches:
     """A launch table in memory, sorted by (process, launch), each pair once.
 
     ``sources`` are the files or runs it was read from; ``notes`` what the reader wants people to know.
+    ``ranks`` is how many ranks of one job were joined in it, each a file; 1 where nobody said that there are
+    several.
     """
 
     table: pa.Table
     names: Names
     sources: tuple[str, ...] = ()
     notes: tuple[Note, ...] = field(default=())
+    ranks: int = 1
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -71,11 +75,15 @@ class Launches:
         """Number of distinct kernels (demangled names)."""
         return len(pc.unique(self.table["kernel_id"]))
 
-    def device_labels(self) -> list[str]:
-        """Labels of the devices that launches ran on, in order of their ordinals."""
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that launches ran on, by ordinal; of one that the file does not list that is all."""
         known = {device.index: device for device in self.metadata.devices}
         used = pc.unique(self.table["device"]).drop_null().sort().to_pylist()
-        return [known[i].label() if i in known else f"device {i}" for i in used]
+        return tuple(known.get(index, Device(index)) for index in used)
+
+    def device_labels(self) -> list[str]:
+        """Labels of the devices that launches ran on, in order of their ordinals."""
+        return [device.label() for device in self.devices()]
 
     def slice(self, offset: int, length: int | None = None) -> Launches:
         """Rows [offset, offset + length) in the order of (process, launch)."""
@@ -158,60 +166,3 @@ def sequence_hash(launches: Launches, columns: Sequence[str]) -> str:
 
 EXACT_IDENTITY = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 NAME_BLOCK_IDENTITY = ("kernel_id", "block_x", "block_y", "block_z")
-
-
-def merge(parts: Sequence[Launches]) -> Launches:
-    """Several recordings of one workload as one table: each file's processes get ordinals of their own.
-
-    Counter columns are the union; where a file lacks one, its launches have null. Raises
-    LaunchTableError where the parts differ in level, synthetic mark or condition, or measured one
-    counter with different metrics.
-    """
-    if len(parts) == 1:
-        return parts[0]
-    first = parts[0].metadata
-    for part in parts[1:]:
-        other = part.metadata
-        for what in ("level", "synthetic", "condition"):
-            if getattr(first, what) != getattr(other, what):
-                raise LaunchTableError(
-                    ", ".join(part.sources),
-                    f"its {what} ({getattr(other, what)}) is not that of "
-                    f"{', '.join(parts[0].sources)} ({getattr(first, what)})",
-                    "merge only recordings of one kind; a light recording goes with --light",
-                )
-    names = Names()
-    tables, shift = [], 0
-    for part in parts:
-        names.update(dict(part.names.items()))
-        process = pc.add(part.table["process"], pa.scalar(shift, pa.int32()))
-        position = part.table.schema.get_field_index("process")
-        tables.append(part.table.set_column(position, part.table.schema.field("process"), process))
-        shift += int(pc.max(part.table["process"]).as_py() or 0) + 1 if len(part) else 0
-    schema = _union_schema([t.schema for t in tables], parts)
-    aligned = [_with_columns(t, schema) for t in tables]
-    sources = tuple(s for part in parts for s in part.sources)
-    notes = distinct_notes(note for part in parts for note in part.notes)
-    return Launches(sort_launches(pa.concat_tables(aligned), sources), names, sources, notes)
-
-
-def _union_schema(schemas: Sequence[pa.Schema], parts: Sequence[Launches]) -> pa.Schema:
-    merged = schemas[0]
-    for schema, part in zip(schemas[1:], parts[1:], strict=True):
-        for item in schema:
-            if item.name not in merged.names:
-                merged = merged.append(item)
-            elif merged.field(item.name).metadata != item.metadata:
-                raise LaunchTableError(
-                    ", ".join(part.sources),
-                    f"it measured {item.name!r} with another metric than the other files",
-                    "merge only recordings made with the same metrics",
-                )
-    return merged
-
-
-def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        table[f.name] if f.name in table.schema.names else pa.nulls(table.num_rows, f.type) for f in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)

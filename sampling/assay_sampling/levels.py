@@ -6,9 +6,12 @@ Source: design, "Numbers that must mean one thing" (matching) and promise 2.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 from assay_sampling.alignment import LEAST_MATCH_PERCENT, align_window, require_match
-from assay_sampling.errors import RefusedError
-from assay_sampling.launch_table import Device
+from assay_sampling.errors import NotJoinableError, RefusedError
+from assay_sampling.identity import Device, may_be_one_kind
 from assay_sampling.launches import Launches
 
 
@@ -48,20 +51,17 @@ def refuse_other_kind(subject: str, detailed: Launches, light: Launches) -> None
                 f"they were made under two conditions ({ours.condition} and {theirs.condition})",
                 "join recordings of one condition",
             )
-    for of_device in (_capability, _model):
-        found = [{of_device(device) for device in side.devices} - {""} for side in (ours, theirs)]
-        if found[0] and found[1] and found[0].isdisjoint(found[1]):
-            raise RefusedError(
-                subject,
-                f"they were made on two kinds of GPU ({', '.join(detailed.device_labels())} and "
-                f"{', '.join(light.device_labels())})",
-                "join recordings of one GPU; a selection can be scored on another with: assay evaluate",
-            )
+    refuse_other_devices(subject, detailed.devices(), light.devices())
 
 
-def _capability(device: Device) -> str:
-    return device.compute_capability
-
-
-def _model(device: Device) -> str:
-    return device.name.casefold()
+def refuse_other_devices(subject: str, ours: Sequence[Device], theirs: Sequence[Device]) -> None:
+    """Raise NotJoinableError where no device of one recording may be of the kind of one of the other's."""
+    pairs = list(product(ours, theirs))
+    if pairs and not any(may_be_one_kind(one, other) for one, other in pairs):
+        labels = [", ".join(dict.fromkeys(device.label() for device in side)) for side in (ours, theirs)]
+        raise NotJoinableError(
+            "two_kinds_of_gpu",
+            subject,
+            f"they were made on two kinds of GPU ({labels[0]} and {labels[1]})",
+            "join recordings of one GPU; a selection can be scored on another with: assay evaluate",
+        )

@@ -34,6 +34,7 @@ class ProfileSummary:
 
     Those of totals compare with recordings that know only how many blocks and threads there are;
     ``totals_only`` says that this one is such a recording. ``checkpoints`` tell where another one differs.
+    ``ranks``: how many ranks of one job, each a file, were joined.
     """
 
     launches: int
@@ -48,6 +49,7 @@ class ProfileSummary:
     totals_only: bool = False
     notes: tuple[Note, ...] = ()
     checkpoints: Checkpoints | None = None
+    ranks: int = 1
 
     @classmethod
     def of(cls, launches: Launches) -> ProfileSummary:
@@ -64,6 +66,7 @@ class ProfileSummary:
             totals_only=totals_only(launches, "grid") or totals_only(launches, "block"),
             notes=launches.notes,
             checkpoints=Checkpoints.of(launches),
+            ranks=launches.ranks,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +75,7 @@ class ProfileSummary:
             "kernels": self.kernels,
             "devices": list(self.devices),
             "sources": list(self.sources),
+            "ranks": self.ranks,
             "synthetic": self.synthetic,
             "sequence": {
                 "exact": self.sequence_exact,

@@ -36,14 +36,28 @@ def kinds(launches: int) -> list[int]:
     return [2 if index % 5 == 4 else index % 2 for index in range(launches)]
 
 
-def write_raw_page(path: Path, launches: int = 40, *, replace: tuple[int, str, str] | None = None) -> Path:
-    """An Nsight Compute raw page; ``replace`` puts a text into a metric of one launch."""
+V100 = ("Tesla V100-SXM2-16GB", 7, 0, 80)
+A100 = ("NVIDIA A100-SXM4-40GB", 8, 0, 108)
+
+
+def write_raw_page(
+    path: Path,
+    launches: int = 40,
+    *,
+    replace: tuple[int, str, str] | None = None,
+    skip: int = 0,
+    capability: str = "7.0",
+) -> Path:
+    """An Nsight Compute raw page; ``replace`` puts a text into a metric of one launch.
+
+    It holds the launches behind the first ``skip``, with IDs from 0 as Nsight Compute gives them.
+    """
     columns = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
                "Block Size", "Grid Size", "Device", "CC", *_METRICS]  # fmt: skip
     lines = [columns, [""] * 11 + list(_UNITS)]
-    for index, kind in enumerate(kinds(launches)):
+    for index, kind in enumerate(kinds(skip + launches)[skip:]):
         identity = [str(index), "77", "app", "box", KERNELS[kind], "1", "7", "(128, 1, 1)",
-                    f"({GRIDS[kind]}, 1, 1)", "0", "7.0"]  # fmt: skip
+                    f"({GRIDS[kind]}, 1, 1)", "0", capability]  # fmt: skip
         loads = INSTRUCTIONS[kind] / 10
         metrics = [CYCLES[kind], INSTRUCTIONS[kind], 32.0, GRIDS[kind], 4 * loads, 2 * loads, 0.0,
                    loads, loads / 2, 0.0, loads * kind, loads * kind, 0.0]  # fmt: skip
@@ -55,8 +69,20 @@ def write_raw_page(path: Path, launches: int = 40, *, replace: tuple[int, str, s
     return path
 
 
-def write_kineto(path: Path, launches: int = 40, *, slower: float = 1.0, order: Sequence[int] = ()) -> Path:
-    """A Kineto trace of the same launches; ``order`` names other kinds, ``slower`` stretches durations."""
+def write_kineto(
+    path: Path,
+    launches: int = 40,
+    *,
+    slower: float = 1.0,
+    order: Sequence[int] = (),
+    gpu: tuple[str, int, int, int] | None = V100,
+    late_us: float = 0.0,
+) -> Path:
+    """A Kineto trace of the same launches; ``order`` names other kinds, ``slower`` stretches durations.
+
+    ``gpu`` (name, compute capability, SMs) is what it was traced on, None: it does not say; ``late_us`` moves
+    all its launches, as those of another rank are.
+    """
     events = []
     for index, kind in enumerate(order or kinds(launches)):
         correlation, called_us = index + 1, 10.0 * index
@@ -66,17 +92,15 @@ def write_kineto(path: Path, launches: int = 40, *, slower: float = 1.0, order: 
         )  # fmt: skip
         events.append(
             {"ph": "X", "cat": "kernel", "name": KERNELS[kind], "pid": 0, "tid": 7,
-             "ts": 5.0 + 100.0 * index, "dur": NANOSECONDS[kind] * slower / 1000,
+             "ts": 5.0 + late_us + 100.0 * index, "dur": NANOSECONDS[kind] * slower / 1000,
              "args": {"correlation": correlation, "device": 0, "context": 1, "stream": 7,
                       "grid": [GRIDS[kind], 1, 1], "block": [128, 1, 1],
                       "registers per thread": 32, "shared memory": 0}}
         )  # fmt: skip
-    document = {
-        "schemaVersion": 1,
-        "deviceProperties": [
-            {"id": 0, "name": "Tesla V100-SXM2-16GB", "computeMajor": 7, "computeMinor": 0, "numSms": 80}
-        ],
-        "traceEvents": events,
-    }
+    document: dict[str, object] = {"schemaVersion": 1, "traceEvents": events}
+    if gpu is not None:
+        name, major, minor, sms = gpu
+        properties = {"id": 0, "name": name, "computeMajor": major, "computeMinor": minor, "numSms": sms}
+        document["deviceProperties"] = [properties]
     path.write_text(json.dumps(document))
     return path

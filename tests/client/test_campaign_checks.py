@@ -14,7 +14,7 @@ from scripted_server import FakeServer, Script
 from assay_agent.virtual import ARCHITECTURES
 from assay_client.gpu_names import GPU_NAMES, nearest
 from assay_client.local import check_campaign
-from assay_server.store.model import device_key
+from assay_sampling.identity import device_key
 
 Assay = Callable[..., Any]
 CAMPAIGNS = Path(__file__).resolve().parents[2] / "campaigns"

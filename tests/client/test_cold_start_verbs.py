@@ -10,6 +10,10 @@ from typing import Any
 import hand_made
 import pytest
 
+from assay_sampling.identity import Condition
+from assay_sampling.parquet import LaunchWriter
+from assay_sampling.readers import ReadOptions, open_recording
+
 Assay = Callable[..., Any]
 
 TRACE = """-kernel name = _Z4kernPf
@@ -42,9 +46,11 @@ insts = 3
 @pytest.fixture
 def kernels(tmp_path: Path) -> Path:
     """Three launches; each touches one line, the second half of what the first does, the third another."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
     for number, address in ((1, 0), (2, 64), (3, 4096)):
-        (tmp_path / f"kernel-{number}.traceg").write_text(TRACE.format(number=number, address=address))
-    path = tmp_path / "kernelslist.g"
+        (folder / f"kernel-{number}.traceg").write_text(TRACE.format(number=number, address=address))
+    path = folder / "kernelslist.g"
     path.write_text("MemcpyHtoD,0x0000000000000000,128\nkernel-1.traceg\nkernel-2.traceg\nkernel-3.traceg\n")
     return path
 
@@ -64,22 +70,70 @@ def test_reuse_of_a_list(assay: Assay, kernels: Path) -> None:
     assert len(json.loads(assay("reuse", *alone, "--json").stdout)["launches"]) == 2
 
 
-def test_a_warm_up_list_and_the_traces_that_it_names(assay: Assay, kernels: Path) -> None:
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_a_warm_up_list_alone_is_shown_and_writes_nothing(assay: Assay, kernels: Path) -> None:
+    before = contents(kernels.parent)
     document = json.loads(assay("reuse", kernels, "--warm-up", 3, "--json").stdout)
     assert document["warm_up"]["lines"] == ["kernel-mem-2.traceg", "kernel-3.traceg"]
-    target = kernels.with_name("kernelslist.warm.g")
+    assert (document["warm_up"]["list"], document["warm_up"]["written_traces"]) == (None, [])
+    shown = assay("reuse", kernels, "--warm-up", 3).stdout
+    assert "not written" in shown and "--output" in shown
+    assert contents(kernels.parent) == before
+
+
+def test_a_warm_up_list_and_the_traces_that_it_names(assay: Assay, kernels: Path, tmp_path: Path) -> None:
+    before = contents(kernels.parent)
+    target = tmp_path / "warm" / "list.g"
+    document = json.loads(assay("reuse", kernels, "--warm-up", 3, "-o", target, "--json").stdout)
+    replay, link = target.with_name("kernel-mem-2.traceg"), target.with_name("kernel-3.traceg")
+    assert document["warm_up"] == {
+        "list": str(target),
+        "lines": ["kernel-mem-2.traceg", "kernel-3.traceg"],
+        "written_traces": [str(replay)],
+        "linked_traces": [str(link)],
+    }
     assert target.read_text() == "kernel-mem-2.traceg\nkernel-3.traceg\n"
-    replay = kernels.with_name("kernel-mem-2.traceg").read_text()
-    assert "insts = 2" in replay
-    assert "MOV" not in replay
-    again = json.loads(assay("reuse", kernels, "--warm-up", 3, "--preceding", 2, "--json").stdout)
-    assert again["warm_up"]["written_traces"] == [str(kernels.with_name("kernel-mem-1.traceg"))]
+    assert "insts = 2" in replay.read_text()
+    assert "MOV" not in replay.read_text()
+    assert link.is_symlink() and link.read_bytes() == kernels.with_name("kernel-3.traceg").read_bytes()
+    # What the list names is where the simulator looks for it, and can be read as a trace.
+    assert [launch["launch"] for launch in json.loads(assay("reuse", target, "--json").stdout)["launches"]]
+    assert contents(kernels.parent) == before
+
+
+def test_a_warm_up_list_replaces_nothing_unasked(assay: Assay, kernels: Path, tmp_path: Path) -> None:
+    before = contents(kernels.parent)
+    ended = assay("reuse", kernels, "--warm-up", 3, "-o", kernels.with_name("kernelslist.warm.g"))
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "in the folder of the traces" in ended.stderr and "--force" in ended.stderr
+    there = tmp_path / "there"
+    there.mkdir()
+    for name in ("list.g", "kernel-mem-2.traceg", "kernel-3.traceg"):
+        mine = there / name
+        mine.write_text("mine")
+        ended = assay("reuse", kernels, "--warm-up", 3, "-o", there / "list.g")
+        assert (ended.code, ended.stdout) == (8, "")
+        assert f"{mine}: it is there already" in ended.stderr
+        assert contents(there) == {name: b"mine"}
+        mine.unlink()
+    assert contents(kernels.parent) == before
+    for target in (there / "list.g", kernels.with_name("kernelslist.warm.g")):
+        target.write_text("mine")
+        assert assay("reuse", kernels, "--warm-up", 3, "-o", target, "--force").code == 0
+        assert target.read_text() == "kernel-mem-2.traceg\nkernel-3.traceg\n"
+    added = contents(kernels.parent)
+    assert {name: added[name] for name in before} == before
+    ended = assay("reuse", kernels, "--warm-up", 3, "-o", kernels, "--force")
+    assert ended.code == 2 and "list of the traces itself" in ended.stderr
+    assert contents(kernels.parent) == added
 
 
 def test_what_reuse_refuses(assay: Assay, kernels: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "list.g"
     for arguments, code, said in (
-        ([kernels, "--warm-up", 3, "-o", elsewhere], 2, "not beside the traces"),
         ([kernels, "--warm-up", 4], 2, "holds 3 launches"),
         ([kernels, "-o", elsewhere], 2, "--warm-up"),
         ([kernels.with_name("kernel-1.traceg"), "--warm-up", 1], 2, "kernelslist.g"),
@@ -136,3 +190,54 @@ def test_cold_start_and_corrections_of_simulations(assay: Assay, shared_data: Pa
     shown = assay("reuse", kernels, "--log", runs[1])
     assert shown.code == 0
     assert "DRAM latency of 100 cycles is not above the L2's of 160" in shown.stdout
+
+
+RECORDED = {"cache": None, "clock": None, "sm_percent": None}
+
+
+def recorded(path: Path, source: Path, **condition: Any) -> Path:
+    """A recording as a campaign stores it, with the condition that it was made under."""
+    options = ReadOptions(condition=Condition(**{**RECORDED, **condition}))
+    with open_recording(source, options) as recording, LaunchWriter(path, recording.schema) as writer:
+        for batch in recording.batches():
+            writer.write(batch)
+    return path
+
+
+def test_recordings_that_are_swapped_are_refused(assay: Assay, tmp_path: Path) -> None:
+    page = hand_made.write_raw_page(tmp_path / "warm.csv")
+    other = hand_made.write_raw_page(tmp_path / "cold.csv", replace=(0, "gpc__cycles_elapsed.avg", "4000"))
+    warm = recorded(tmp_path / "warm.parquet", page, cache="none", clock="base")
+    cold = recorded(tmp_path / "cold.parquet", other, cache="all", clock="base")
+    boost = recorded(tmp_path / "boost.parquet", other, cache="all", clock="boost")
+    turing = hand_made.write_raw_page(tmp_path / "turing.csv", capability="7.5")
+    assert assay("cold-start", warm, cold).code == 0
+    for pair, said in (
+        ((cold, warm), "is given as the warm run"),
+        ((cold, page), "is given as the warm run"),
+        ((page, warm), "is given as the flushed run"),
+        ((warm, boost), "more than their caches"),
+        ((warm, turing), "two kinds of GPU"),
+        ((page, page), "the same recording"),
+    ):
+        ended = assay("cold-start", *pair)
+        assert (ended.code, ended.stdout) == (7, ""), pair
+        assert said in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("warm", "cold", "said"),
+    [
+        ("reuse.flushL1L2", "reuse.base", "flushed the caches between launches"),
+        ("reuse.only3", "reuse.base", "simulated alone"),
+        ("reuse.only3", "reuse.memwarm3", "simulated alone"),
+        ("reuse.base", "reuse.base", "the same output"),
+    ],
+)
+def test_simulations_that_are_swapped_are_refused(
+    assay: Assay, shared_data: Path, warm: str, cold: str, said: str
+) -> None:
+    folder = shared_data / "accel_sim"
+    ended = assay("cold-start", folder / f"{warm}.out.gz", folder / f"{cold}.out.gz")
+    assert (ended.code, ended.stdout) == (7, "")
+    assert said in ended.stderr

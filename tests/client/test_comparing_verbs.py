@@ -184,6 +184,10 @@ def test_classify_needs_both_levels_and_a_file_of_a_known_kind(
     assay: Assay, window: Path, trace: Path, tmp_path: Path
 ) -> None:
     ended = assay("classify", trace, "--light", trace)
+    assert (ended.code, ended.stdout) == (7, "")
+    assert "the same recording" in ended.stderr
+    second = hand_made.write_kineto(tmp_path / "second.json", late_us=1.0)
+    ended = assay("classify", trace, "--light", second, "--ranks")
     assert (ended.code, ended.stdout) == (2, "")
     assert "no recording with counters" in ended.stderr
     assert assay("classify", window).code == 2

@@ -14,7 +14,7 @@ from scripted_server import FakeServer, Script
 
 from assay_agent.virtual.tools.ncu import run_ncu
 from assay_agent.virtual.tools.nsys import run_nsys
-from assay_client.importing import campaign_text, parse_condition, recorded_run
+from assay_client.importing import campaign_text, check_kind, parse_condition, recorded_run
 from assay_sampling.errors import ParameterError
 from assay_sampling.readers import open_recording
 from assay_sampling.readers.nsys_parquet import NsysParquetReader
@@ -152,3 +152,46 @@ def test_every_format_that_is_read_is_documented() -> None:
     for reader in [*READERS, NsysParquetReader()]:
         assert f"| `{reader.format}` |" in page
     assert page.count(SYNTHETIC_MARK) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusal"),
+    [
+        ("V1000", (2, "no GPU is known that calls itself 'V1000'; did you mean 'Tesla V100-SXM2-16GB'?")),
+        ("banana", (2, "no GPU is known that calls itself 'banana'")),
+        ("", (2, "--device")),
+        ("RTX", (2, "--device")),
+        ("A100", (7, "'A100' is given")),
+        ("V100-SXM2-32GB", (7, "recorded on Tesla V100-SXM2-16GB")),
+    ],
+)
+def test_a_device_that_nobody_knows_or_the_file_denies_is_refused(
+    assay: Assay, tmp_path: Path, recordings: tuple[Path, Path], kind: str, refusal: tuple[int, str]
+) -> None:
+    code, said = refusal
+    state = tmp_path / "state"
+    ended = assay("import", *recordings, "--workload", "w", "--device", kind, "--state", state)
+    assert (ended.code, ended.stdout) == (code, "")
+    assert said in ended.stderr
+    assert not state.exists()
+
+
+def test_a_device_is_known_by_its_name_its_family_and_by_the_file(tmp_path: Path) -> None:
+    new = ("NVIDIA B999", 12, 9, 200)
+    for gpu, kinds in (
+        (hand_made.V100, ("V100", "v100-sxm2-16gb", "Tesla V100-SXM2-16GB", "virtual V100")),
+        (hand_made.A100, ("A100", "NVIDIA A100-SXM4-40GB")),
+        (new, ("B999", "nvidia b999")),
+        (None, ("V100", "RTX 3070", "RTX 3070 Ti", "H100", "GTX 1060")),
+    ):
+        run = recorded_run([hand_made.write_kineto(tmp_path / "light.json", gpu=gpu)])
+        for kind in kinds:
+            check_kind(kind, run)
+    for kind, meant in (
+        ("RTX3070", "RTX 3070"),
+        ("H10", None),
+        ("A100 SXM4 80GB", "A100-SXM4-80GB"),
+        ("RTX 307", "RTX 3070"),
+    ):
+        with pytest.raises(ParameterError, match=meant or "no GPU is known"):
+            check_kind(kind, run)

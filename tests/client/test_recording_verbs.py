@@ -240,11 +240,10 @@ def test_a_memory_limit_is_of_all_files_together(assay: Assay, raw_page: Path, t
     assert "30,000 bytes" in ended.stderr
 
 
-def test_several_recordings_are_one_profile_with_a_process_each(
-    assay: Assay, raw_page: Path, tmp_path: Path
-) -> None:
+def test_ranks_are_one_profile_with_a_process_each(assay: Assay, raw_page: Path, tmp_path: Path) -> None:
     second = hand_made.write_raw_page(tmp_path / "second.csv", 10)
-    document = document_of(assay("select", "systematic", raw_page, second, "-p", "launches=50", "--json"))
+    chosen = ["select", "systematic", raw_page, second, "--ranks", "-p", "launches=50", "--json"]
+    document = document_of(assay(*chosen))
     assert document["profile"]["launches"] == 50
     assert document["profile"]["sources"] == [str(raw_page), str(second)]
     chosen = [r for group in document["groups"] for r in group["representatives"]]
@@ -328,8 +327,10 @@ def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(
     (note,) = found["notes"]
     assert note.startswith("scored in duration_ns, and the selection was made in cycles_gpc_avg")
     assert note in assay("evaluate", path, trace).stdout
-    relative = document_of(assay("evaluate", path, raw_page, raw_page, "--json"))
-    assert relative["speedup_true"] == 1.0
+    page = ("gpc__cycles_elapsed.avg", f"{hand_made.CYCLES[0] / 2:g}")
+    faster = hand_made.write_raw_page(tmp_path / "faster.csv", LAUNCHES, replace=(0, *page))
+    relative = document_of(assay("evaluate", path, raw_page, faster, "--json"))
+    assert relative["speedup_true"] == TOTAL_CYCLES / (TOTAL_CYCLES - hand_made.CYCLES[0] / 2)
     assert "their ratio is not one of time" in relative["notes"][0]
 
 

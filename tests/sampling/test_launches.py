@@ -8,10 +8,9 @@ import pytest
 
 from assay_sampling import launch_table as lt
 from assay_sampling.errors import LaunchTableError, RefusedError
-from assay_sampling.launches import EXACT_IDENTITY, Launches, gather, merge, sequence_hash
+from assay_sampling.launches import EXACT_IDENTITY, Launches, gather, sequence_hash
 
 CYCLES = lt.CounterColumn("cycles_gpc_avg", "cycle", "gpc__cycles_elapsed.avg", "hardware")
-OTHER_CYCLES = lt.CounterColumn("cycles_gpc_avg", "cycle", "another_metric", "hardware")
 
 
 def recording(
@@ -87,31 +86,6 @@ def test_nulls_become_nan_minus_one_or_zero() -> None:
     assert launches.column("duration_ns").tolist() == [-1, -1]
     assert launches.column("nvtx_id").tolist() == [0, 0]
     assert launches.column("nvtx_id").dtype == np.uint64
-
-
-def test_merged_files_keep_processes_apart() -> None:
-    merged = merge([recording([0, 1], kernel="a"), recording([0, 1], kernel="b")])
-    assert merged.column("process").tolist() == [0, 0, 1, 1]
-    assert merged.kernels() == 2
-    assert merged.sources == ("a", "b")
-
-
-def test_a_counter_that_one_file_lacks_is_null_there() -> None:
-    merged = merge([recording([0], kernel="a"), recording([0], kernel="b", counters=(CYCLES,))])
-    assert merged.table["cycles_gpc_avg"].to_pylist() == [None, 1.0]
-
-
-def test_what_differs_in_kind_is_not_merged() -> None:
-    light = recording([0])
-    for metadata, what in (
-        (lt.TableMetadata("detailed"), "level"),
-        (lt.TableMetadata("light", synthetic=True), "synthetic"),
-        (lt.TableMetadata("light", condition=lt.Condition("all")), "condition"),
-    ):
-        with pytest.raises(LaunchTableError, match=what):
-            merge([light, recording([0], metadata=metadata)])
-    with pytest.raises(LaunchTableError, match="another metric"):
-        merge([recording([0], counters=(CYCLES,)), recording([0], counters=(OTHER_CYCLES,))])
 
 
 def test_the_sequence_hash_tells_order_and_identity() -> None:

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from assay_sampling.counters import COST_COUNTERS, features_of
 from assay_sampling.errors import CampaignError
+from assay_sampling.identity import device_key
 from assay_sampling.launch_table import BASELINE, Condition
 from assay_server.campaigns.live_spec import planned_slices
 from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
 from assay_server.campaigns.spec import load_campaign
-from assay_server.store.model import Command, Flag, device_key
+from assay_server.store.model import Command, Flag
 
 TEXT = """\
 campaign: lab

@@ -12,6 +12,7 @@ from assay_client.cli.inputs import RECORDING, require
 from assay_client.cli.options import (
     JsonOption,
     MemoryLimitOption,
+    RanksOption,
     SeedOption,
     SyntheticOption,
     parse_bytes,
@@ -51,6 +52,7 @@ def classify(
             help="A parameter of pks, such as abstain=true; repeatable.",
         ),
     ] = None,
+    ranks: RanksOption = False,
     seed: SeedOption = 0,
     output: Annotated[
         Path | None,
@@ -83,7 +85,11 @@ def classify(
     require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, [*files, light]))) as shown:
         profile = analyses.read_profile(
-            files, light=light, synthetic=True if synthetic else None, memory_limit_bytes=limit
+            files,
+            light=light,
+            ranks=ranks,
+            synthetic=True if synthetic else None,
+            memory_limit_bytes=limit,
         )
         shown.say("grouping and labelling")
         selection = classified.classify(profile, parameters, seed)

@@ -13,8 +13,10 @@ from assay_client.cli.options import (
     JsonOption,
     LaunchOffsetOption,
     MemoryLimitOption,
+    RanksOption,
     SeedOption,
     SyntheticOption,
+    one_or_each,
     parse_bytes,
     parse_parameters,
 )
@@ -52,6 +54,7 @@ def compare(
             help="A parameter of one method, or of all that have it; repeatable.",
         ),
     ] = None,
+    ranks: RanksOption = False,
     seed: SeedOption = 0,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
@@ -71,8 +74,9 @@ def compare(
         profile = analyses.read_profile(
             files,
             light=light,
+            ranks=ranks,
             synthetic=True if synthetic else None,
-            launch_offset=launch_offset,
+            launch_offset=one_or_each(launch_offset),
             memory_limit_bytes=limit,
         )
         document = comparing.compare(

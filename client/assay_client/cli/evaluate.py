@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from assay_client import analyses
 from assay_client.cli.inputs import RECORDING, SELECTION, require
-from assay_client.cli.options import JsonOption, MemoryLimitOption, SyntheticOption, parse_bytes
+from assay_client.cli.options import (
+    JsonOption,
+    MemoryLimitOption,
+    RanksOption,
+    SyntheticOption,
+    parse_bytes,
+)
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.evaluation import render_evaluation, render_relative
 from assay_client.cli.verb import verb_app
+from assay_sampling.errors import ParameterError
 
 app = verb_app()
 
@@ -24,19 +31,17 @@ def evaluate(
         Path,
         typer.Argument(readable=False, metavar="SELECTION", help="A selection written with: assay select -o"),
     ],
-    file: Annotated[
-        Path, typer.Argument(readable=False, metavar="FILE", help="A recording that holds the same launches.")
-    ],
-    other: Annotated[
-        Path | None,
+    files: Annotated[
+        list[Path],
         typer.Argument(
             readable=False,
-            metavar="OTHER",
-            help="A second recording: how much faster is it than the first, truly and as predicted?",
-            show_default=False,
+            metavar="FILE [OTHER]",
+            help="A recording that holds the same launches; with a second one: how much faster is it than "
+            "the first, truly and as predicted? With --ranks: the recording's files, one a rank.",
         ),
-    ] = None,
+    ],
     *,
+    ranks: RanksOption = False,
     cost: Annotated[
         str | None,
         typer.Option("--cost", metavar="QUANTITY", help="Score in this cost instead of the selection's."),
@@ -51,25 +56,23 @@ def evaluate(
     of another GPU or another share of its SMs, the speedup between the two is scored."""
     limit = parse_bytes(memory_limit)
     require(SELECTION, selection)
-    require(RECORDING, file, other)
-    if other is not None:
-        with activity(f"reading {file} and {other}"):
-            relative = analyses.evaluate_relative(
-                selection,
-                file,
-                other,
-                quantity=cost,
-                synthetic=True if synthetic else None,
-                memory_limit_bytes=limit,
-            )
-        show(relative, as_json, lambda console: render_relative(relative, console))
-        return
-    with activity(f"reading {file}"):
-        document = analyses.evaluate(
-            selection,
-            file,
-            quantity=cost,
-            synthetic=True if synthetic else None,
-            memory_limit_bytes=limit,
+    require(RECORDING, *files)
+    if len(files) > 2 and not ranks:
+        raise ParameterError(
+            "FILE",
+            f"{len(files)} recordings are given, and a speedup is one of two",
+            "name one or two, or say --ranks where each is a rank of one job",
         )
-    show(document, as_json, lambda console: render_evaluation(document, console))
+    options: dict[str, Any] = {
+        "quantity": cost,
+        "synthetic": True if synthetic else None,
+        "memory_limit_bytes": limit,
+    }
+    with activity("reading " + " and ".join(map(str, files))):
+        if len(files) == 2 and not ranks:
+            document = analyses.evaluate_relative(selection, *files, **options)
+            render = render_relative
+        else:
+            document = analyses.evaluate(selection, files, ranks=ranks, **options)
+            render = render_evaluation
+    show(document, as_json, lambda console: render(document, console))

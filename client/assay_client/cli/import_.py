@@ -16,7 +16,7 @@ from assay_client.cli.output import show
 from assay_client.cli.reporters.imported import render_imported
 from assay_client.cli.verb import verb_app
 from assay_client.client import Client
-from assay_client.importing import campaign_text, parse_condition, recorded_run
+from assay_client.importing import campaign_text, check_kind, parse_condition, recorded_run
 from assay_client.local import run_campaign
 from assay_client.places import default_state_directory
 from assay_sampling.errors import ParameterError
@@ -84,6 +84,7 @@ def import_(
         raise ParameterError("--state", "it stands beside --server", "give one of the two")
     require(RECORDING, *(files or []), detailed, light)
     run = recorded_run(files or [], detailed=detailed, light=light, synthetic=synthetic)
+    check_kind(device, run)
     text = campaign_text(
         run, workload=workload, device=device, name=name, condition=parse_condition(condition or [])
     )

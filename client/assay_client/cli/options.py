@@ -39,12 +39,21 @@ MemoryLimitOption = Annotated[
     ),
 ]
 LaunchOffsetOption = Annotated[
-    int | None,
+    list[int] | None,
     typer.Option(
         "--launch-offset",
         metavar="NUMBER",
         min=0,
-        help="Number launches from here in file order, instead of by the ids that the file gives.",
+        help="Number launches from here in file order, instead of by the ids that the file gives: how many "
+        "launches the profiler skipped. Once for all FILEs, or once for each.",
+    ),
+]
+RanksOption = Annotated[
+    bool,
+    typer.Option(
+        "--ranks",
+        help="Each FILE of a level is a rank of one job, on one kind of GPU; the order of the files numbers "
+        "their processes. Without it files must be windows of one run.",
     ),
 ]
 
@@ -79,3 +88,8 @@ def parse_parameters(
             raise ParameterError(option, f"{key!r} is given twice", "give it once")
         found[key] = value.strip()
     return found
+
+
+def one_or_each(offsets: Sequence[int] | None) -> int | Sequence[int] | None:
+    """What ``--launch-offset`` says: nothing, one number for all files, or one for each."""
+    return offsets[0] if offsets and len(offsets) == 1 else offsets or None

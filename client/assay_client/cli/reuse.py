@@ -15,17 +15,10 @@ from assay_client.cli.progress import Activity, activity
 from assay_client.cli.reporters.reuse import render_reuse
 from assay_client.cli.traces import traces_of
 from assay_client.cli.verb import verb_app
-from assay_client.files import write_atomically
+from assay_client.warm_up import plan_warm_up, write_warm_up
 from assay_sampling.cold_start_correction import corrections
 from assay_sampling.errors import ParameterError
 from assay_sampling.reuse import Footprint, LaunchReuse, footprint, forward_reuse
-from assay_sampling.simulators.accel_sim_kernels_list import KernelsList
-from assay_sampling.simulators.accel_sim_warm_up import (
-    memory_only_path,
-    memory_only_trace,
-    warm_up_list,
-    warm_up_order,
-)
 
 app = verb_app()
 
@@ -67,15 +60,22 @@ def reuse(
             "-o",
             readable=False,
             metavar="LIST",
-            help="The list for the simulator, beside the traces.",
+            help="Write the list for the simulator here, with what it names beside it.",
         ),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Write also into the folder of the traces, and over files that are there."
+        ),
+    ] = False,
     memory_limit: MemoryLimitOption = "8GiB",
     as_json: JsonOption = False,
 ) -> None:
     """Measure what each launch touches that the next touches again.
 
-    With --warm-up it writes the memory-only traces that are missing, and a list of kernels."""
+    With --warm-up it shows the list of kernels that warms launches; with --output it writes the list, the
+    memory-only traces that it names, and links to the others, and nothing into the folder of the traces."""
     limit = parse_bytes(memory_limit)
     require(TRACES, *traces)
     require(SIMULATOR_OUTPUT, log)
@@ -83,7 +83,12 @@ def reuse(
     document: dict[str, Any] = {}
     with activity("reading traces") as shown:
         if warm_up:
-            document["warm_up"] = _write_warm_up(kernels, warm_up, preceding, output, shown)
+            if kernels is None:
+                raise ParameterError("--warm-up", "single traces have no order", "give a kernelslist.g")
+            plan = plan_warm_up(kernels, warm_up, preceding, output)
+            if output is not None:
+                write_warm_up(plan, kernels, output, force=force, say=shown.say)
+            document["warm_up"] = plan.to_dict(output)
         elif output is not None:
             raise ParameterError("--output", "there is no list to write", "name launches with --warm-up")
         found = list(_reuse(paths, limit, shown))
@@ -103,28 +108,3 @@ def _reuse(paths: list[Path], limit: int, shown: Activity) -> Iterable[LaunchReu
             yield footprint(path, memory_limit_bytes=limit)
 
     return forward_reuse(footprints())
-
-
-def _write_warm_up(
-    kernels: KernelsList | None, selected: list[int], preceding: int, output: Path | None, shown: Activity
-) -> dict[str, Any]:
-    if kernels is None:
-        raise ParameterError("--warm-up", "single traces have no order", "give a kernelslist.g")
-    target = output or kernels.path.with_name("kernelslist.warm.g")
-    if target.resolve().parent != kernels.path.resolve().parent:
-        raise ParameterError(
-            "--output",
-            f"{target} is not beside the traces, and the simulator looks for them beside the list",
-            f"write it into {kernels.path.parent}",
-        )
-    rows = [launch - 1 for launch in selected]
-    lines = warm_up_list(kernels, rows, preceding)
-    written = []
-    for launch, memory_only in warm_up_order(len(kernels.traces), rows, preceding):
-        replay = memory_only_path(kernels.traces[launch])
-        if memory_only and not replay.exists():
-            shown.say(f"writing {replay}")
-            write_atomically(replay, b"".join(memory_only_trace(kernels.traces[launch])))
-            written.append(str(replay))
-    write_atomically(target, "".join(f"{line}\n" for line in lines))
-    return {"list": str(target), "lines": lines, "written_traces": written}

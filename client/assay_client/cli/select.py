@@ -14,8 +14,10 @@ from assay_client.cli.options import (
     JsonOption,
     LaunchOffsetOption,
     MemoryLimitOption,
+    RanksOption,
     SeedOption,
     SyntheticOption,
+    one_or_each,
     parse_bytes,
     parse_parameters,
 )
@@ -58,6 +60,7 @@ def select(
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE", help="A parameter of the method; repeatable."),
     ] = None,
+    ranks: RanksOption = False,
     seed: SeedOption = 0,
     output: Annotated[
         Path | None,
@@ -90,8 +93,9 @@ def select(
         profile = analyses.read_profile(
             files,
             light=light,
+            ranks=ranks,
             synthetic=True if synthetic else None,
-            launch_offset=launch_offset,
+            launch_offset=one_or_each(launch_offset),
             memory_limit_bytes=limit,
         )
         shown.say(f"selecting with {method}")

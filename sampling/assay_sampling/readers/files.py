@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import tempfile
 import zlib
 from collections.abc import Generator, Iterator
@@ -15,6 +16,7 @@ import pyarrow as pa
 from assay_sampling.errors import InputError, StorageError
 
 HEAD_BYTES = 1 << 16
+HASH_BLOCK_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _READ_AGAIN = "copy it again from where it was recorded, or record it again"
@@ -123,6 +125,14 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
                 yield b"".join(parts)
             if failure is not None:
                 raise failure
+
+
+def content_hash_of(path: Path) -> bytes:
+    """A hash of the decompressed bytes of a file. Raises InputError where it cannot be read."""
+    digest = hashlib.blake2b(digest_size=16)
+    for block in read_blocks(path, HASH_BLOCK_BYTES):
+        digest.update(block)
+    return digest.digest()
 
 
 class PlainFile:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
+from assay_sampling.joining import ordinal_among, renumbered
 from assay_sampling.launch_table import (
     Device,
     LaunchBatch,
@@ -100,7 +100,7 @@ def _devices(run: RunData) -> _Devices:
                 f" ({', '.join(_differences(schemas[0], schema)) or 'their schemas'})",
                 "run it again on GPUs of one kind with one tool and driver",
             )
-        ordinals.append({device.index: _ordinal(device, known) for device in metadata.devices})
+        ordinals.append({device.index: ordinal_among(device, known) for device in metadata.devices})
     return _Devices(with_metadata(schemas[0], replace(first, devices=tuple(known))), tuple(ordinals))
 
 
@@ -125,17 +125,6 @@ def _kinds(metadata: TableMetadata) -> set[tuple[str, str, int | None]]:
     return {(device.name, device.compute_capability, device.sm_count) for device in metadata.devices}
 
 
-def _ordinal(device: Device, known: list[Device]) -> int:
-    """The ordinal of a device among those of the run; one that is new takes its own, or the next free."""
-    for other in known:
-        if replace(other, index=device.index) == device and (device.uuid or other.index == device.index):
-            return other.index
-    taken = {other.index for other in known}
-    index = device.index if device.index not in taken else max(taken) + 1
-    known.append(replace(device, index=index))
-    return index
-
-
 def _batches(run: RunData, devices: _Devices, notes: dict[Note, None]) -> Iterator[LaunchBatch]:
     """The batches of all slices, one file open at a time; fills ``notes``, each note once."""
     for path, ordinals in zip(run.files, devices.ordinals, strict=True):
@@ -148,11 +137,8 @@ def _batches(run: RunData, devices: _Devices, notes: dict[Note, None]) -> Iterat
 def _renumbered(records: pa.RecordBatch, ordinals: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
     """The launches under the run's schema, their devices under its ordinals."""
     columns = list(records.columns)
-    if any(old != new for old, new in ordinals.items()):
-        place = schema.get_field_index("device")
-        column = columns[place]
-        for old, new in ordinals.items():
-            columns[place] = pc.if_else(pc.equal(column, old), pa.scalar(new, column.type), columns[place])
+    place = schema.get_field_index("device")
+    columns[place] = renumbered(columns[place], ordinals)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

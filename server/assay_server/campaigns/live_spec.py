@@ -13,13 +13,13 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.counters import COST_COUNTERS, FEATURE_SETS, features_of
+from assay_sampling.identity import device_key
 from assay_sampling.launch_table import BASELINE, CacheCondition, ClockCondition, Condition
 from assay_sampling.replay_passes import replay_passes
 from assay_server.campaigns.assumptions import Assumptions
 from assay_server.campaigns.slice_cost import SliceCost, assumed_cost
 from assay_server.campaigns.windows import Slicing, cut
 from assay_server.campaigns.yaml_source import Place
-from assay_server.store.model import device_key
 
 # What light runs are made with: Nsight Systems, or our own CUPTI tracer; "auto" leaves it to the release.
 LightLevel = Literal["nsys", "cupti", "auto"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from assay_sampling.counters import COST_COUNTERS
 from assay_sampling.errors import CampaignError
+from assay_sampling.identity import device_key
 from assay_server.campaigns.live_spec import (
     DetailedSpec,
     LightLevel,
@@ -18,7 +19,7 @@ from assay_server.campaigns.live_spec import (
 from assay_server.campaigns.slice_cost import SliceCost
 from assay_server.campaigns.spec import Campaign, ConditionSpec, WorkloadSpec, resolved_path
 from assay_server.campaigns.windows import Window
-from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice, device_key
+from assay_server.store.model import AnalysisSettings, Command, Flag, Run, Slice
 
 RECORDED_PROFILER = "recorded"
 BARE_PROFILER = "bare"

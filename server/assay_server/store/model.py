@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from assay_sampling.identity import RunLevel
+from assay_sampling.identity import RunLevel, device_key
 from assay_sampling.launch_table import BASELINE, Condition
 
 
@@ -318,20 +318,6 @@ class Slot:
     def device_key(self) -> str:
         """The key of its GPU's name; empty where it has none."""
         return device_key(str(self.device.get("name", "")))
-
-
-_VENDOR_WORDS = ("virtual ", "nvidia ", "tesla ", "geforce ")
-
-
-def device_key(name: str) -> str:
-    """What two names of one kind of GPU have in common: "NVIDIA GeForce RTX 3070" and "rtx 3070" agree.
-
-    Leading vendor words and "virtual", letter case and surplus spaces do not count; all else does.
-    """
-    key = " ".join(name.casefold().split())
-    while word := next((w for w in _VENDOR_WORDS if key.startswith(w)), ""):
-        key = key.removeprefix(word)
-    return key
 
 
 @dataclass(frozen=True)

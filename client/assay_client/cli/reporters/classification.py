@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.tables import print_facts, synthetic_mark
-from assay_client.cli.reporters.text import count, counted
+from assay_client.cli.reporters.text import count, counted, profile_text
 from assay_client.cli.reporters.two_level import render_two_level
 
 _ORIGINS = {
@@ -30,6 +30,7 @@ def render_classification(document: Mapping[str, Any], written_to: Path | None, 
             f"{counted(document['launches'], 'launch', 'launches')} in "
             f"{counted(document['groups'], 'group', 'groups')}",
         ),
+        ("profile", profile_text(document["profile"])),
         *[(name, f"{count(origins[name])} {text}") for name, text in _ORIGINS.items()],
         *score_facts(document),
         *synthetic_mark(bool(document["profile"]["synthetic"])),

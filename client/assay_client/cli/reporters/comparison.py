@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
-from assay_client.cli.reporters.text import count, quantity
+from assay_client.cli.reporters.text import count, profile_text, quantity
 
 _NONE = "-"
 _NUMBERS = (
@@ -23,11 +23,7 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     profile, entries = document["profile"], document["methods"]
     scored = [entry for entry in entries if entry["status"] == "ok"]
     pairs = [
-        (
-            "profile",
-            f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
-            f"{', '.join(profile['devices']) or 'an unnamed device'}",
-        ),
+        ("profile", profile_text(profile)),
         ("seed", str(document["seed"])),
         *[(f"cost {name}", text) for name, text in _costs(scored).items()],
         *synthetic_mark(bool(profile["synthetic"])),

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import print_facts, synthetic_mark
-from assay_client.cli.reporters.text import condition, count, percent, quantity, times
+from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times
 
 
 def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
@@ -92,4 +92,4 @@ def _profile(profile: Mapping[str, Any]) -> str:
     devices = ", ".join(map(str, profile.get("devices") or ())) or "unknown device"
     sources = ", ".join(map(str, profile.get("sources") or ()))
     counts = f"{count(profile.get('launches'))} launches of {count(profile.get('kernels'))} kernels"
-    return f"{counts}, {devices}" + (f" ({sources})" if sources else "")
+    return f"{counts}, {devices}{ranks_text(profile)}" + (f" ({sources})" if sources else "")

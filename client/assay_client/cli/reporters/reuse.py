@@ -15,7 +15,9 @@ def render_reuse(document: Mapping[str, Any], console: Console) -> None:
     """One line a launch: how much it touches, and the share that the next launch touches again."""
     warm_up = document.get("warm_up")
     if warm_up:
-        pairs = [("list", warm_up["list"]), *(("written", path) for path in warm_up["written_traces"])]
+        pairs = [("list", warm_up["list"] or "not written; --output names a file for it")]
+        pairs += [("written", path) for path in warm_up["written_traces"]]
+        pairs += [("linked", path) for path in warm_up["linked_traces"]]
         pairs += [("simulates", line) for line in warm_up["lines"]]
         print_facts(pairs, console)
     names = ("bytes' addresses", "sectors", "lines", "reuse of addresses", "of sectors", "of lines")

@@ -11,7 +11,7 @@ from rich.console import Console
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.method_facts import method_facts, render_sweep
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
-from assay_client.cli.reporters.text import clipped, count, counted, percent, shape, times
+from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text, shape, times
 from assay_client.cli.reporters.two_level import render_two_level
 
 _GROUPS_SHOWN = 20
@@ -30,11 +30,7 @@ def render_selection(
     parameters = [f"{name}={v}" for name, v in document["parameters"].items() if v is not None]
     pairs = [
         ("method", ", ".join([f"{document['method']}, seed {document['seed']}", *parameters])),
-        (
-            "profile",
-            f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
-            f"{', '.join(profile['devices']) or 'an unnamed device'}",
-        ),
+        ("profile", profile_text(profile)),
         ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
         *score_facts(document),
         *method_facts(document),

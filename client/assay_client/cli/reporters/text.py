@@ -71,3 +71,17 @@ def condition(document: Mapping[str, object] | None) -> str:
     share = document.get("sm_percent")
     shown = f"{share:g}" if isinstance(share, int | float) else "?"
     return f"cache={document.get('cache') or '?'} clock={document.get('clock') or '?'} sm={shown}%"
+
+
+def profile_text(profile: Mapping[str, Any]) -> str:
+    """What a profile holds, on which GPU, and of how many ranks it is."""
+    return (
+        f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
+        f"{', '.join(profile['devices']) or 'an unnamed device'}{ranks_text(profile)}"
+    )
+
+
+def ranks_text(profile: Mapping[str, Any]) -> str:
+    """``, 2 ranks of one job``; nothing where nobody said that there are several."""
+    ranks = profile.get("ranks") or 1
+    return f", {ranks:,} ranks of one job" if ranks > 1 else ""
