@@ -150,7 +150,8 @@ def test_every_key_of_what_compares_and_classifies_is_documented(assay: Assay, t
     path = tmp_path / "selection.json"
     assert assay("select", "stratified", light, "-p", "repetitions=3", "-o", path).code == 0
     assert undocumented(json.loads(path.read_text()), text) == set()
-    relative = json.loads(assay("evaluate", path, light, light, "--json").stdout)
+    slower = hand_made.write_kineto(tmp_path / "slower.json", 60, slower=2.0)
+    relative = json.loads(assay("evaluate", path, light, slower, "--json").stdout)
     for part in (relative.pop("first"), relative.pop("second"), relative):
         assert undocumented(part, text) == set()
     compared = json.loads(assay("compare", window, "--json").stdout)
