@@ -1,4 +1,4 @@
-"""``assay evaluate SELECTION FILE [OTHER]``: a saved selection scored on a recording, or on two."""
+"""``assay evaluate SELECTION FILE...``: a saved selection scored on a recording, or on two."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evaluate(
         list[Path],
         typer.Argument(
             readable=False,
-            metavar="FILE [OTHER]",
+            metavar="FILE...",
             help="A recording that holds the same launches; with a second one: how much faster is it than "
             "the first, truly and as predicted? With --ranks: the recording's files, one a rank.",
         ),
