@@ -30,10 +30,26 @@ class ListCampaignsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListCampaignsResponse(_message.Message):
-    __slots__ = ("campaigns",)
+    __slots__ = ("campaigns", "resting")
     CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
+    RESTING_FIELD_NUMBER: _ClassVar[int]
     campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
-    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ...) -> None: ...
+    resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ...) -> None: ...
+
+class SlotRest(_message.Message):
+    __slots__ = ("agent", "slot", "failures", "remaining_ms", "failure")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    slot: str
+    failures: int
+    remaining_ms: int
+    failure: _common_pb2.Failure
+    def __init__(self, agent: _Optional[str] = ..., slot: _Optional[str] = ..., failures: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ("campaign_id",)
@@ -84,7 +100,7 @@ class RunStatus(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
-    __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed")
+    __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +110,7 @@ class CampaignStatus(_message.Message):
     RUNS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     RUNS_DONE_FIELD_NUMBER: _ClassVar[int]
     RUNS_FAILED_FIELD_NUMBER: _ClassVar[int]
+    RESTING_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     name: str
     state: str
@@ -103,7 +120,8 @@ class CampaignStatus(_message.Message):
     runs_total: int
     runs_done: int
     runs_failed: int
-    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ...) -> None: ...
+    resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)

@@ -15,6 +15,14 @@ from enum import StrEnum
 from assay_sampling.errors import AssayError
 
 
+class Fault(StrEnum):
+    """Whose fault a failure is, and so what it counts against."""
+
+    RUN = "run"  # the workload, its measurement or its campaign file: one of the run's tries is spent
+    BOX = "box"  # disk, memory, tool or driver of the box: its slot rests, and the run keeps its tries
+    NOBODY = "nobody"  # the attempt was lost, or nobody wanted it any more
+
+
 class FailureClass(StrEnum):
     """The classes; the value is what travels on the wire and stands in reports."""
 
@@ -35,6 +43,9 @@ class FailureClass(StrEnum):
     MPS_NOT_IN_FORCE = "mps_not_in_force"
     INPUT_UNREADABLE = "input_unreadable"
     DISK_FULL = "disk_full"
+    BOX_MEMORY = "box_memory"
+    TOOL_UNUSABLE = "tool_unusable"
+    DRIVER_UNUSABLE = "driver_unusable"
     MEMORY_LIMIT = "memory_limit"
     AGENT_RESTARTED = "agent_restarted"
     LEASE_EXPIRED = "lease_expired"
@@ -58,12 +69,18 @@ class FailureClass(StrEnum):
         """Whether the same run, tried again, may succeed without a person doing anything."""
         return _TABLE[self].retryable
 
+    @property
+    def fault(self) -> Fault:
+        """Whose fault it is."""
+        return _TABLE[self].fault
+
 
 @dataclass(frozen=True)
 class _Entry:
     meaning: str
     remedy: str
     retryable: bool
+    fault: Fault = Fault.RUN
 
 
 _TABLE: dict[FailureClass, _Entry] = {
@@ -73,17 +90,20 @@ _TABLE: dict[FailureClass, _Entry] = {
         "where neither can be had (containers, clouds), write 'detailed: none' into the campaign file, which "
         "needs no counters ('assay docs light-only')",
         False,
+        Fault.BOX,
     ),
     FailureClass.COUNTER_BUSY: _Entry(
         "another program holds the performance counters of the GPU",
         "pause DCGM's profiling (dcgmi profile --pause) and other profilers on the box",
         True,
+        Fault.BOX,
     ),
     FailureClass.LOCK_FILE: _Entry(
         "a lock file that the run needs could not be opened, or another user or run holds it",
         "let one agent of one user drive each GPU; the folder of the lock must belong to that user and lie "
         "on a local disk",
         True,
+        Fault.BOX,
     ),
     FailureClass.METRIC_UNKNOWN: _Entry(
         "the GPU or the profiler's version does not have a metric that was asked for",
@@ -136,6 +156,7 @@ _TABLE: dict[FailureClass, _Entry] = {
         "so its agent took it out of service",
         "look at the kernel log, reset or replace the GPU, and then: assay-agent quarantine clear UUID",
         True,
+        Fault.BOX,
     ),
     FailureClass.THROTTLED: _Entry(
         "the GPU lowered its clocks for heat or power while it was measured",
@@ -156,6 +177,25 @@ _TABLE: dict[FailureClass, _Entry] = {
         "the agent's disk had no space for the spool",
         "free disk space, or start the agent with --state on a larger disk; nothing already stored is lost",
         True,
+        Fault.BOX,
+    ),
+    FailureClass.BOX_MEMORY: _Entry(
+        "the box had no memory left for the agent or its profiler",
+        "end what else takes memory on the box, or give the agent fewer slots",
+        True,
+        Fault.BOX,
+    ),
+    FailureClass.TOOL_UNUSABLE: _Entry(
+        "the profiler of the box is missing, cannot be started, or does not answer as NVIDIA's does",
+        "run the tool's command by hand on the box, as the agent's user, and install it again",
+        False,
+        Fault.BOX,
+    ),
+    FailureClass.DRIVER_UNUSABLE: _Entry(
+        "the NVIDIA driver of the box does not answer",
+        "load the driver on the box: nvidia-smi must work as the agent's user",
+        True,
+        Fault.BOX,
     ),
     FailureClass.MEMORY_LIMIT: _Entry(
         "the workload and its profiler took more memory than the workload's limit",
@@ -166,11 +206,13 @@ _TABLE: dict[FailureClass, _Entry] = {
         "the agent ended before the attempt was complete",
         "nothing, unless it happens again: the run is tried again",
         True,
+        Fault.NOBODY,
     ),
     FailureClass.LEASE_EXPIRED: _Entry(
         "the server heard nothing of the attempt until its lease ran out",
         "check that the agent runs and reaches the server; the run is tried again",
         True,
+        Fault.NOBODY,
     ),
     FailureClass.SERVER_REFUSED: _Entry(
         "the server refused what the agent sent, and would refuse it again",
@@ -186,6 +228,7 @@ _TABLE: dict[FailureClass, _Entry] = {
         "a person cancelled the campaign",
         "submit the campaign again if the run is still wanted",
         False,
+        Fault.NOBODY,
     ),
     FailureClass.INTERNAL: _Entry(
         "Assay itself failed in a way that nobody foresaw",

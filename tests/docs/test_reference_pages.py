@@ -32,7 +32,9 @@ def rows(page: str) -> dict[str, list[str]]:
 
 
 def test_failures_are_those_of_the_program() -> None:
-    expected = {c.value: [c.meaning, c.remedy, "yes" if c.retryable else "no"] for c in FailureClass}
+    expected = {
+        c.value: [c.meaning, c.remedy, "yes" if c.retryable else "no", str(c.fault)] for c in FailureClass
+    }
     assert rows("failures.md") == expected
 
 

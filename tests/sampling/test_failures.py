@@ -5,21 +5,33 @@ from __future__ import annotations
 import pytest
 
 from assay_sampling.errors import StorageError
-from assay_sampling.failures import FailureClass, failure, failure_class_named, failure_of
+from assay_sampling.failures import FailureClass, Fault, failure, failure_class_named, failure_of
 
 RETRYABLE = {
     "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
     "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost", "window_short",
+    "box_memory", "driver_unusable",
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
     "input_unreadable", "memory_limit", "server_refused", "refused_by_policy", "cancelled", "internal",
+    "tool_unusable",
 }  # fmt: skip
 
 
 def test_every_class_of_the_contract_exists_with_its_retry_decision() -> None:
     assert {str(c) for c in FailureClass} == RETRYABLE | FINAL
     assert {str(c) for c in FailureClass if c.retryable} == RETRYABLE
+
+
+def test_what_is_the_fault_of_the_box_or_of_nobody_never_counts_against_the_run() -> None:
+    assert {str(c) for c in FailureClass if c.fault is Fault.BOX} == {
+        "permission", "counter_busy", "lock_file", "gpu_lost", "disk_full", "box_memory", "tool_unusable",
+        "driver_unusable",
+    }  # fmt: skip
+    assert {str(c) for c in FailureClass if c.fault is Fault.NOBODY} == {
+        "agent_restarted", "lease_expired", "cancelled",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("failure_class", list(FailureClass))

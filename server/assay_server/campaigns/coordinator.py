@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from assay_sampling.errors import StorageError
+from assay_server.campaigns.resting import RestingSlots, Row
 from assay_server.campaigns.schedule import Schedule
 from assay_server.campaigns.transitions import Effects, SchedulePolicy
 from assay_server.clock import Clock
+from assay_server.store.model import Agent
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
 _log = logging.getLogger(__name__)
@@ -26,6 +28,7 @@ class Coordinator:
         self.records = records
         self.clock = clock
         self.policy = policy
+        self.slots = RestingSlots(policy.rest)
         self._metadata = metadata
         self._listeners: list[Listener] = []
 
@@ -40,11 +43,23 @@ class Coordinator:
     def schedule(self) -> Iterator[Schedule]:
         """One scheduler transaction: durable when the block ends, undone when it raises."""
         with self._metadata.transaction() as transaction:
-            schedule = Schedule(transaction, self.policy, self.clock.now_ms())
+            schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots)
             yield schedule
         self._follow(schedule.effects)
 
+    def resting(self) -> Row:
+        """The slots that rest now."""
+        return self.slots.now(self.clock.now_ms())
+
+    def restarted(self, agent: Agent) -> None:
+        """An agent has registered, maybe with a new process."""
+        self.slots.restarted(agent.agent_id, agent.session_id, self.clock.now_ms())
+
     def _follow(self, effects: Effects) -> None:
+        for attempt, why in effects.rested:
+            self.slots.failed(attempt, why, self.clock.now_ms())
+        for attempt in effects.done:
+            self.slots.succeeded(attempt)
         for key in dict.fromkeys(effects.dead):
             try:
                 self.records.discard(key)

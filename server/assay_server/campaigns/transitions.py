@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from assay_sampling.failures import FailureClass, failure
 from assay_server.campaigns.lost_gpus import given_up, gpus_lost, too_many, workload_runs
+from assay_server.campaigns.places import elsewhere
+from assay_server.campaigns.resting import RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.retry import RetryPolicy, failure_record, lost_gpu
 from assay_server.campaigns.state import campaign_state, failure_of_runs, run_state
 from assay_server.store.model import (
@@ -27,10 +29,11 @@ UNENDED_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.E
 
 @dataclass(frozen=True)
 class SchedulePolicy:
-    """How long a lease lasts without a sign of life, and when a slice is tried again."""
+    """How long a lease lasts without a sign of life, when a slice is tried again, and how long slots rest."""
 
     lease_ms: int = 60_000
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    rest: RestPolicy = field(default_factory=RestPolicy)
 
 
 @dataclass
@@ -40,6 +43,8 @@ class Effects:
     campaigns: set[str] = field(default_factory=set)  # their status changed
     analyse: set[str] = field(default_factory=set)  # every run has ended
     dead: list[AttemptKey] = field(default_factory=list)  # nobody will ask for their staged segments
+    rested: list[tuple[Attempt, FailureRecord]] = field(default_factory=list)  # failed by their boxes
+    done: list[Attempt] = field(default_factory=list)  # their slots are in order
     # A slice may be waiting. Not that a slot has become free: its own agent asks for it, and to wake all
     # others whenever an attempt ends costs as many questions as there are idle slots.
     work: bool = False
@@ -48,10 +53,17 @@ class Effects:
 class Transitions:
     """State changes over one transaction at one moment; ``effects`` are for after the commit."""
 
-    def __init__(self, transaction: MetadataTransaction, policy: SchedulePolicy, now_ms: int) -> None:
+    def __init__(
+        self,
+        transaction: MetadataTransaction,
+        policy: SchedulePolicy,
+        now_ms: int,
+        resting: RestingSlots | None = None,
+    ) -> None:
         self.store = transaction
         self._policy = policy
         self._now_ms = now_ms
+        self._resting = resting if resting is not None else RestingSlots()
         self.effects = Effects()
 
     def live_attempt(self, key: AttemptKey) -> Attempt | None:
@@ -89,7 +101,10 @@ class Transitions:
             return
         if lost_gpu(why) and self._give_up_workload(key.run_id, why):
             return
-        delay_ms = self._policy.retry.delay_after(self.store.attempts(key.run_id, key.slice), why)
+        if is_of_box(why) and not lost_gpu(why):
+            delay_ms, why = self._after_fault_of_box(attempt, why)
+        else:
+            delay_ms = self._policy.retry.delay_after(self.store.attempts(key.run_id, key.slice), why)
         if delay_ms is not None:
             self.effects.work = True
             self._set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=self._now_ms + delay_ms))
@@ -97,6 +112,25 @@ class Transitions:
         if state is AttemptState.EXPIRED:
             self._end(attempt, AttemptState.FAILED, why)
         self._set_slice(replace(piece, state=SliceState.FAILED), why)
+
+    def _after_fault_of_box(self, attempt: Attempt, why: FailureRecord) -> tuple[int | None, FailureRecord]:
+        """Let the slot rest; returns as RetryPolicy.delay_after does, and the failure of a run that ends."""
+        attempts = self.store.attempts(attempt.key.run_id, attempt.key.slice)
+        if self._resting.run_is_to_blame(attempts):
+            tried = len({(a.agent_id, a.slot_id) for a in attempts if is_of_box(a.failure)})
+            cause = f"it failed so on {tried} slots that did other runs since; the last time: {why.cause}"
+            return None, replace(why, cause=cause, retryable=False)
+        run = self.store.run(attempt.key.run_id)
+        others = [] if run is None else elsewhere(run, attempt, self.store.agents(), self._now_ms)
+        if not why.retryable and all(self._is_stuck(agent_id, slot_id) for agent_id, slot_id in others):
+            return None, why
+        self.effects.rested.append((attempt, why))
+        return 0, why
+
+    def _is_stuck(self, agent_id: str, slot_id: str) -> bool:
+        """Whether a slot has done nothing since it failed for what only a person mends."""
+        rest = self._resting.last(agent_id, slot_id)
+        return rest is not None and rest.lasting
 
     def _give_up_workload(self, run_id: str, why: FailureRecord) -> bool:
         """Fail every open run of a workload that has lost too many GPUs; False where it has not."""

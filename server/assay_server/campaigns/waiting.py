@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from assay_server.campaigns.places import AWAY_AFTER_MS, lacking
+from assay_server.campaigns.resting import NO_RESTS, Row
 from assay_server.store.model import OPEN_RUNS, Agent, Run, RunState, Slot
 
-# An agent gives a sign of life every few seconds; one that was away so long is no promise.
-AWAY_AFTER_MS = 120_000
 # What a slot is asked for that is no profiler by itself.
 _PROFILERS = {"auto": "nsight_systems or cupti"}
 _MOST_NAMED = 3
 
 
-def waiting_for(runs: Iterable[Run], agents: Sequence[Agent], now_ms: int) -> dict[str, str]:
+def waiting_for(
+    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS
+) -> dict[str, str]:
     """By run: what a waiting run needs and no agent that is there offers. Other runs are left out.
 
-    A run that has begun waits too where all that could go on with it is out of service.
+    A run that has begun waits too where all that could go on with it is out of service, or rests.
     """
     told: dict[tuple[str, ...], str] = {}
     found = {}
@@ -25,17 +27,18 @@ def waiting_for(runs: Iterable[Run], agents: Sequence[Agent], now_ms: int) -> di
             continue
         need = (run.profiler, run.device_key, run.device_kind, str(run.synthetic), run.state)
         if need not in told:
-            told[need] = _told(run, agents, now_ms)
+            told[need] = _told(run, agents, now_ms, resting)
         if told[need]:
             found[run.run_id] = told[need]
     return found
 
 
-def _told(run: Run, agents: Sequence[Agent], now_ms: int) -> str:
-    offers = [(agent, slot) for agent in agents for slot in agent.slots if _lacking(run, slot) is None]
+def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row) -> str:
+    offers = [(agent, slot) for agent in agents for slot in agent.slots if lacking(run, slot) is None]
     present = [(agent, slot) for agent, slot in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
-    if any(not slot.quarantine_reason for _, slot in present):
-        return ""
+    in_service = [(agent, slot) for agent, slot in present if not slot.quarantine_reason]
+    if in_service:
+        return _all_rest(run, in_service, resting)
     if present:
         return f"every {_kind_wanted(run)} is out of service: {'; '.join(_out_of_service(present))}"
     if run.state is not RunState.WAITING:
@@ -47,6 +50,22 @@ def _told(run: Run, agents: Sequence[Agent], now_ms: int) -> str:
     if not agents:
         return "no agent has registered"
     return f"no agent offers {_wanted(run)}{_nearest(run, agents)}"
+
+
+def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Row) -> str:
+    """Why all that could make a run rest; "" where one does not."""
+    rests = [resting.at(agent.agent_id, slot.slot_id) for agent, slot in offers]
+    if not all(rests):
+        return ""
+    told = [
+        f"{rest.slot_id} of agent {rest.agent_name} ({rest.why.cause} [{rest.why.failure_class}]; "
+        f"{rest.why.remedy})"
+        for rest in rests[:_MOST_NAMED]
+        if rest is not None
+    ]
+    if len(rests) > _MOST_NAMED:
+        told.append(f"and {len(rests) - _MOST_NAMED:,} more")
+    return f"every slot for {_wanted(run)} rests, and is tried again now and then: {'; '.join(told)}"
 
 
 def _out_of_service(offers: Sequence[tuple[Agent, Slot]]) -> Iterator[str]:
@@ -74,24 +93,15 @@ def _in_words(profiler: str) -> str:
     return _PROFILERS.get(profiler, profiler)
 
 
-def _lacking(run: Run, slot: Slot) -> str | None:
-    """What a slot lacks for a run: "GPU", "mark" or "profiler"; None where it fits."""
-    if run.device_key and slot.device_key != run.device_key:
-        return "GPU"
-    if run.device_key and slot.synthetic != run.synthetic:
-        return "mark"
-    return None if run.profiler in slot.profilers else "profiler"
-
-
 def _nearest(run: Run, agents: Sequence[Agent]) -> str:
     """The slot that comes nearest, and what is the matter with it."""
-    slots = [(slot, _lacking(run, slot)) for agent in agents for slot in agent.slots]
-    for slot, lacking in slots:
-        if run.device_key and lacking == "profiler":
+    slots = [(slot, lacking(run, slot)) for agent in agents for slot in agent.slots]
+    for slot, lacks in slots:
+        if run.device_key and lacks == "profiler":
             has = ", ".join(name for name in slot.profilers if name not in _PROFILERS) or "no profiler"
             return f": its {slot.device.get('name', 'GPU')} has {has}"
-    for slot, lacking in slots:
-        if lacking == "mark":
+    for slot, lacks in slots:
+        if lacks == "mark":
             is_, must = ("synthetic", "measured") if slot.synthetic else ("measured", "synthetic")
             return f": {slot.device.get('name', 'its GPU')} is {is_} and the campaign {must}"
     names = list(dict.fromkeys(_names(agents)))

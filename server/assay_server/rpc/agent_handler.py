@@ -22,6 +22,7 @@ class AgentHandler:
         agent = convert.agent_of(request)
         with self._coordinator.schedule() as schedule:
             resume, drop = schedule.register(agent, convert.held_of(request.held))
+        self._coordinator.restarted(agent)
         return agent_pb2.RegisterResponse(
             heartbeat_ms=self._heartbeat_ms,
             lease_ms=self._coordinator.policy.lease_ms,

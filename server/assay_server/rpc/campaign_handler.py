@@ -33,12 +33,14 @@ class CampaignHandler:
     def list_campaigns(
         self, _request: campaign_pb2.ListCampaignsRequest
     ) -> campaign_pb2.ListCampaignsResponse:
+        resting = convert.rest_messages(self._coordinator.resting())
         with self._coordinator.snapshot() as store:
             return campaign_pb2.ListCampaignsResponse(
+                resting=resting,
                 campaigns=[
                     convert.status_message(campaign, store.run_counts(campaign.campaign_id))
                     for campaign in store.campaigns()
-                ]
+                ],
             )
 
     def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:
@@ -49,8 +51,10 @@ class CampaignHandler:
             agents = store.agents()
         runs = [overview.run for overview in overviews]
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
-        waiting = waiting_for(open_runs, agents, self._coordinator.clock.now_ms())
-        return convert.status_message(campaign, Counter(run.state for run in runs), overviews, waiting)
+        resting = self._coordinator.resting()
+        waiting = waiting_for(open_runs, agents, self._coordinator.clock.now_ms(), resting)
+        counts = Counter(run.state for run in runs)
+        return convert.status_message(campaign, counts, overviews, waiting, resting)
 
     def cancel(self, request: campaign_pb2.CancelRequest) -> campaign_pb2.CampaignStatus:
         with self._coordinator.schedule() as schedule:
@@ -71,7 +75,8 @@ class CampaignHandler:
             attempts = store.attempts(run.run_id)
             slices = store.slices(run.run_id)
             agents = store.agents()
-        waiting = waiting_for([run], agents, self._coordinator.clock.now_ms())
+        resting = self._coordinator.resting()
+        waiting = waiting_for([run], agents, self._coordinator.clock.now_ms(), resting)
         return campaign_pb2.RunDetail(
             run=convert.run_message(overview, waiting.get(run.run_id, "")),
             attempts=[convert.attempt_message(attempt) for attempt in attempts],

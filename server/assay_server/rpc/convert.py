@@ -13,6 +13,7 @@ from assay_sampling.attempt_facts import MOST_BYTES
 from assay_sampling.errors import ParameterError
 from assay_sampling.launch_table import Condition
 from assay_sampling.validity import FLAGS, invalidates
+from assay_server.campaigns.resting import NO_RESTS, Row
 from assay_server.campaigns.schedule import Lease
 from assay_server.store.model import (
     Agent,
@@ -21,6 +22,7 @@ from assay_server.store.model import (
     AttemptLog,
     AttemptState,
     Campaign,
+    CampaignState,
     Claim,
     FailureRecord,
     Flag,
@@ -262,10 +264,11 @@ def status_message(
     counts: Mapping[RunState, int],
     overviews: Iterable[RunOverview] = (),
     waiting: Mapping[str, str] = MappingProxyType({}),
+    resting: Row = NO_RESTS,
 ) -> campaign_pb2.CampaignStatus:
     """The status of a campaign with ``counts`` of its runs by state, and the runs of ``overviews``.
 
-    ``waiting``: as in run_message, by run.
+    ``waiting``: as in run_message, by run. ``resting``: all slots of the server that rest.
     """
     return campaign_pb2.CampaignStatus(
         campaign_id=campaign.campaign_id,
@@ -277,7 +280,22 @@ def status_message(
         runs_total=sum(counts.values()),
         runs_done=counts.get(RunState.DONE, 0),
         runs_failed=counts.get(RunState.FAILED, 0),
+        resting=rest_messages(resting) if campaign.state is CampaignState.RUNNING else (),
     )
+
+
+def rest_messages(resting: Row) -> list[campaign_pb2.SlotRest]:
+    """Slots that rest, as they travel."""
+    return [
+        campaign_pb2.SlotRest(
+            agent=rest.agent_name,
+            slot=rest.slot_id,
+            failures=rest.failures,
+            remaining_ms=max(0, rest.until_ms - resting.now_ms),
+            failure=failure_message(rest.why),
+        )
+        for rest in resting.rests
+    ]
 
 
 def attempt_message(attempt: Attempt) -> campaign_pb2.AttemptDetail:

@@ -57,8 +57,12 @@ class MetadataReader(Protocol):
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
 
-    def waiting_slice(self, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
+    def waiting_slice(
+        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = ()
+    ) -> tuple[Run, Slice] | None:
         """The first slice that waits, is due, and that ``slot`` can make; oldest campaign first.
+
+        ``passed``: runs and slices that are left out.
 
         A recorded run plays in every slot with its profiler; a live one needs also the GPU's key and the
         slot's synthetic mark.

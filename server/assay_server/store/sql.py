@@ -109,8 +109,13 @@ class SqlTransaction:
         query = sa.select(tables.slices).where(tables.slices.c.file != "")
         return [_slice(row) for row in self._rows(query)]
 
-    def waiting_slice(self, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
-        due = {"waiting": SliceState.WAITING, "now_ms": now_ms}
+    def waiting_slice(
+        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = ()
+    ) -> tuple[Run, Slice] | None:
+        due: dict[str, Any] = {"waiting": SliceState.WAITING, "now_ms": now_ms}
+        if passed:
+            due["passed"] = list(passed)
+        passing = bool(passed)
         fits = {**due, "device_key": slot.device_key, "synthetic": slot.synthetic}
         running = self._connection.scalars(
             statements.running_campaigns(), {"running": CampaignState.RUNNING}
@@ -120,12 +125,13 @@ class SqlTransaction:
                 (row["ordinal"], row["run_id"])
                 for profiler in slot.profilers
                 for row in self._rows(
-                    statements.first_waiting(), {**fits, "campaign_id": campaign_id, "profiler": profiler}
+                    statements.first_waiting(passing),
+                    {**fits, "campaign_id": campaign_id, "profiler": profiler},
                 )
             ]
             if found:
                 _, run_id = min(found)
-                pieces = self._rows(statements.first_due_slice(), {**due, "run_id": run_id})
+                pieces = self._rows(statements.first_due_slice(passing), {**due, "run_id": run_id})
                 run = self.run(run_id)
                 return None if run is None or not pieces else (run, _slice(pieces[0]))
         return None

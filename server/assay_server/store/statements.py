@@ -35,18 +35,16 @@ def running_campaigns() -> sa.Select[Any]:
 
 
 @cache
-def first_waiting() -> sa.Select[Any]:
+def first_waiting(passing: bool) -> sa.Select[Any]:
     """Identifier and ordinal of the first run with a due slice that a profiler of a slot can make.
+
+    ``passing``: the slices ``passed`` (pairs of run and index) are left out.
 
     One question for each place in the index, each of which ends at its first hit: asked all at once, the
     database reads the campaign in its order, past every run that has ended, for each single lease.
     """
     s, r = tables.slices.c, tables.runs.c
-    due = (
-        s.run_id == r.run_id,
-        s.state == sa.bindparam("waiting"),
-        s.not_before_ms <= sa.bindparam("now_ms"),
-    )
+    due = (s.run_id == r.run_id, *_due(passing))
     recorded = (r.device_key == "",)
     live = (r.device_key == sa.bindparam("device_key"), r.synthetic == sa.bindparam("synthetic"))
     first = [
@@ -69,11 +67,19 @@ def first_waiting() -> sa.Select[Any]:
 
 
 @cache
-def first_due_slice() -> sa.Select[Any]:
-    """The first slice of a run that waits and is due."""
+def first_due_slice(passing: bool) -> sa.Select[Any]:
+    """The first slice of a run that waits and is due; ``passing`` as in first_waiting."""
+    s = tables.slices.c
+    of_run = (s.run_id == sa.bindparam("run_id"), *_due(passing))
+    return sa.select(tables.slices).where(*of_run).order_by(s.index).limit(1)
+
+
+def _due(passing: bool) -> tuple[sa.ColumnElement[bool], ...]:
     s = tables.slices.c
     due = (s.state == sa.bindparam("waiting"), s.not_before_ms <= sa.bindparam("now_ms"))
-    return sa.select(tables.slices).where(s.run_id == sa.bindparam("run_id"), *due).order_by(s.index).limit(1)
+    if not passing:
+        return due
+    return (*due, sa.tuple_(s.run_id, s.index).not_in(sa.bindparam("passed", expanding=True)))
 
 
 @cache

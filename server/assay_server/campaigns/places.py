@@ -1,0 +1,32 @@
+"""Where a run can be made: which slots fit it, and which of them are there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay_server.store.model import Agent, Attempt, Run, Slot
+
+# An agent gives a sign of life every few seconds; one that was away so long is no promise.
+AWAY_AFTER_MS = 120_000
+
+
+def lacking(run: Run, slot: Slot) -> str | None:
+    """What a slot lacks for a run: "GPU", "mark" or "profiler"; None where it fits."""
+    if run.device_key and slot.device_key != run.device_key:
+        return "GPU"
+    if run.device_key and slot.synthetic != run.synthetic:
+        return "mark"
+    return None if run.profiler in slot.profilers else "profiler"
+
+
+def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) -> list[tuple[str, str]]:
+    """Agent and slot of every other place than the attempt's that fits, is there, and is in service."""
+    return [
+        (agent.agent_id, slot.slot_id)
+        for agent in agents
+        if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
+        for slot in agent.slots
+        if lacking(run, slot) is None
+        and not slot.quarantine_reason
+        and (agent.agent_id, slot.slot_id) != (attempt.agent_id, attempt.slot_id)
+    ]
