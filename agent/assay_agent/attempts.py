@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -22,6 +23,11 @@ from assay_sampling.errors import AssayError, ServerUnreachableError, StorageErr
 from assay_sampling.failures import Failure, FailureClass, failure, failure_of
 
 _log = logging.getLogger(__name__)
+
+_OF_THE_BOX = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS), FailureClass.DISK_FULL),
+    **dict.fromkeys((errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE), FailureClass.BOX_MEMORY),
+}
 
 
 class AttemptRunner:
@@ -136,7 +142,7 @@ class AttemptRunner:
             problem = _classified(error)
         except Exception as error:  # noqa: BLE001 - whatever a profiler raises must end in a classified failure
             _log.exception("%s failed in a way nobody foresaw", attempt.key)
-            problem = failure(FailureClass.INTERNAL, str(attempt.key), f"{type(error).__name__}: {error}")
+            problem = failure(_class_of(error), str(attempt.key), f"{type(error).__name__}: {error}")
         self._remove(attempt)
         if problem is not None:
             _log.warning("%s failed: %s", attempt.key, problem)
@@ -217,6 +223,14 @@ class _GpuLost(AssayError):
 def _given(work: Assignment) -> Mapping[str, str]:
     """Variables that the campaign gives the command."""
     return work.command.environment if work.command is not None else {}
+
+
+def _class_of(error: Exception) -> FailureClass:
+    """What an error that nobody foresaw comes from: the box where it has no room left, else Assay."""
+    if isinstance(error, MemoryError):
+        return FailureClass.BOX_MEMORY
+    number = error.errno if isinstance(error, OSError) else None
+    return _OF_THE_BOX.get(number or 0, FailureClass.INTERNAL)
 
 
 def _classified(error: AssayError) -> Failure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,9 +22,24 @@ def campaign_document(status: campaign_pb2.CampaignStatus, *, with_runs: bool = 
         "runs_failed": status.runs_failed,
         "failure": _failure(status.failure) if status.HasField("failure") else None,
     }
+    document["resting"] = rest_documents(status.resting)
     if with_runs:
         document["runs"] = [run_document(run) for run in status.runs]
     return document
+
+
+def rest_documents(rests: Iterable[campaign_pb2.SlotRest]) -> list[dict[str, Any]]:
+    """Slots that take no runs for a while, for how long still, and why."""
+    return [
+        {
+            "agent": rest.agent,
+            "slot": rest.slot,
+            "failures": rest.failures,
+            "remaining_ms": rest.remaining_ms,
+            "failure": _failure(rest.failure),
+        }
+        for rest in rests
+    ]
 
 
 def run_document(run: campaign_pb2.RunStatus) -> dict[str, Any]:

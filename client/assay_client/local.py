@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _AGENT_START_SECONDS = 30.0
 _AGENT_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
+# So often in a row a slot may fail before nobody waits for it any more.
+_RESTS_WAITED_FOR = 3
 _HEARTBEAT_MS = 500
 # What an agent leaves free on its disk in any case (assay_agent.config).
 LEAST_FREE_BYTES = 256 << 20
@@ -173,12 +175,14 @@ class LocalService:
     def while_it_can_go_on(
         self, client: Client, statuses: Iterable[Mapping[str, Any]]
     ) -> Iterator[Mapping[str, Any]]:
-        """The statuses as they come; once every GPU that is still needed was lost, cancels the campaign.
+        """The statuses as they come; once nothing can go on (GPUs lost, a full disk), cancels the campaign.
 
         Raises NotReadyError then: no other agent will ever come.
         """
         for status in statuses:
             yield status
+            if any(rest["failures"] < _RESTS_WAITED_FOR for rest in status["resting"]):
+                continue  # a lock or counters that another program held for a moment
             left = [run for run in status["runs"] if run["state"] in ("waiting", "running")]
             reasons = [run["waiting_for"] for run in left if run["waiting_for"]]
             if reasons and len(reasons) == len(left):

@@ -19,7 +19,7 @@ LINES = [
     ("==ERROR== Failed to access the following metrics. When profiling on a MIG instance", F.METRIC_UNKNOWN),
     ("==ERROR== The application returned an error code (7).", F.APPLICATION_FAILED),
     ("==ERROR== './train' does not exist or is not an executable.", F.APPLICATION_FAILED),
-    ("==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so", F.GPU_UNHEALTHY),
+    ("==ERROR== Nsight Compute failed to connect to the CUDA driver (stub libcuda.so", F.DRIVER_UNUSABLE),
     ("==ERROR== Failed to create temporary file. Specify the TMPDIR environment", F.DISK_FULL),
     ("==ERROR== Could not open report file 'x'.", F.REPORT_SHORT),
     ("==ERROR== Failed to load report file 'x'.", F.REPORT_SHORT),

@@ -115,7 +115,7 @@ DETAILED = [
     ("output_exists", F.LOCK_FILE, "already exists"),
     ("disk_full", F.DISK_FULL, "disk space"),
     ("nothing_profiled", F.NOTHING_PROFILED, "No kernels were profiled"),
-    ("no_driver", F.GPU_UNHEALTHY, "failed to connect to the CUDA driver"),
+    ("no_driver", F.DRIVER_UNUSABLE, "failed to connect to the CUDA driver"),
     ("gpu_lost", F.GPU_UNHEALTHY, "LaunchFailed"),
 ]
 # "report_short" is not among them: nothing in a trace tells that its end is missing.
@@ -124,7 +124,7 @@ LIGHT = [
     ("output_exists", F.LOCK_FILE, "File exists"),
     ("disk_full", F.DISK_FULL, "No space left on device"),
     ("nothing_profiled", F.NOTHING_PROFILED, "no kernels were captured"),
-    ("no_driver", F.GPU_UNHEALTHY, "no CUDA-capable device"),
+    ("no_driver", F.DRIVER_UNUSABLE, "no CUDA-capable device"),
     ("gpu_lost", F.GPU_UNHEALTHY, "CUDA error 719"),
     ("application_failed:7", F.APPLICATION_FAILED, "exit status 7"),
     ("application_killed:9", F.APPLICATION_FAILED, "exit status 137"),

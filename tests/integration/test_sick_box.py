@@ -58,3 +58,19 @@ def test_two_hundred_runs_are_done_beside_a_box_with_a_full_disk(tmp_path: Path)
             lambda: not {"running", "waiting"} & counts(laboratory, campaign_id).keys(), "all runs' end", 240
         )
         assert counts(laboratory, campaign_id) == {"done": RUNS}
+
+
+def test_status_says_which_slot_rests_and_that_a_campaign_waits_for_it(tmp_path: Path) -> None:
+    with lab() as laboratory:
+        laboratory.start_server()
+        laboratory.start_agent("sick", *FULL)
+        campaign_id = laboratory.submit(campaign(tmp_path, 2))
+        wait_until(lambda: bool(json.loads(laboratory.assay("status", "--json").stdout)["resting"]), "a rest")
+        said = laboratory.assay("status").stdout
+        assert "slot recorded-0 of agent sick rests for" in said
+        assert "must stay free [disk_full]" in said
+        waits = laboratory.assay("status", campaign_id).stdout
+        assert "waiting: every slot for the playing of recordings rests, and is tried again" in waits
+        laboratory.start_agent("healthy")
+        assert laboratory.wait_for(campaign_id) == "done"
+        assert "rests for 5 s (failures in a row: 1)" in (laboratory.root / "server.log").read_text()

@@ -86,8 +86,8 @@ def test_a_lost_gpu_does_not_cost_a_try(desk: LiveDesk) -> None:
     first = desk.key("V100-0")
     desk.fail(first, LOST)
     # It waits for nothing, and all of its three tries are left.
-    for number in range(2, 5):
-        again = desk.key("V100-1")
+    for number, gpu in enumerate(("V100-1", "V100-2", "V100-1"), 2):
+        again = desk.key(gpu)
         assert (again.run_id, again.slice, again.attempt) == (first.run_id, first.slice, number)
         assert desk.runs("killer")[0].state is RunState.RUNNING
         desk.fail(again, HANG)

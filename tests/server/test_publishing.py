@@ -224,7 +224,7 @@ def test_a_slice_behind_the_end_of_its_workload_is_published_as_empty(box: Box) 
         schedule.add_campaign(longer, runs, [Slice(run_id, 0), Slice(run_id, 1, launch_skip=100)])
     while box.key.run_id != run_id:
         with box.coordinator.schedule() as schedule:
-            schedule.fail(box.key, FailureRecord("permission", "x", "y", "z", False))
+            schedule.fail(box.key, FailureRecord("application_failed", "x", "y", "z", False))
         box.key = box.lease()
     assert box.key.slice == 0
     box.send(made_segments((100,))[0])

@@ -33,7 +33,7 @@ class Rule:
         return re.search(self.pattern, line, re.IGNORECASE) is not None
 
 
-_NO_DRIVER_REMEDY = "load the NVIDIA driver on the box (nvidia-smi must work as the agent's user)"
+_OF_GPU = (FailureClass.GPU_UNHEALTHY, FailureClass.DRIVER_UNUSABLE)
 _RULES: tuple[Rule, ...] = (
     Rule(r"ERR_NVGPUCTRPERM", FailureClass.PERMISSION),
     Rule(r"insufficient privilege|permission to access NVIDIA GPU Performance", FailureClass.PERMISSION),
@@ -64,8 +64,7 @@ _RULES: tuple[Rule, ...] = (
     Rule(
         r"failed to connect to the CUDA driver|no CUDA-capable device|CUDA error 100\b|"
         r"CUDA driver version is insufficient",
-        FailureClass.GPU_UNHEALTHY,
-        _NO_DRIVER_REMEDY,
+        FailureClass.DRIVER_UNUSABLE,
     ),
     Rule(
         r"Importer error|importation of the QDSTRM|Wrong event order has been detected",
@@ -144,7 +143,7 @@ def application_failure(subject: str, lines: Sequence[str], output: str) -> None
 
 def workload_failed(subject: str, cause: str, output: str) -> ProfilerError:
     """The failure of a workload that ended with an error, from what it wrote itself."""
-    gpu_rules = [rule for rule in _RULES if rule.failure_class is FailureClass.GPU_UNHEALTHY]
+    gpu_rules = [rule for rule in _RULES if rule.failure_class in _OF_GPU]
     for rule in gpu_rules:
         said = next((text for text in output.splitlines() if rule.search(text)), None)
         if said is not None:

@@ -63,7 +63,7 @@ _PROBLEMS: dict[ProblemCode, tuple[FailureClass, str]] = {
         FailureClass.SERVER_REFUSED,
         "check that CUPTI is not newer than the driver (nvidia-smi), or measure with nsys",
     ),
-    ProblemCode.NO_MEMORY: (FailureClass.INTERNAL, "give the workload's box more memory"),
+    ProblemCode.NO_MEMORY: (FailureClass.BOX_MEMORY, "give the workload's box more memory"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import errno
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -264,8 +265,11 @@ class LiveMeasurement(abc.ABC):
                 before_ending=before_ending,
             )
         except OSError as error:
+            no_room = error.errno in (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE)
             raise ProfilerError(
-                FailureClass.INTERNAL, argv[0], f"it cannot be started ({error})", "see the agent's log"
+                FailureClass.BOX_MEMORY if no_room else FailureClass.TOOL_UNUSABLE,
+                argv[0],
+                f"it cannot be started ({error})",
             ) from error
         for channel, text in (("stdout", result.stdout), ("stderr", result.stderr)):
             if text.strip():

@@ -79,7 +79,7 @@ class ToolBox:
         path = shutil.which(program, path=environment.get("PATH", ""))
         if path is None:
             raise ProfilerError(
-                FailureClass.SERVER_REFUSED,
+                FailureClass.TOOL_UNUSABLE,
                 program,
                 "there is no such program in the PATH of the agent",
                 "install NVIDIA Nsight on the box, or start the agent with a PATH that has it",
@@ -121,7 +121,7 @@ def _ask(
 def _useless(path: str, arguments: tuple[str, ...], result: ToolResult) -> ProfilerError:
     said = (result.stdout + result.stderr).strip().splitlines() or ["nothing"]
     return ProfilerError(
-        FailureClass.INTERNAL,
+        FailureClass.TOOL_UNUSABLE,
         f"{path} {' '.join(arguments)}",
         f"it does not answer as NVIDIA's tool does ({result.ending}); it says: {said[-1][:300]}",
         "run the command by hand as the agent's user, and install the tool again",

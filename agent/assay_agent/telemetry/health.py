@@ -33,7 +33,7 @@ _CERTAIN = re.compile(
     r"GPU (is|has been) lost|fallen off the bus|uncorrectable ECC|CUDA error 214\b|GPU requires reset",
     re.IGNORECASE,
 )
-_DOUBTFUL = (FailureClass.GPU_UNHEALTHY, FailureClass.HANG)
+_DOUBTFUL = (FailureClass.GPU_UNHEALTHY, FailureClass.DRIVER_UNUSABLE, FailureClass.HANG)
 _PROC, _SYS = Path("/proc"), Path("/sys")
 # A kernel thread that NVIDIA's driver starts when it is loaded.
 _DRIVER_THREAD = "nv_queue"

@@ -8,7 +8,7 @@ import typer
 
 from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
-from assay_client.cli.reporters.campaign import render_campaign, render_campaigns
+from assay_client.cli.reporters.campaign import render_campaign, render_overview
 from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 
@@ -27,8 +27,8 @@ def status(
     """Show all campaigns of a server, or one with its runs."""
     with Client(server) as client:
         if campaign_id is None:
-            campaigns = client.campaigns()
-            show({"campaigns": campaigns}, as_json, lambda console: render_campaigns(campaigns, console))
+            overview = client.overview()
+            show(overview, as_json, lambda console: render_overview(overview, console))
         else:
             found = client.status(campaign_id)
             show(found, as_json, lambda console: render_campaign(found, console))

@@ -28,7 +28,7 @@ class RestPolicy:
     another run afterwards, is taken to be what breaks boxes: a workload that fills every disk, say.
     """
 
-    first_ms: int = 10_000
+    first_ms: int = 5_000
     longest_ms: int = 900_000
     most_exonerated: int = 10
     most_exonerating_slots: int = 3
@@ -99,7 +99,7 @@ class RestingSlots:
             )
             self._rests[key] = rest
         _log.warning(
-            "slot %s of agent %s rests for %d s after %d such failures in a row: %s [%s]; %s",
+            "slot %s of agent %s rests for %d s (failures in a row: %d): %s [%s]; %s",
             attempt.slot_id, attempt.agent_name, pause_ms // 1000, failures, why.cause, why.failure_class,
             why.remedy,
         )  # fmt: skip

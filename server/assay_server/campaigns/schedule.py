@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_sampling.failures import FailureClass, failure
+from assay_sampling.failures import FailureClass, Fault, failure, failure_class_named
 from assay_sampling.validity import FLAGS
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.kinds import LaunchKinds
@@ -169,7 +169,10 @@ class Schedule(Transitions):
         failed = [a for a in self.store.attempts(run.run_id, piece.index) if a.state is AttemptState.FAILED]
         if not failed or (failed[-1].agent_id, failed[-1].slot_id) != (agent.agent_id, slot.slot_id):
             return False
-        if is_loss(failed[-1].failure) or self._now_ms - failed[-1].ended_at_ms > _LEFT_TO_OTHERS_MS:
+        if (
+            not _is_worth_another_slot(failed[-1])
+            or self._now_ms - failed[-1].ended_at_ms > _LEFT_TO_OTHERS_MS
+        ):
             return False
         tried = {(a.agent_id, a.slot_id) for a in failed}
         others = elsewhere(run, failed[-1], self.store.agents(), self._now_ms)
@@ -395,6 +398,15 @@ class Schedule(Transitions):
 def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
     """Keys of attempts whose staged segments may still be asked for."""
     return [attempt.key for attempt in attempts if attempt.state in UNENDED_ATTEMPTS]
+
+
+def _is_worth_another_slot(attempt: Attempt) -> bool:
+    """Whether what failed an attempt may be the matter with its slot."""
+    why = attempt.failure
+    if why is None or is_loss(why):
+        return False
+    failure_class = failure_class_named(why.failure_class)
+    return failure_class.retryable or failure_class.fault is Fault.BOX
 
 
 def _slice_of(attempt: Attempt) -> tuple[str, int]:

@@ -12,6 +12,13 @@ from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, coun
 from assay_client.cli.reporters.warnings import render_warnings
 
 
+def render_overview(overview: Mapping[str, Any], console: Console) -> None:
+    """The campaigns of a server, and the slots that rest."""
+    render_campaigns(overview["campaigns"], console)
+    for line in resting_lines(overview["resting"]):
+        console.print(line, soft_wrap=True)
+
+
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
     """One line a campaign."""
     if not campaigns:
@@ -76,7 +83,7 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             ", ".join(flag["name"] for flag in run["flags"] if flag["name"] != ASSUMED),
         )
     drawn.print(console)
-    for line in waiting_lines(campaign["runs"]):
+    for line in (*waiting_lines(campaign["runs"]), *resting_lines(campaign["resting"])):
         console.print(line, soft_wrap=True)
     for run in campaign["runs"]:
         if run["failure"]:
@@ -110,6 +117,18 @@ def waiting_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
         printable(f"{ids[0]}{f' and {len(ids) - 1:,} more' if len(ids) > 1 else ''} waiting: {reason}")
         for reason, ids in by_reason.items()
     ]
+
+
+def resting_lines(rests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each slot that takes no runs for a while: how long still, why, and what to do."""
+    return [printable(_rest_line(rest)) for rest in rests]
+
+
+def _rest_line(rest: Mapping[str, Any]) -> str:
+    seconds = -(-rest["remaining_ms"] // 1000)
+    failures = counted(rest["failures"], "failure", "failures")
+    why = describe_failure(rest["failure"])
+    return f"slot {rest['slot']} of agent {rest['agent']} rests for {seconds:,} s after {failures}: {why}"
 
 
 def describe_failure(failure: Mapping[str, Any]) -> str:
