@@ -63,7 +63,7 @@ class LiveDesk(Desk):
             slot(gpu, out.get(gpu.replace("-", "_"), "")) for gpu in ("V100-0", "V100-1", "V100-2", "A100-0")
         ]
         agent = Agent("a", "s", "box", {}, tuple(gpus), 0)
-        self.do(lambda s: s.register(agent, []))
+        self.do(lambda s: s.register(agent, {}))
 
     def key(self, gpu: str) -> AttemptKey:
         lease = self.lease("a", f"GPU-{gpu}")

@@ -50,7 +50,7 @@ class Lab:
         for name in names:
             agent = Agent(name, session, name, {}, (Slot("0", ("recorded",)),), 0)
             with self.coordinator.schedule() as schedule:
-                schedule.register(agent, [])
+                schedule.register(agent, {})
             self.coordinator.restarted(agent)
 
     def lease(self, name: str) -> AttemptKey | None:

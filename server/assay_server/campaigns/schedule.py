@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from assay_sampling.errors import ParameterError, StorageError
-from assay_sampling.failures import FailureClass, Fault, failure, failure_class_named
+from assay_sampling.failures import FailureClass, failure
 from assay_sampling.validity import FLAGS
+from assay_server.campaigns.choice import choose
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.kinds import LaunchKinds
 from assay_server.campaigns.lost_gpus import gpus_lost, too_many
-from assay_server.campaigns.places import elsewhere
 from assay_server.campaigns.repeats import Key, further_runs
 from assay_server.campaigns.reslice import rest_after
-from assay_server.campaigns.retry import failure_record, is_loss
+from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.state import failure_of_runs
 from assay_server.campaigns.transitions import UNENDED_ATTEMPTS, Transitions
 from assay_server.store.model import (
@@ -52,9 +52,6 @@ from assay_server.store.protocols import PublishedFile
 
 _SEEN_EVERY_MS = 10_000
 _SECRET_BYTES = 32
-# So long a slice that failed in a slot is left to another one, which may have a long run before it.
-_LEFT_TO_OTHERS_MS = 600_000
-_MOST_PASSED = 16
 
 
 @dataclass(frozen=True)
@@ -147,36 +144,11 @@ class Schedule(Transitions):
             )
         if slot.quarantine_reason:
             return None
-        rests = self._resting.at(agent_id, slot_id, self._now_ms) is not None
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
-        found = None if rests else self._found_for(agent, slot)
+        found = choose(self.store, self._resting, agent, slot, self._now_ms)
         return None if found is None else self._give(*found, agent, slot)
-
-    def _found_for(self, agent: Agent, slot: Slot) -> tuple[Run, Slice] | None:
-        """The first slice for a slot; one that failed there is left to another slot for a while."""
-        passed: list[tuple[str, int]] = []
-        while len(passed) <= _MOST_PASSED:
-            found = self.store.waiting_slice(slot, self._now_ms, passed)
-            if found is None or not self._is_for_another(*found, agent, slot):
-                return found
-            passed.append((found[0].run_id, found[1].index))
-        return None
-
-    def _is_for_another(self, run: Run, piece: Slice, agent: Agent, slot: Slot) -> bool:
-        """Whether the last try of a slice failed in this slot, and one is there that has not failed it."""
-        failed = [a for a in self.store.attempts(run.run_id, piece.index) if a.state is AttemptState.FAILED]
-        if not failed or (failed[-1].agent_id, failed[-1].slot_id) != (agent.agent_id, slot.slot_id):
-            return False
-        if (
-            not _is_worth_another_slot(failed[-1])
-            or self._now_ms - failed[-1].ended_at_ms > _LEFT_TO_OTHERS_MS
-        ):
-            return False
-        tried = {(a.agent_id, a.slot_id) for a in failed}
-        others = elsewhere(run, failed[-1], self.store.agents(), self._now_ms)
-        return any(other not in tried and self._resting.at(*other, self._now_ms) is None for other in others)
 
     def _lease_of(self, attempt: Attempt) -> Lease:
         run = self.store.run(attempt.key.run_id)
@@ -398,15 +370,6 @@ class Schedule(Transitions):
 def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
     """Keys of attempts whose staged segments may still be asked for."""
     return [attempt.key for attempt in attempts if attempt.state in UNENDED_ATTEMPTS]
-
-
-def _is_worth_another_slot(attempt: Attempt) -> bool:
-    """Whether what failed an attempt may be the matter with its slot."""
-    why = attempt.failure
-    if why is None or is_loss(why):
-        return False
-    failure_class = failure_class_named(why.failure_class)
-    return failure_class.retryable or failure_class.fault is Fault.BOX
 
 
 def _slice_of(attempt: Attempt) -> tuple[str, int]:
