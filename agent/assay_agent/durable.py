@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from assay_sampling.errors import StorageError
+from assay_sampling.private_folders import private_opener
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -54,9 +55,12 @@ def storage_error(subject: str, error: OSError) -> StorageError:
 
 
 def write_file(path: Path, parts: list[bytes | memoryview]) -> None:
-    """Write a new file; on an error nothing of it is left. Not durable before :func:`sync_file`."""
+    """Write a new file of mode 0600; on an error nothing of it is left.
+
+    It is not durable before :func:`sync_file`.
+    """
     try:
-        with path.open("wb", buffering=0) as file:
+        with open(path, "wb", buffering=0, opener=private_opener) as file:
             for part in parts:
                 _write_all(file.write, memoryview(part).cast("B"))
     except OSError:
@@ -108,6 +112,6 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def append_line(path: Path, text: str) -> None:
     """Add lines to ``path``, durably; a crash may leave the last line without its end."""
-    with path.open("ab", buffering=0) as file:
+    with open(path, "ab", buffering=0, opener=private_opener) as file:
         _write_all(file.write, memoryview(text.encode()))
         os.fdatasync(file.fileno())

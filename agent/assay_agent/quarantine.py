@@ -20,6 +20,7 @@ from typing import Any
 
 from assay_agent import durable
 from assay_agent.durable import storage_errors
+from assay_sampling.private_folders import make_private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Quarantine:
         """Take a GPU out of service, durably; raises StorageError."""
         path = self._path(entry.gpu)
         with storage_errors(str(path)):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             document = {"version": _VERSION, **entry.to_dict()}
             durable.write_atomically(path, json.dumps(document, sort_keys=True).encode())
 

@@ -37,6 +37,7 @@ from assay_agent.work import Assignment, AttemptKey, ValidityFlag
 from assay_sampling.errors import StorageError
 from assay_sampling.failures import Failure
 from assay_sampling.launch_table import LaunchBatch
+from assay_sampling.private_folders import make_private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class Spool:
         self.used_bytes = 0
         self._trash = count()
         with storage_errors(self.subject):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(directory)
         self._committer = Committer()
 
     @property

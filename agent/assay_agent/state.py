@@ -13,6 +13,7 @@ from typing import Self
 from assay_agent import durable
 from assay_agent.durable import storage_errors
 from assay_sampling.errors import StorageError
+from assay_sampling.private_folders import take_state_folder
 
 _LOCK = "lock"
 _IDENTITY = "agent.json"
@@ -21,8 +22,8 @@ _IDENTITY = "agent.json"
 class StateDirectory:
     """Holds the state directory for this process; a context manager.
 
-    Raises StorageError where another agent holds it, or the disk refuses. ``agent_id`` is made once and
-    kept: ``new_agent_id``, else a random one. ``spool`` is where attempts go.
+    Raises StorageError where another agent holds it, it belongs to another user, or the disk refuses.
+    ``agent_id`` is made once and kept: ``new_agent_id``, else a random one. ``spool`` is where attempts go.
     """
 
     def __init__(self, directory: Path, new_agent_id: str = "") -> None:
@@ -30,7 +31,7 @@ class StateDirectory:
         self._new_agent_id = new_agent_id
         self._subject = f"state directory {self.directory}"
         with storage_errors(self._subject):
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            take_state_folder(self.directory)
             self._lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._take_lock()

@@ -10,24 +10,27 @@ from os import PathLike
 from pathlib import Path
 
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
+from assay_sampling.private_folders import make_private_folder, private_opener
 
 AnyPath = str | PathLike[str]
 
 _BEGIN = "assay init writes one to start from"
 
 
-def write_atomically(path: Path, data: bytes | str | Iterator[str]) -> None:
+def write_atomically(path: Path, data: bytes | str | Iterator[str], *, private: bool = False) -> None:
     """Write ``data`` (text as UTF-8, whole or in pieces) to ``path``, making its folder.
 
-    Readers see the old or the new file.
-    Raises StorageError naming the file where the disk or its permissions refuse.
+    ``private``: for a state folder, closed to other users whatever the umask. Readers see the old or the new
+    file. Raises StorageError naming the file where the disk or its permissions refuse.
     """
     pieces = [data] if isinstance(data, bytes | str) else data
     temporary = path.with_name(f".{path.name}.tmp-{os.getpid()}")
     try:
+        if private:
+            make_private_folder(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("wb") as stream:
+            with open(temporary, "wb", opener=private_opener if private else None) as stream:
                 for piece in pieces:
                     stream.write(
                         piece.encode("utf-8", "surrogateescape") if isinstance(piece, str) else piece

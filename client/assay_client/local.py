@@ -24,6 +24,7 @@ from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
 from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, StorageError
 from assay_sampling.identity import device_key
+from assay_sampling.private_folders import take_state_folder
 
 if TYPE_CHECKING:
     from assay_agent.daemon import Agent
@@ -74,16 +75,19 @@ def run_campaign(
                 campaign_id,
                 directory,
                 lambda statuses: follow(service.while_it_can_go_on(client, statuses)),
+                private=output_directory is None,
             )
         finally:
             service.raise_agent_error()
 
 
 def require_usable(state: Path) -> None:
-    """Make a state folder; raises StorageError where that is refused, or the locale cannot name it."""
+    """Make a state folder closed to others; raises StorageError where that is refused, it is another user's,
+    or the locale cannot name it.
+    """
     _require_nameable(state)
     try:
-        state.mkdir(parents=True, exist_ok=True)
+        take_state_folder(state)
     except OSError as error:
         raise StorageError(
             str(state), f"it cannot be used ({error.strerror})", "name another folder with --state"

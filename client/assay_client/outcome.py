@@ -48,11 +48,12 @@ def see_through(
     follow: Follow,
     *,
     cancel_when_interrupted: bool = True,
+    private: bool = False,
 ) -> Outcome:
     """Follow a campaign to its end and write its report, report.json and report.html, into ``directory``.
 
     Where it is interrupted, the campaign is cancelled before the interruption goes on, unless it is to be
-    taken up again later.
+    taken up again later. ``private``: the directory is in a state folder, and nobody else's to read.
     """
     try:
         status = follow(client.watch(campaign_id))
@@ -69,5 +70,5 @@ def see_through(
         return Outcome(status, None, {})
     files = {form: directory / f"report.{form}" for form in pages}
     for form, path in files.items():
-        write_atomically(path, pages[form])
+        write_atomically(path, pages[form], private=private)
     return Outcome(status, json.loads(pages["json"]), files)

@@ -9,7 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-# A Unix socket's path must fit into 108 bytes, whatever TMPDIR says.
+from assay_sampling.errors import StorageError
+from assay_sampling.private_folders import make_private_folder
+from assay_sampling.server_address import parse_address, require_our_socket, runtime_folders
+
+# A Unix socket's path must fit into 108 bytes, whatever XDG_RUNTIME_DIR says.
 _LONGEST_SOCKET_FOLDER = 80
 _SOCKET_FOLDER, _SOCKET = "assay-", "server.sock"
 
@@ -21,7 +25,7 @@ def default_state_directory() -> Path:
     """
     try:
         directory = _state_of_home()
-        directory.mkdir(parents=True, exist_ok=True)
+        make_private_folder(directory)
     except (OSError, RuntimeError):
         return Path(".assay").absolute()
     return directory
@@ -51,12 +55,25 @@ def _state_of_home() -> Path:
 
 @contextlib.contextmanager
 def private_socket_address() -> Iterator[str]:
-    """An address "unix:PATH" in a folder of its own that only this user can enter; removed at the end."""
-    base = tempfile.gettempdir()
-    parent = base if len(os.fsencode(base)) <= _LONGEST_SOCKET_FOLDER else "/tmp"
-    directory = tempfile.mkdtemp(prefix=_SOCKET_FOLDER, dir=parent)
+    """An address "unix:PATH" in a folder of its own that only this user can enter; removed at the end.
+
+    Raises ParameterError where another user could take its place, StorageError where it cannot be made.
+    """
+    fitting = (folder for folder in runtime_folders() if len(os.fsencode(folder)) <= _LONGEST_SOCKET_FOLDER)
+    parent = next(fitting)
     try:
-        yield f"unix:{directory}/{_SOCKET}"
+        make_private_folder(parent)
+        directory = Path(tempfile.mkdtemp(prefix=_SOCKET_FOLDER, dir=parent))
+    except OSError as error:
+        raise StorageError(
+            str(parent),
+            f"no socket can be made there ({error.strerror})",
+            "set XDG_RUNTIME_DIR to a folder of your own with mode 700",
+        ) from error
+    try:
+        address = parse_address(f"unix:{directory}/{_SOCKET}")
+        require_our_socket(address)
+        yield address.text
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from assay_client import bound
 from assay_client.places import private_socket_address, remove_socket_folder
 from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.private_folders import private_opener, take_state_folder
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
@@ -55,7 +56,7 @@ def running_service(
     """
     try:
         for directory in (state, logs):
-            directory.mkdir(parents=True, exist_ok=True)
+            take_state_folder(directory)
     except OSError as error:
         raise StorageError(
             str(error.filename), f"it cannot be made ({error.strerror})", "name another folder"
@@ -177,7 +178,7 @@ class _Child:
         if not self._command:
             launcher = [sys.executable, "-I", "-S", bound.__file__, str(os.getpid())]
             self._command = [*launcher, _program(self.program), *self.arguments]
-        with self.log.open("ab") as stream:
+        with open(self.log, "ab", opener=private_opener) as stream:
             known = stream.tell()
             # A session of its own: Ctrl-C on the terminal reaches this process alone, which then stops
             # the others.

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, StorageError
 from assay_sampling.launch_table import NAMES_SCHEMA, LaunchBatch, Names, check_names, check_schema
+from assay_sampling.private_folders import private_opener
 
 NAMES_KEY = b"assay.names"
 ROW_GROUP_ROWS = 131_072
@@ -47,13 +48,15 @@ class LaunchWriter:
     Args:
         path: the file to write; it is replaced if it is there.
         schema: a launch table's schema; every batch must have exactly this.
+        private: give the file mode 0600, whatever the umask.
 
     Raises StorageError where the disk refuses, LaunchTableError for a batch of another schema or with
     an id that no name was given for. On any error nothing is left behind.
     """
 
-    def __init__(self, path: str | Path, schema: pa.Schema) -> None:
+    def __init__(self, path: str | Path, schema: pa.Schema, *, private: bool = False) -> None:
         check_schema(schema)
+        self._opener = private_opener if private else None
         self.path = Path(path)
         self.launches = 0
         self._schema = schema
@@ -66,7 +69,7 @@ class LaunchWriter:
 
     def __enter__(self) -> Self:
         try:
-            self._file = self._temporary.open("wb")
+            self._file = open(self._temporary, "wb", opener=self._opener)
             self._writer = pq.ParquetWriter(
                 self._file,
                 self._schema,

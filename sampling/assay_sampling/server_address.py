@@ -12,6 +12,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ __all__ = [
     "parse_address",
     "require_our_socket",
     "runtime_folder",
+    "runtime_folders",
 ]
 
 SERVER_VARIABLE = "ASSAY_SERVER"
@@ -73,12 +75,17 @@ def runtime_folder() -> Path:
     ``$XDG_RUNTIME_DIR/assay`` where that is a folder of this user (after ``su`` it is another's), else
     ``/run/user/UID/assay`` where that is there, else ``/tmp/assay-UID``.
     """
+    return next(runtime_folders())
+
+
+def runtime_folders() -> Iterator[Path]:
+    """The folders in which this user's sockets may be, the default first."""
     user = os.geteuid()
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     for folder in (given, f"/run/user/{user}"):
         if folder.startswith("/") and is_our_folder(Path(folder)):
-            return Path(folder) / "assay"
-    return Path(f"/tmp/assay-{user}")  # its owner and mode are looked at before it is used
+            yield Path(folder) / "assay"
+    yield Path(f"/tmp/assay-{user}")  # its owner and mode are looked at before it is used
 
 
 def default_address() -> str:

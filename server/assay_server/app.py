@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.private_folders import private_opener, take_state_folder
 from assay_server.campaigns.analyses import Analyses, WorkerPool
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.ingest import Ingest
@@ -26,7 +27,7 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.server import RpcServer
-from assay_server.store.files import make_folder, replace_file, storage_errors
+from assay_server.store.files import replace_file, storage_errors
 from assay_server.store.model import AttemptState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -92,7 +93,7 @@ class Server:
     def _start(self, resources: contextlib.ExitStack) -> None:
         state = self.config.state_dir
         with storage_errors(state):
-            make_folder(state)
+            take_state_folder(state)
         resources.enter_context(_locked(state))
         metadata = SqliteStore(state / "metadata.sqlite")
         resources.callback(metadata.close)
@@ -150,7 +151,7 @@ def _recover(coordinator: Coordinator) -> None:
 def _locked(state: Path) -> Iterator[None]:
     """The state directory is ours while the block runs; the kernel frees it when the process dies."""
     path = state / "lock"
-    with storage_errors(path), path.open("a+") as file:
+    with storage_errors(path), open(path, "a+", encoding="ascii", opener=private_opener) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -160,7 +160,8 @@ def test_a_private_socket_fits_and_is_the_users_alone(
 ) -> None:
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    deep.chmod(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
     with private_socket_address() as address:
         path = Path(address.removeprefix("unix:"))
         assert len(str(path)) < 108

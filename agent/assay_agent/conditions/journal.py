@@ -17,6 +17,7 @@ from typing import Any
 
 from assay_agent import durable
 from assay_agent.durable import storage_errors
+from assay_sampling.private_folders import make_private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Journal:
             document = {
                 "version": _VERSION, "gpu": self.gpu_uuid, "lock": str(self.lock), "entries": entries,
             }  # fmt: skip
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.path.parent)
             durable.write_atomically(self.path, json.dumps(document).encode())
 
 

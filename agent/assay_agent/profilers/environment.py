@@ -25,6 +25,7 @@ from assay_agent.telemetry.settings import TelemetrySettings
 from assay_agent.work import Assignment
 from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import Device
+from assay_sampling.private_folders import make_private_folder
 
 _SM_PERCENT = "ASSAY_VIRTUAL_SM_PERCENT"
 _SECRET = re.compile(r"SECRET|TOKEN|PASS|_PWD|CRED|KEY|AUTH|COOKIE|(^|_)DSN($|_)", re.IGNORECASE)
@@ -169,7 +170,8 @@ def workspace(
         try:
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(mode=0o700, parents=True)
+                make_private_folder(folder.parent)
+                folder.mkdir(mode=0o700)
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
         except OSError as error:
             raise ProfilerError(

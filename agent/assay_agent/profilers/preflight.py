@@ -21,6 +21,7 @@ from assay_agent import durable
 from assay_agent.profilers.tool_run import ToolResult
 from assay_agent.profilers.tool_version import ToolVersion
 from assay_sampling.counters import registry
+from assay_sampling.private_folders import make_private_folder
 
 # Chips of a compute capability, the one that gives it its name first. NVIDIA's metric listings of one
 # capability agree, so the first that the tool lists stands for all; 10.3 and 12.1 were not seen on a GPU.
@@ -165,5 +166,5 @@ def _keep(path: Path, listing: Listing) -> None:
     """Keep an answer; a full disk only means that the tool is asked again."""
     text = json.dumps({"chip": listing.chip, "names": sorted(listing.names or ())})
     with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         durable.write_atomically(path, text.encode())

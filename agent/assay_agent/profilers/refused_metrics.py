@@ -20,6 +20,7 @@ from assay_agent import durable
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.tool_version import ToolVersion
+from assay_sampling.private_folders import make_private_folder
 
 # One attempt profiles at most so often because metrics were refused.
 MOST_ROUNDS = 5
@@ -63,7 +64,7 @@ class RefusalMemory:
         """Remember more; where the disk is full, they are only asked for again."""
         with _WRITING, contextlib.suppress(OSError):
             known = sorted(self.read() | set(metrics))[:_MOST_KEPT]
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(self.path.parent)
             durable.write_atomically(self.path, json.dumps({"refused": known}).encode())
 
 

@@ -21,6 +21,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from assay_sampling.private_folders import make_private_folder
+
 _log = logging.getLogger(__name__)
 
 _PROGRAM = "dcgmi"
@@ -85,7 +87,7 @@ class DcgmPause:
 
     @contextlib.contextmanager
     def _marked(self, marker: Path, not_paused: FlagSetter) -> Iterator[None]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         with self._guard():
             # Durable before the pause: a marker without a pause only resumes what is not paused.
             handle = os.open(marker, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

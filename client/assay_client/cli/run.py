@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,9 +17,10 @@ from assay_client.cli.options import JsonOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.outcome import render_outcome
 from assay_client.cli.verb import verb_app
-from assay_client.local import run_campaign
+from assay_client.local import require_usable, run_campaign
 from assay_client.places import default_state_directory
 from assay_sampling.errors import StorageError
+from assay_sampling.private_folders import private_opener
 
 _LOG_BYTES = 8 << 20
 
@@ -55,6 +56,7 @@ def run(
     The exit code is 6 where a run failed; the report then covers the others.
     """
     directory = state or default_state_directory()
+    require_usable(directory)
     with _log_file(directory / "run.log"):
         outcome = run_campaign(
             campaign, directory, output_directory=output, follow=functools.partial(follow, quiet=as_json)
@@ -63,12 +65,18 @@ def run(
     raise_for_failure(outcome.status)
 
 
+class _PrivateLog(RotatingFileHandler):
+    """What programs said is for this user alone."""
+
+    def _open(self) -> Any:
+        return open(self.baseFilename, self.mode, encoding=self.encoding, opener=private_opener)
+
+
 @contextlib.contextmanager
 def _log_file(path: Path) -> Iterator[None]:
     """Keep what server and agent log, as their own programs would."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8")
+        handler = _PrivateLog(path, maxBytes=_LOG_BYTES, backupCount=1, encoding="utf-8")
     except OSError as error:
         raise StorageError(
             str(path), f"it cannot be made ({error.strerror})", "name another folder with --state"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from assay_sampling.errors import StorageError
+from assay_sampling.private_folders import make_private_folder, private_opener
 
 TEMPORARY = ".tmp-"
 
@@ -35,17 +36,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, durably."""
+    """Make a folder and its parents, durably, closed to other users."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     for made in reversed(missing):
         sync_folder(made.parent)
 
 
 def write_pieces(path: Path, pieces: Iterable[tuple[int, bytes]]) -> None:
-    """Write each piece at its offset of a file, which is made where it is missing; one sync for all."""
+    """Write each piece at its offset of a file, which is made (mode 0600) where it is missing; one sync."""
     is_new = not path.exists()
-    with path.open("r+b" if not is_new else "w+b") as file:
+    with open(path, "r+b" if not is_new else "w+b", opener=private_opener) as file:
         for offset, data in pieces:
             file.seek(offset)
             file.write(data)

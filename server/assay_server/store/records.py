@@ -88,7 +88,7 @@ class LocalRecordStore:
             make_folder(path.parent)
             contents = self._contents(key, segments)
             first = next(contents)
-            with LaunchWriter(path, first.schema) as writer:
+            with LaunchWriter(path, first.schema, private=True) as writer:
                 for batch in _launch_batches(first, contents):
                     writer.write(batch)
             return PublishedFile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
 from assay_sampling.errors import StorageError
+from assay_sampling.private_folders import private_opener
+from assay_server.store.files import storage_errors
 from assay_server.store.migrate import upgrade
 from assay_server.store.sql import SqlTransaction
 
@@ -32,6 +35,8 @@ class SqliteStore:
         # One lock for the writer; in memory there is one connection, so readers take it too.
         self._writing = threading.Lock()
         self._in_memory = path is None
+        if path is not None:
+            _make_private(path)
         with self._errors():
             self._writer = _engine(path, "BEGIN IMMEDIATE")
             self._reader = self._writer if path is None else _engine(path, "BEGIN")
@@ -67,6 +72,12 @@ class SqliteStore:
         except (sa.exc.DBAPIError, sqlite3.Error) as error:
             reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
             raise StorageError(self._subject, f"the database refused ({reason})", _FULL_REMEDY) from error
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does: its journals take their mode from it, and it holds environments."""
+    with storage_errors(path):
+        os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
 
 
 def _engine(path: Path | None, begin: str) -> sa.Engine:

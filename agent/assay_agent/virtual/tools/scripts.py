@@ -6,6 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
+from assay_sampling.private_folders import make_private_folder
+
 _MODULES = {"ncu": "ncu", "nsys": "nsys", "assay-virtual": "bare"}
 
 
@@ -15,7 +17,7 @@ def write_tool_scripts(directory: str | Path) -> Path:
     Each runs this Python with this package, whatever the environment says about Python. Raises OSError.
     """
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
     packages = [str(_package_root(name)) for name in ("assay_agent", "assay_sampling")]
     start = "import sys; sys.path[:0] = {!r}; from assay_agent.virtual.tools.{} import main; sys.exit(main())"
     for name, module in _MODULES.items():
@@ -26,7 +28,7 @@ def write_tool_scripts(directory: str | Path) -> Path:
         temporary.write_text(
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -c {shlex.quote(code)} "$@"\n'
         )
-        temporary.chmod(0o755)
+        temporary.chmod(0o700)
         temporary.replace(script)
     return folder
 
