@@ -9,7 +9,12 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from assay_client.connection import Connection
-from assay_client.documents import campaign_document, rest_documents, run_detail_document
+from assay_client.documents import (
+    campaign_document,
+    rest_documents,
+    run_detail_document,
+    set_aside_document,
+)
 from assay_client.files import AnyPath, read_campaign
 from assay_sampling.errors import CampaignError
 
@@ -58,14 +63,16 @@ class Client:
 
     def campaigns(self) -> list[dict[str, Any]]:
         """All campaigns of the server, without their runs."""
-        return [campaign_document(c, with_runs=False) for c in self._connection.campaigns().campaigns]
+        campaigns: list[dict[str, Any]] = self.overview()["campaigns"]
+        return campaigns
 
     def overview(self) -> dict[str, Any]:
-        """All campaigns of the server without their runs, and the slots that are ``resting``."""
+        """``campaigns`` without their runs, slots that are ``resting``, and files that were ``set_aside``."""
         answer = self._connection.campaigns()
         return {
             "campaigns": [campaign_document(c, with_runs=False) for c in answer.campaigns],
             "resting": rest_documents(answer.resting),
+            "set_aside": [set_aside_document(each) for each in answer.set_aside],
         }
 
     def status(self, campaign_id: str) -> dict[str, Any]:

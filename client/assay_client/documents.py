@@ -64,6 +64,18 @@ def run_document(run: campaign_pb2.RunStatus) -> dict[str, Any]:
     }
 
 
+def set_aside_document(moved: campaign_pb2.SetAside) -> dict[str, Any]:
+    """Files that the server moved out of the way: where to, why, when, how many, and the first names."""
+    return {
+        "folder": moved.folder,
+        "reason": moved.reason,
+        "set_aside_at": _time(moved.set_aside_at_ms),
+        "files": moved.files,
+        "bytes": moved.bytes,
+        "names": list(moved.names),
+    }
+
+
 def run_detail_document(detail: campaign_pb2.RunDetail) -> dict[str, Any]:
     """A run with every attempt: command, environment, log, times, failure, and the files it published."""
     return {

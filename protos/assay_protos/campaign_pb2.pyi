@@ -30,12 +30,14 @@ class ListCampaignsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListCampaignsResponse(_message.Message):
-    __slots__ = ("campaigns", "resting")
+    __slots__ = ("campaigns", "resting", "set_aside")
     CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
     RESTING_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
     resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
-    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ...) -> None: ...
+    set_aside: _containers.RepeatedCompositeFieldContainer[SetAside]
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ...) -> None: ...
 
 class SlotRest(_message.Message):
     __slots__ = ("agent", "slot", "failures", "remaining_ms", "failure")
@@ -50,6 +52,22 @@ class SlotRest(_message.Message):
     remaining_ms: int
     failure: _common_pb2.Failure
     def __init__(self, agent: _Optional[str] = ..., slot: _Optional[str] = ..., failures: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
+
+class SetAside(_message.Message):
+    __slots__ = ("folder", "reason", "set_aside_at_ms", "files", "bytes", "names")
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    folder: str
+    reason: str
+    set_aside_at_ms: int
+    files: int
+    bytes: int
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, folder: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_at_ms: _Optional[int] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ("campaign_id",)

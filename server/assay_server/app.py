@@ -21,7 +21,7 @@ from assay_server.campaigns.publish import Publisher
 from assay_server.campaigns.retry import RetryPolicy
 from assay_server.campaigns.schedule import live_keys
 from assay_server.campaigns.transitions import Effects, SchedulePolicy
-from assay_server.clock import Clock, SteadyClock
+from assay_server.clock import Clock, SteadyClock, wall_seconds
 from assay_server.config import ServerConfig, check_listen_address
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -29,7 +29,9 @@ from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.server import RpcServer
 from assay_server.store.files import replace_file, storage_errors
 from assay_server.store.model import AttemptState
+from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
+from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
 
 __all__ = ["Server", "ServerConfig"]
@@ -136,14 +138,21 @@ def _topics(effects: Effects) -> list[str]:
 
 
 def _recover(coordinator: Coordinator) -> None:
-    """Clean away what no live attempt stands for, and let every lease start anew."""
+    """Begin an epoch of tokens, put the files in order, and let every lease start anew."""
     with coordinator.snapshot() as store:
-        live = live_keys(
-            store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
+        unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
+        known = KnownFiles(
+            live=live_keys(unended),
+            publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
+            published=[piece.file for piece in store.published_slices()],
+            campaigns={campaign.campaign_id for campaign in store.campaigns()},
+            has_attempt=lambda *key: store.attempt(*key) is not None,
         )
-        published = [piece.file for piece in store.published_slices()]
-    coordinator.records.sweep(live, published)
+        moved = coordinator.records.sweep(known)
+    if moved is not None:
+        warn_of(moved)
     with coordinator.schedule() as schedule:
+        schedule.store.begin_epoch(wall_seconds())
         schedule.extend_all()
 
 

@@ -12,6 +12,11 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+def wall_seconds() -> int:
+    """Unix time by the wall clock, which people and restored backups can set back."""
+    return int(time.time())
+
+
 class SteadyClock:
     """Wall time at start plus monotonic time since: a box whose clock is set does not lose its leases."""
 

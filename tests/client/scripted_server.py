@@ -43,6 +43,7 @@ class Script:
     watch: Callable[[str], Iterator[campaign_pb2.CampaignStatus]] = lambda _: iter([status("done", 2)])
     run: Callable[[str], campaign_pb2.RunDetail] = lambda _: campaign_pb2.RunDetail()
     report: Callable[[str, str], Iterator[bytes]] = lambda _, form: iter([b"{}" if form == "json" else b""])
+    set_aside: list[campaign_pb2.SetAside] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
 
 
@@ -71,7 +72,9 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
         return self._answer(context, request, lambda: self._script.submit(request))
 
     def ListCampaigns(self, request: Any, context: grpc.ServicerContext) -> Any:
-        answer = campaign_pb2.ListCampaignsResponse(campaigns=[self._script.status("c-1")])
+        answer = campaign_pb2.ListCampaignsResponse(
+            campaigns=[self._script.status("c-1")], set_aside=self._script.set_aside
+        )
         return self._answer(context, request, lambda: answer)
 
     def GetStatus(self, request: Any, context: grpc.ServicerContext) -> Any:

@@ -92,6 +92,34 @@ def test_status_lists_campaigns(assay: Assay) -> None:
     assert "c-1" in assay("status").stdout
 
 
+def test_status_names_what_the_server_set_aside(assay: Assay, script: Script) -> None:
+    assert json.loads(assay("status", "--json").stdout)["set_aside"] == []
+    script.set_aside.append(
+        campaign_pb2.SetAside(
+            folder="/state/set-aside/2026-11-22T04-05-06Z-unknown_to_database",
+            reason="unknown_to_database",
+            set_aside_at_ms=1_795_320_306_000,
+            files=3,
+            bytes=9_000,
+            names=["records/c-1.0000/slice-00000.parquet", "reports/c-1/report.json"],
+        )
+    )
+    [told] = json.loads(assay("status", "--json").stdout)["set_aside"]
+    assert told == {
+        "folder": "/state/set-aside/2026-11-22T04-05-06Z-unknown_to_database",
+        "reason": "unknown_to_database",
+        "set_aside_at": "2026-11-22T04:05:06.000+00:00",
+        "files": 3,
+        "bytes": 9_000,
+        "names": ["records/c-1.0000/slice-00000.parquet", "reports/c-1/report.json"],
+    }
+    assert assay("status").stdout.splitlines()[-1] == (
+        "set aside in /state/set-aside/2026-11-22T04-05-06Z-unknown_to_database: 3 files "
+        "(records/c-1.0000/slice-00000.parquet, reports/c-1/report.json and 1 more); the database does not "
+        "know them: it may be a backup that is older than they; look at them, then remove the folder"
+    )
+
+
 def test_slices_are_not_taken_for_retries(assay: Assay, script: Script) -> None:
     found = status("running", 1)
     for run, (slices, done, attempts, retries) in zip(found.runs, ((1, 1, 1, 0), (4, 2, 5, 2)), strict=True):

@@ -33,7 +33,7 @@ from assay_server.store.model import (
     SliceState,
     Slot,
 )
-from assay_server.store.protocols import MetadataStore, MetadataTransaction, RecordStore
+from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 
@@ -486,7 +486,7 @@ class TestRecordStore:
             records.withdraw(KEY.run_id, KEY.slice)
         assert not records.path(published.file).exists()
 
-    def test_a_sweep_keeps_what_is_live_or_published_and_nothing_else(
+    def test_a_sweep_keeps_what_is_known_and_sets_the_rest_aside(
         self, records: RecordStore, tmp_path: Path
     ) -> None:
         state = tmp_path / "state"
@@ -497,13 +497,45 @@ class TestRecordStore:
         records.write_report("made-1", "json", b"{}")
         for orphan in ("records/made-1.0000/slice-00001.parquet.tmp-77", "reports/made-1/report.json.tmp-77"):
             (state / orphan).write_bytes(b"half")
-        records.sweep([OTHER], [kept_file.file])
+        halfway = AttemptKey("made-1.0002", 0, 1, 4)
+        records.publish(halfway, stage(records, halfway, made_segments((10,))))
+        known = KnownFiles(
+            live=[OTHER, halfway],
+            publishing=[halfway],
+            published=[kept_file.file],
+            campaigns=["made-1"],
+            has_attempt=lambda run_id, index, attempt: run_id != lost.run_id,
+        )
+        moved = records.sweep(known)
+        assert moved is not None and records.all_set_aside() == [moved]
+        assert moved.names == (
+            "records/made-1.0001/slice-00000.parquet",
+            "staging/made-1.0001/slice-00000-attempt-0001",
+        )
+        folder = Path(moved.folder)
         assert sorted(str(p.relative_to(state)) for p in state.rglob("*") if p.is_file()) == [
             "records/made-1.0000/slice-00000.parquet",
+            "records/made-1.0002/slice-00000.parquet",
             "reports/made-1/report.json",
+            f"set-aside/{folder.name}/manifest.json",
+            *(f"set-aside/{folder.name}/{name}" for name in moved.names),
             "staging/made-1.0000/slice-00000-attempt-0002",
+            "staging/made-1.0002/slice-00000-attempt-0001",
         ]
         assert records.staged(kept)
+        assert records.sweep(known) is None
+        assert type(records)(state).all_set_aside() == [moved]  # also after a restart
+
+    def test_what_is_set_aside_twice_in_a_second_lies_in_two_folders(self, records: RecordStore) -> None:
+        found = []
+        for size in (10, 20):
+            published = records.publish(KEY, stage(records, KEY, made_segments((size,))))
+            moved = records.set_aside(KEY.run_id, KEY.slice)
+            assert moved is not None and not records.path(published.file).exists()
+            found.append((moved.names, moved.reason, moved.file_bytes))
+            records.discard(KEY)
+        assert [(m.names, m.reason, m.file_bytes) for m in records.all_set_aside()] == found
+        assert records.set_aside(KEY.run_id, KEY.slice) is None
 
     def test_reports_are_replaced_whole(self, records: RecordStore) -> None:
         for data in (b"first", b"second"):

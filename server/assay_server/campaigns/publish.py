@@ -14,6 +14,7 @@ from assay_server.campaigns.schedule import FinishOutcome
 from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, Claim, FailureRecord, Flag, Slice
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import DamagedSegmentError
+from assay_server.store.set_aside import warn_of
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +93,10 @@ class Publisher:
 
     def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
         """What was acknowledged is not there any more: the slice is run again (unless it was cancelled)."""
+        # An older database may lie beside newer records: a file that is there is not this attempt's.
+        moved = self._coordinator.records.set_aside(key.run_id, key.slice)
+        if moved is not None:
+            warn_of(moved)
         why = FailureRecord("internal", error.subject, error.cause, error.remedy, retryable=True)
         with self._coordinator.schedule() as schedule:
             schedule.fail(key, why)

@@ -41,6 +41,9 @@ class CampaignHandler:
                     convert.status_message(campaign, store.run_counts(campaign.campaign_id))
                     for campaign in store.campaigns()
                 ],
+                set_aside=[
+                    convert.set_aside_message(each) for each in self._coordinator.records.all_set_aside()
+                ],
             )
 
     def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:

@@ -30,11 +30,13 @@ from assay_server.store.model import (
     RunState,
     Slot,
 )
+from assay_server.store.set_aside import SetAside
 
 _LONGEST_LOG = 256 << 10
 _LONGEST_TEXT = 4096
 _MOST_SLOTS = 1024
 _MOST_ENTRIES = 1000
+_MOST_NAMES = 20
 
 
 def key_of(message: common_pb2.AttemptKey) -> AttemptKey:
@@ -296,6 +298,18 @@ def rest_messages(resting: Row) -> list[campaign_pb2.SlotRest]:
         )
         for rest in resting.rests
     ]
+
+
+def set_aside_message(moved: SetAside) -> campaign_pb2.SetAside:
+    """What was set aside, for people, with its first names."""
+    return campaign_pb2.SetAside(
+        folder=moved.folder,
+        reason=moved.reason,
+        set_aside_at_ms=moved.set_aside_at_ms,
+        files=len(moved.names),
+        bytes=moved.file_bytes,
+        names=moved.names[:_MOST_NAMES],
+    )
 
 
 def attempt_message(attempt: Attempt) -> campaign_pb2.AttemptDetail:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from assay_server.store.model import (
     SliceTime,
     Slot,
 )
+from assay_server.store.set_aside import SetAside
 
 
 class MetadataReader(Protocol):
@@ -136,6 +137,14 @@ class MetadataTransaction(MetadataReader, Protocol):
     def next_token(self) -> int:
         """A fencing token larger than every one before, also over restarts."""
 
+    def begin_epoch(self, now_s: int) -> int:
+        """Let all tokens from now on be of a later epoch; returns it. ``now_s``: Unix time by the wall clock.
+
+        Tokens of a state that was lost, because a backup took its place, never come again: the epoch is at
+        least the second of the start, and the first token in it is chosen at random.
+        """
+        ...
+
     def add_attempt(self, attempt: Attempt) -> None: ...
 
     def save_attempt(self, attempt: Attempt) -> None: ...
@@ -168,6 +177,25 @@ class PublishedFile:
     content_hash: str
 
 
+@dataclass(frozen=True)
+class KnownFiles:
+    """What the metadata know of the files of a record store.
+
+    Args:
+        live: attempts whose staged segments may still be asked for.
+        publishing: those of them whose published file may be in its place before the metadata say so.
+        published: files of published slices, relative to the records.
+        campaigns: all campaigns: their reports.
+        has_attempt: whether an attempt was ever made: run, slice and number.
+    """
+
+    live: Collection[AttemptKey]
+    publishing: Collection[AttemptKey]
+    published: Collection[str]
+    campaigns: Collection[str]
+    has_attempt: Callable[[str, int, int], bool]
+
+
 class RecordStore(Protocol):
     """Launch records: staged segments on their way, published files, and reports.
 
@@ -190,8 +218,18 @@ class RecordStore(Protocol):
     def discard(self, key: AttemptKey) -> None:
         """Remove the staged segments of an attempt, where there are any."""
 
-    def sweep(self, live: Iterable[AttemptKey], published: Iterable[str]) -> None:
-        """Remove what no live attempt and no published slice stands for; only while nothing else writes."""
+    def sweep(self, known: KnownFiles) -> SetAside | None:
+        """Remove what our own crashes and ended attempts left; only while nothing else writes.
+
+        Whatever else the metadata do not know is set aside, never removed; None where there is nothing.
+        """
+
+    def set_aside(self, run_id: str, slice_index: int) -> SetAside | None:
+        """Set the file of a slice aside, because it is not what was published; None where it is gone."""
+
+    def all_set_aside(self) -> list[SetAside]:
+        """What was set aside and is still there, oldest first."""
+        ...
 
     def path(self, file: str) -> Path:
         """Where a published file lies."""
@@ -203,6 +241,7 @@ class RecordStore(Protocol):
 
 
 __all__ = [
+    "KnownFiles",
     "MetadataReader",
     "MetadataStore",
     "MetadataTransaction",

@@ -3,6 +3,7 @@
     <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches
     <state>/records/<run_id>/slice-00000.parquet         one file a slice
     <state>/reports/<campaign_id>/report.json, report.html
+    <state>/set-aside/...                                what the database does not know: see set_aside
 
 Staged bytes mean nothing until the metadata store names them: what a crash left behind the last segment
 that it names is overwritten by the next. So any number of segments of an attempt take one sync. Publishing
@@ -12,8 +13,9 @@ is a pure function of the staged segments and ends in one rename, so it may be r
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -28,9 +30,13 @@ from assay_server.store.files import (
     write_pieces,
 )
 from assay_server.store.model import AttemptKey, Segment
-from assay_server.store.protocols import PublishedFile
+from assay_server.store.protocols import KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
+from assay_server.store.set_aside import SetAside, SetAsideFolder, SetAsideReason
 
+# Our own publications and reports that a crash cut short: nobody was ever told that they are there.
+_HALF_WRITTEN = re.compile(rf"(slice-\d+\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+")
+_STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 REPORT_FORMS = ("json", "html")
 _UNPACKED_AHEAD = 2
 
@@ -46,6 +52,7 @@ class LocalRecordStore:
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
         self._reports = state_dir / "reports"
+        self._set_aside = SetAsideFolder(state_dir)
         with storage_errors(state_dir):
             for folder in (self._staging, self._records, self._reports):
                 make_folder(folder)
@@ -110,16 +117,49 @@ class LocalRecordStore:
             path.unlink(missing_ok=True)
             remove_empty_parents(path.parent, self._staging)
 
-    def sweep(self, live: Iterable[AttemptKey], published: Iterable[str]) -> None:
-        keep = {self._staging_path(key) for key in live} | {self._records / file for file in published}
-        with storage_errors(self._staging):
-            for top in (self._staging, self._records):
-                for file in list(top.glob("*/*")):
-                    if file not in keep:
+    def sweep(self, known: KnownFiles) -> SetAside | None:
+        with storage_errors(self._records):
+            for top in (self._records, self._reports):
+                for file in list(top.glob(f"*/*{TEMPORARY}*")):
+                    if _HALF_WRITTEN.fullmatch(file.name):
                         file.unlink()
-                        remove_empty_parents(file.parent, top)
-            for file in list(self._reports.glob(f"*/*{TEMPORARY}*")):
-                file.unlink()
+            unknown = [*self._unknown_records(known), *self._unknown_staged(known)]
+            unknown += [p for p in self._reports.iterdir() if p.name not in known.campaigns]
+            moved = self._set_aside.put(unknown, SetAsideReason.UNKNOWN)
+            for top in (self._staging, self._records, self._reports):
+                for folder in [p for p in top.iterdir() if p.is_dir()]:
+                    remove_empty_parents(folder, top)
+        return moved
+
+    def _unknown_records(self, known: KnownFiles) -> Iterator[Path]:
+        keep = {self._records / file for file in known.published}
+        keep |= {self._published_path(key.run_id, key.slice) for key in known.publishing}
+        for run in self._records.iterdir():
+            yield from (p for p in _within(run) if p not in keep)
+
+    def _unknown_staged(self, known: KnownFiles) -> Iterator[Path]:
+        """What is staged of attempts that nobody knows; what is of those that have ended is removed."""
+        keep = {self._staging_path(key) for key in known.live}
+        for run in self._staging.iterdir():
+            for path in _within(run):
+                named = _STAGED.fullmatch(path.name)
+                if path in keep:
+                    continue
+                if named and known.has_attempt(run.name, int(named[1]), int(named[2])):
+                    path.unlink()
+                else:
+                    yield path
+
+    def set_aside(self, run_id: str, slice_index: int) -> SetAside | None:
+        path = self._published_path(run_id, slice_index)
+        with storage_errors(path):
+            found = [path] if path.is_symlink() or path.exists() else []
+            moved = self._set_aside.put(found, SetAsideReason.CHANGED)
+            remove_empty_parents(path.parent, self._records)
+        return moved
+
+    def all_set_aside(self) -> list[SetAside]:
+        return self._set_aside.all()
 
     def path(self, file: str) -> Path:
         return self._records / file
@@ -155,6 +195,11 @@ class LocalRecordStore:
 
     def _published_path(self, run_id: str, slice_index: int) -> Path:
         return self._records / run_id / f"slice-{slice_index:05d}.parquet"
+
+
+def _within(path: Path) -> list[Path]:
+    """What is in the folder of a run; where it is none, the thing itself."""
+    return list(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
 
 
 def _key(segment: Segment) -> AttemptKey:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -33,6 +34,9 @@ from assay_server.store.model import (
     SliceTime,
     Slot,
 )
+
+# A token is an epoch, then a count of this many bits: seconds fit until the year 2242.
+EPOCH_SHIFT = 30
 
 Row = Mapping[Any, Any]
 Record = TypeVar("Record")
@@ -227,13 +231,26 @@ class SqlTransaction:
         self._write(sa.insert(tables.slices), [dataclasses.asdict(piece) for piece in slices])
 
     def next_token(self) -> int:
+        token = self._last_token() + 1
+        self._keep_token(token)
+        return token
+
+    def begin_epoch(self, now_s: int) -> int:
+        epoch = max((self._last_token() >> EPOCH_SHIFT) + 1, now_s)
+        # The upper half is left for counting: a start gives out fewer leases than that.
+        self._keep_token((epoch << EPOCH_SHIFT) + secrets.randbelow(1 << (EPOCH_SHIFT - 1)))
+        return epoch
+
+    def _last_token(self) -> int:
         t = tables.tokens.c
-        last = self._connection.scalar(sa.select(t.value).where(t.name == "lease"))
-        if last is None:
-            self._write(sa.insert(tables.tokens), [{"name": "lease", "value": 1}])
-            return 1
-        self._replace(tables.tokens, {"name": "lease", "value": last + 1})
-        return int(last) + 1
+        return int(self._connection.scalar(sa.select(t.value).where(t.name == "lease")) or 0)
+
+    def _keep_token(self, token: int) -> None:
+        values = {"name": "lease", "value": token}
+        if self._last_token():
+            self._replace(tables.tokens, values)
+        else:
+            self._write(sa.insert(tables.tokens), [values])
 
     def add_attempt(self, attempt: Attempt) -> None:
         self._write(sa.insert(tables.attempts), [_attempt_values(attempt)])

@@ -13,10 +13,27 @@ from assay_client.cli.reporters.warnings import render_warnings
 
 
 def render_overview(overview: Mapping[str, Any], console: Console) -> None:
-    """The campaigns of a server, and the slots that rest."""
+    """The campaigns of a server, the slots that rest, and what was moved out of the way."""
     render_campaigns(overview["campaigns"], console)
     for line in resting_lines(overview["resting"]):
         console.print(line, soft_wrap=True)
+    for moved in overview["set_aside"]:
+        console.print(printable(_set_aside(moved)), soft_wrap=True)
+
+
+_WHY_SET_ASIDE = {
+    "unknown_to_database": "the database does not know them: it may be a backup that is older than they",
+    "changed": "they are not what was published, so their runs are measured again",
+}
+
+
+def _set_aside(moved: Mapping[str, Any]) -> str:
+    names = moved["names"]
+    rest = moved["files"] - len(names)
+    listed = ", ".join(names) + (f" and {rest:,} more" if rest > 0 else "")
+    why = _WHY_SET_ASIDE.get(moved["reason"], moved["reason"])
+    what = counted(moved["files"], "file", "files")
+    return f"set aside in {moved['folder']}: {what} ({listed}); {why}; look at them, then remove the folder"
 
 
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:

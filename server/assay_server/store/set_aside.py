@@ -1,0 +1,137 @@
+"""Files that were found where they should not be: moved out of the way, listed, and never removed.
+
+    <state>/set-aside/2026-11-22T04-05-06Z-unknown_to_database/manifest.json
+                                                               records/<run_id>/slice-00000.parquet
+
+Each time something is set aside it gets a folder of its own, whose manifest is written before anything is
+moved. A person looks at it, and removes the folder; the list follows what is there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from assay_server.store.files import make_folder, replace_file, storage_errors, sync_folder
+
+MANIFEST = "manifest.json"
+_NAMED = 20
+
+_log = logging.getLogger(__name__)
+
+
+class SetAsideReason(StrEnum):
+    """Why files were moved; the value is what travels on the wire and names the folder."""
+
+    UNKNOWN = "unknown_to_database"  # the database does not know them: it is older than they, or not theirs
+    CHANGED = "changed"  # they are not what was published
+
+    @property
+    def meaning(self) -> str:
+        """A sentence's end, for the log."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    SetAsideReason.UNKNOWN: "which the database does not know (it may be a backup that is older than they)",
+    SetAsideReason.CHANGED: "which are not what was published any more",
+}
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Files that were moved together; ``names`` are relative to the state folder, and now to ``folder``."""
+
+    folder: str
+    reason: SetAsideReason
+    set_aside_at_ms: int
+    file_bytes: int
+    names: tuple[str, ...]
+
+
+class SetAsideFolder:
+    """``<state>/set-aside``; safe to use from several threads."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state = state_dir
+        self._top = state_dir / "set-aside"
+        self._lock = threading.Lock()
+        self._read: dict[str, SetAside] = {}
+
+    def put(self, paths: Sequence[Path], reason: SetAsideReason) -> SetAside | None:
+        """Move files and folders of the state folder; None where there are none. Raises StorageError."""
+        found = sorted({file for path in paths for file in _files(path)})
+        if not found:
+            return None
+        now = datetime.now(UTC)
+        with self._lock, storage_errors(self._top):
+            folder = self._new_folder(f"{now:%Y-%m-%dT%H-%M-%SZ}-{reason}")
+            moved = SetAside(
+                str(folder),
+                reason,
+                int(now.timestamp() * 1000),
+                sum(path.lstat().st_size for path in found),
+                tuple(str(path.relative_to(self._state)) for path in found),
+            )
+            replace_file(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
+            for path, name in zip(found, moved.names, strict=True):
+                target = folder / name
+                make_folder(target.parent)
+                path.rename(target)
+            for parent in {path.parent for path in found} | {(folder / name).parent for name in moved.names}:
+                sync_folder(parent)
+            self._read[folder.name] = moved
+            return moved
+
+    def all(self) -> list[SetAside]:
+        """What lies there now, oldest first; a folder whose manifest cannot be read is told as empty."""
+        with self._lock, storage_errors(self._top):
+            names = sorted(p.name for p in self._top.iterdir() if p.is_dir()) if self._top.exists() else []
+            self._read = {name: self._read.get(name) or _manifest(self._top / name) for name in names}
+            return list(self._read.values())
+
+    def _new_folder(self, name: str) -> Path:
+        names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        folder = next(self._top / each for each in names if not (self._top / each).exists())
+        make_folder(folder)
+        return folder
+
+
+def warn_of(moved: SetAside) -> None:
+    """Name what was set aside in the log: the first files, and how many there are."""
+    rest = len(moved.names) - _NAMED
+    _log.warning(
+        "%d files %s were moved to %s: %s%s; nothing was removed: look at them, then remove the folder",
+        len(moved.names),
+        moved.reason.meaning,
+        moved.folder,
+        ", ".join(moved.names[:_NAMED]),
+        f" and {rest:,} more" if rest > 0 else "",
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir() and not path.is_symlink():
+        return [p for p in path.rglob("*") if p.is_symlink() or not p.is_dir()]
+    return [path]
+
+
+def _manifest(folder: Path) -> SetAside:
+    try:
+        document = json.loads((folder / MANIFEST).read_bytes())
+        return SetAside(
+            str(folder),
+            SetAsideReason(document["reason"]),
+            int(document["set_aside_at_ms"]),
+            int(document["file_bytes"]),
+            tuple(str(name) for name in document["names"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return SetAside(str(folder), SetAsideReason.UNKNOWN, 0, 0, ())

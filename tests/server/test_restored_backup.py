@@ -1,0 +1,202 @@
+"""A server that goes on from a backup removes nothing, and takes nothing of leases that the backup lacks."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_segments import made_segments
+from playing_agent import PlayingAgent
+from server_support import eventually
+
+from assay_protos import campaign_pb2
+from assay_sampling.readers import open_recording
+from assay_server.app import Server
+
+RUNS = 6
+CAMPAIGN = """\
+campaign: six
+workloads:
+""" + "".join(f"  - {{name: w{i}, recordings: [{{device: V100, light: {i}.sqlite}}]}}\n" for i in range(RUNS))
+ONE_RUN = """\
+campaign: one
+workloads: [{name: training, recordings: [{device: V100, light: light.sqlite}]}]
+"""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def back_up(state: Path, copy: Path) -> None:
+    """The database alone, as sqlite3's own backup makes it of one that is in use."""
+    source, target = sqlite3.connect(state / "metadata.sqlite"), sqlite3.connect(copy)
+    source.backup(target)
+    source.close()
+    target.close()
+
+
+def restore(copy: Path, state: Path) -> None:
+    for path in state.glob("metadata.sqlite*"):
+        path.unlink()
+    shutil.copy(copy, state / "metadata.sqlite")
+
+
+def set_aside(agent: PlayingAgent) -> list[campaign_pb2.SetAside]:
+    return list(agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest(), timeout=20).set_aside)
+
+
+def test_an_older_database_beside_newer_records_loses_none_of_them(
+    make_server: Callable[..., Server], short_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server()
+    state = server.config.state_dir
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        campaign_id = agent.submit(CAMPAIGN)
+        agent.play(made_segments((10,)))
+        back_up(state, short_path / "backup.sqlite")
+        for number in range(1, RUNS):
+            agent.play(made_segments((10 + number,)))
+        eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
+    server.stop()
+    newer = contents(state / "records")
+    assert len(newer) == RUNS
+    restore(short_path / "backup.sqlite", state)
+    with caplog.at_level(logging.WARNING):
+        server = make_server()
+    assert contents(state / "records") == dict([next(iter(newer.items()))])
+    [folder] = (state / "set-aside").iterdir()
+    assert contents(folder / "records") == {k: v for k, v in newer.items() if not k.startswith("six-1.0000")}
+    told = caplog.text
+    assert str(folder) in told and "six-1.0005/slice-00000.parquet" in told
+    with PlayingAgent(server.addresses[0], session_id="session-2") as agent:
+        [aside] = set_aside(agent)
+        assert (aside.folder, aside.reason, aside.files) == (str(folder), "unknown_to_database", RUNS - 1)
+        assert list(aside.names) == [f"records/six-1.000{i}/slice-00000.parquet" for i in range(1, RUNS)]
+        assert aside.bytes == sum(len(data) for name, data in newer.items() if "six-1.0000" not in name)
+        # What is missing is measured again, to the same bytes, and nothing more is set aside.
+        agent.register()
+        for number in range(1, RUNS):
+            agent.play(made_segments((10 + number,)))
+        eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
+    server.stop()
+    assert contents(state / "records") == newer
+    caplog.clear()
+    server = make_server()
+    assert "aside" not in caplog.text
+    with PlayingAgent(server.addresses[0]) as agent:
+        assert [a.folder for a in set_aside(agent)] == [str(folder)]
+        shutil.rmtree(folder)
+        assert set_aside(agent) == []
+
+
+def test_staged_segments_and_reports_that_the_database_does_not_know_are_kept_too(
+    make_server: Callable[..., Server], short_path: Path
+) -> None:
+    server = make_server()
+    state = server.config.state_dir
+    back_up(state, short_path / "backup.sqlite")
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        campaign_id = agent.submit(ONE_RUN)
+        agent.play(made_segments((10,)))
+        eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
+        agent.submit(ONE_RUN)
+        agent.upload(agent.lease(wait_ms=5000).work.key, made_segments((7, 3))[:1])
+    server.stop()
+    newer = {k: v for top in ("records", "reports", "staging") for k, v in contents(state / top).items()}
+    assert len(newer) == 4
+    restore(short_path / "backup.sqlite", state)
+    (state / "records" / "notes.txt").write_text("of a person")
+    make_server()
+    [folder] = (state / "set-aside").iterdir()
+    kept = {k: v for top in ("records", "reports", "staging") for k, v in contents(folder / top).items()}
+    assert kept == {**newer, "notes.txt": b"of a person"}
+
+
+def test_half_written_files_of_our_own_are_removed_and_what_ended_leaves_no_segments(
+    make_server: Callable[..., Server],
+) -> None:
+    server = make_server()
+    state = server.config.state_dir
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        campaign_id = agent.submit(ONE_RUN)
+        agent.play(made_segments((10,)))
+        eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
+    server.stop()
+    (state / "records/one-1.0000/slice-00000.parquet.tmp-77").write_bytes(b"half")
+    (state / "records/one-1.0001").mkdir()
+    (state / "records/one-1.0001/slice-00000.parquet.tmp-77").write_bytes(b"half")
+    (state / "reports/one-1/report.json.tmp-77").write_bytes(b"half")
+    (state / "staging/one-1.0000").mkdir()
+    (state / "staging/one-1.0000/slice-00000-attempt-0001").write_bytes(b"segments of a published attempt")
+    make_server()
+    assert not (state / "set-aside").exists()
+    assert not list(state.rglob("*.tmp-*")) and not list((state / "staging").iterdir())
+
+
+def test_after_a_whole_folder_was_restored_the_lost_lease_proves_nothing(
+    make_server: Callable[..., Server], short_path: Path
+) -> None:
+    """One agent's rows were published with the other's log: both had the same key, and the same token."""
+    server = make_server()
+    state, copy = server.config.state_dir, short_path / "copy"
+    with PlayingAgent(server.addresses[0], "first") as first:
+        first.register()
+        first.submit(ONE_RUN)
+        server.stop()
+        shutil.copytree(state, copy)
+        server = make_server()
+        before = first.lease(wait_ms=5000).work
+        first.upload(before.key, made_segments((40, 30))[:1])
+        server.stop()
+        shutil.rmtree(state)
+        shutil.copytree(copy, state)
+        server = make_server()
+        with PlayingAgent(server.addresses[0], "second") as second:
+            second.register()
+            after = second.lease(wait_ms=5000).work
+            named = (after.key.run_id, after.key.slice, after.key.attempt)
+            assert named == (before.key.run_id, before.key.slice, before.key.attempt)
+            assert after.key.token > before.key.token
+            assert after.write_secret != before.write_secret
+            for key in (before.key, after.key):
+                first.know(key, before.write_secret)
+                [answer] = first.upload(key, made_segments((40, 30))[:1])
+                assert answer.refusal.failure.failure_class == "lease_expired"
+                assert not first.finish(key, 1, 40).published
+            second.upload(after.key, made_segments((9,)))
+            assert second.finish(after.key, 1, 9).published
+        eventually(lambda: first.status("one-1").state == "done", "the end of the campaign")
+        [attempt] = first.run("one-1.0000").attempts
+        assert (attempt.agent, attempt.launches) == ("name of second", 9)
+        [file] = first.run("one-1.0000").files
+    with open_recording(state / file) as recording:
+        assert sum(batch.records.num_rows for batch in recording.batches()) == 9
+
+
+def test_every_start_raises_the_epoch_of_tokens_also_where_the_clock_went_back(
+    make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [2_000_000_000.0]
+    monkeypatch.setattr("assay_server.app.wall_seconds", lambda: int(now[0]))
+    tokens = []
+    for step in (0.0, 0.0, 0.4, -100_000.0, 3600.0):
+        now[0] += step
+        server = make_server()
+        with PlayingAgent(server.addresses[0], session_id=f"session-{len(tokens)}") as agent:
+            agent.register()
+            agent.submit(ONE_RUN)
+            tokens.append(agent.lease(wait_ms=5000).work.key.token)
+            agent.fail(agent.lease().work.key, "permission", retryable=False)
+        server.stop()
+    epochs = [token >> 30 for token in tokens]
+    assert all(later > earlier for earlier, later in itertools.pairwise(epochs))
+    assert max(tokens) < 2**63
