@@ -267,7 +267,7 @@ def load_selection(selection: Selection | Mapping[str, Any] | AnyPath) -> SavedS
         document = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(path, f"it cannot be read ({error.strerror})", "name a selection file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             path, f"it is not JSON ({error})", "write one with: assay select METHOD FILE -o selection.json"
         ) from error

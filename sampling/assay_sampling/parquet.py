@@ -31,6 +31,8 @@ ROW_GROUP_ROWS = 131_072
 _DELTA_COLUMNS = ("launch", "report_id", "graph_launch", "graph_node", "start_ns", "duration_ns")
 # A footer that unpacks to more than this is not ours: a million names of 1,000 characters fit.
 MAX_NAMES_BYTES = 2 << 30
+_SMALL_NAMES_BYTES = 64 << 20
+_MOST_UNPACKED_TIMES = 250
 
 
 def encoding_of(schema: pa.Schema) -> dict[str, Any]:
@@ -183,8 +185,8 @@ def unpack_names(packed: bytes, path: str | Path) -> Names:
     try:
         compressed = base64.b64decode(packed, validate=True)
         with pa.CompressedInputStream(pa.BufferReader(compressed), "zstd") as stream:
-            plain = stream.read(MAX_NAMES_BYTES)
-        if len(plain) == MAX_NAMES_BYTES:
+            plain = _at_most(stream, max(_SMALL_NAMES_BYTES, _MOST_UNPACKED_TIMES * len(compressed)))
+        if plain is None:
             raise InputError(path, "its table of names is unreasonably large", "write the file again")
         with pa.ipc.open_stream(plain) as ipc:
             table = ipc.read_all()
@@ -194,6 +196,17 @@ def unpack_names(packed: bytes, path: str | Path) -> Names:
         raise InputError(path, f"its table of names is damaged ({error.cause})", _WRITE_AGAIN) from error
     except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:
         raise InputError(path, f"its table of names cannot be read ({error})", _WRITE_AGAIN) from error
+
+
+def _at_most(stream: Any, most: int) -> bytes | None:
+    """All of a stream; None where it is longer than ``most`` bytes."""
+    parts, length = [], 0
+    while part := stream.read(1 << 20):
+        parts.append(part)
+        length += len(part)
+        if length > min(most, MAX_NAMES_BYTES):
+            return None
+    return b"".join(parts)
 
 
 _WRITE_AGAIN = "copy the file again from where it was written, or write it again from its source"

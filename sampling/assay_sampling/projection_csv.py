@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,17 +41,17 @@ def read_series(path: str | Path) -> Series:
     lines: list[int] = []
     with reading(path), open_binary(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-        reader = csv.reader(text)
-        names = [name.strip() for name in next(reader, [])]
+        reader = _rows(path, csv.reader(text))
+        names = [name.strip() for name in next(reader, (1, []))[1]]
         missing = [name for name in COLUMNS if name not in names]
         if missing:
             raise InputError(path, f"it has no column {missing[0]!r}", _FORM, line=1)
         places = [names.index(name) for name in COLUMNS]
-        for row in reader:
+        for line, row in reader:
             if row:
-                cells = [_number(path, reader.line_num, row, place, names[place]) for place in places]
+                cells = [_number(path, line, row, place, names[place]) for place in places]
                 rows.append((cells[0], cells[1], cells[2]))
-                lines.append(reader.line_num)
+                lines.append(line)
         text.detach()
     if not rows:
         raise InputError(path, "it holds no sample", _FORM)
@@ -59,6 +61,18 @@ def read_series(path: str | Path) -> Series:
         return Series(columns[:, 0], columns[:, 1], columns[:, 2])
     except RefusedError as error:
         raise InputError(path, error.cause, error.remedy) from error
+
+
+def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """The line on which each row ends, and its cells."""
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise InputError(path, f"it is not CSV ({error})", _FORM, line=reader.line_num) from error
+        if row is None:
+            return
+        yield reader.line_num, row
 
 
 def _number(path: Path, line: int, row: list[str], place: int, name: str) -> float:

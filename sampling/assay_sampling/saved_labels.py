@@ -31,6 +31,8 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "uint32": np.dtype("<u4"),
 }
 _MOST_BLOCKS = 1024
+# Labels in memory take 8 bytes a launch, and up to 4 more while they are unpacked.
+MOST_LAUNCHES = 50_000_000
 _COLUMNS = {"exact": EXACT_IDENTITY, "name_block": NAME_BLOCK_IDENTITY}
 
 
@@ -79,8 +81,12 @@ def labels_from(document: Any, group_launches: np.ndarray) -> np.ndarray | None:
     """
     if not isinstance(document, Mapping) or document.get("version") != VERSION:
         return None
-    launches = int(group_launches.sum())
+    # A few bytes may announce any number of launches, group by group.
+    counted = [int(count) for count in group_launches]
+    launches = sum(counted)
     try:
+        if min(counted, default=0) < 0 or launches > MOST_LAUNCHES:
+            raise ValueError(f"groups have 0 launches or more, all of them at most {MOST_LAUNCHES:,}")
         kind = _TYPES[document["type"]]
         if document["encoding"] != _ENCODING or document["launches"] != launches:
             raise ValueError(f"they are not {_ENCODING} of {launches:,} launches")
@@ -114,8 +120,9 @@ def first_difference(document: Any, launches: Launches, kind: str) -> str | None
         wanted = np.frombuffer(base64.b64decode(saved[kind], validate=True), "<u4")  # type: ignore[index]
         if size < 1:
             return None
-    except (KeyError, TypeError, ValueError, binascii.Error):
+    except (KeyError, TypeError, ValueError, OverflowError, binascii.Error):
         return None
+    size = min(size, max(1, len(launches)))
     here = _block_hashes(launches, kind, size)
     if len(here) != len(wanted) or np.array_equal(here, wanted):
         return None

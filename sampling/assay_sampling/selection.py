@@ -27,6 +27,8 @@ from assay_sampling.launches import (
 from assay_sampling.notes import Note
 from assay_sampling.saved_labels import Checkpoints, labels_document, labels_from
 
+_WRITE = "write one with: assay select METHOD FILE -o selection.json"
+
 
 @dataclass(frozen=True)
 class ProfileSummary:
@@ -243,6 +245,10 @@ class SavedSelection:
             counts = np.array([int(group["launches"]) for group in self.document["groups"]], np.int64)
         except (KeyError, TypeError, ValueError):
             return None
+        except OverflowError as error:
+            raise InputError(
+                "selection", f"the launches of a group are too many ({error})", _WRITE
+            ) from error
         return labels_from(self.document["labels"], counts)
 
     @classmethod
@@ -272,14 +278,14 @@ class SavedSelection:
                 weight=weight,
                 group=np.array([index for index, _ in entries]),
                 kernel=tuple(e["kernel"] for _, e in entries),
-                grid=np.array([[int(v) for v in e["grid"]] for _, e in entries]).reshape(-1, 3),
-                block=np.array([[int(v) for v in e["block"]] for _, e in entries]).reshape(-1, 3),
+                grid=np.array([[int(v) for v in e["grid"]] for _, e in entries], np.int64).reshape(-1, 3),
+                block=np.array([[int(v) for v in e["block"]] for _, e in entries], np.int64).reshape(-1, 3),
             )
         except AssayError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise InputError(
                 path,
                 f"it is not a selection: {type(error).__name__} {error}",
-                "write one with: assay select METHOD FILE -o selection.json",
+                _WRITE,
             ) from error

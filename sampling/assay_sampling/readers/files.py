@@ -19,6 +19,9 @@ HEAD_BYTES = 1 << 16
 HASH_BLOCK_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# Recordings shrink to a tenth or a fiftieth of their size; files made to fill a disk, to a thousandth.
+_MOST_UNPACKED_BYTES = 1 << 30
+_MOST_UNPACKED_TIMES = 250
 _READ_AGAIN = "copy it again from where it was recorded, or record it again"
 
 
@@ -156,8 +159,17 @@ class PlainFile:
                 target = self.path.open("wb")
             except OSError as error:
                 raise _no_room(source, error) from error
+            most = max(_MOST_UNPACKED_BYTES, _MOST_UNPACKED_TIMES * source.stat().st_size)
+            written = 0
             with target:
                 while block := file.read(1 << 20):
+                    written += len(block)
+                    if written > most:
+                        raise InputError(
+                            source,
+                            f"it unpacks to more than {most:,} bytes, which no recording of its size does",
+                            "decompress it yourself and look at it, if you know where it is from",
+                        )
                     try:
                         target.write(block)
                     except OSError as error:

@@ -26,6 +26,7 @@ from assay_sampling.readers.json_events import JsonEvents
 
 _MOST_MICROSECONDS = 4 * 10**15
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_MOST_NAME_CHARACTERS = 1000
 _MEND = "the trace is damaged; record it again"
 
 
@@ -105,7 +106,10 @@ class KinetoTrace:
             category = event.get("cat")
             handler = handlers.get(category) if type(category) is str else None
             if handler is not None:
-                handler(event)
+                try:
+                    handler(event)
+                except RecursionError as error:
+                    raise self._wrong("its values are nested too deep") from error
 
     def _kernel(self, event: dict[str, Any]) -> None:
         args = _args(event)
@@ -154,7 +158,7 @@ class KinetoTrace:
         name = event.get("name")
         if type(name) is not str or not name:
             raise self._wrong("it has no name", "name")
-        return self.texts.index(name)
+        return self.texts.index(_encodable(name))
 
     def _thread(self, event: dict[str, Any]) -> int:
         pid, tid = event.get("pid"), event.get("tid")
@@ -202,6 +206,13 @@ def _whole(value: Any, default: int) -> int:
     return value if type(value) is int and -_INT64 <= value <= _INT64 else default
 
 
+def _encodable(text: str) -> str:
+    """The text, with halves of surrogate pairs written as ``\\ud800``: JSON can hold them, UTF-8 cannot."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def _short(value: Any) -> str:
     return "nothing" if value is None else repr(value)[:80]
 
@@ -216,7 +227,7 @@ def _devices(properties: Any) -> tuple[Device, ...]:
         sm_count = entry.get("numSms")
         devices[index] = Device(
             index=index,
-            name=str(entry.get("name") or ""),
+            name=_encodable(str(entry.get("name") or ""))[:_MOST_NAME_CHARACTERS],
             compute_capability=f"{major}.{minor}" if type(major) is int and type(minor) is int else "",
             sm_count=sm_count if type(sm_count) is int and sm_count > 0 else None,
         )

@@ -24,6 +24,7 @@ from assay_sampling.readers.ncu_columns import CellError, Converter, Layout, cel
 from assay_sampling.readers.numbers import parse_numbers
 from assay_sampling.synthetic import SYNTHETIC_MARK
 
+_MOST_DIGITS = 12
 _MEND = "mend the line, or profile again with LC_ALL=C"
 _EXPORT = "read the report with a newer ncu-report, or export it: ncu --import REPORT --csv --page raw"
 
@@ -184,7 +185,7 @@ def devices_of(layout: Layout, table: pa.Table) -> dict[int, Device]:
     texts = [text.strip() for text in _column(layout, table, "Device")] or ["0"]
     devices: dict[int, Device] = {}
     for text in dict.fromkeys(texts):
-        if not text.isdecimal() or int(text) >= 2**31:
+        if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) >= 2**31:
             continue  # the batch with this row reports it with its line
         row = texts.index(text)
         attribute = {name: _column(layout, table, name)[row] for name in _ATTRIBUTES if layout.has(name)}

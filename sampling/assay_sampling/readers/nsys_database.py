@@ -26,6 +26,7 @@ GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 NVTX = "NVTX_EVENTS"
 STRINGS = "StringIds"
 _FETCH = 65536
+_LONGEST_VALUE_BYTES = 16 << 20
 _EXPORT_AGAIN = "export the report again: nsys export -t sqlite -f true REPORT"
 
 
@@ -56,6 +57,8 @@ class Database:
 
     def _tables(self) -> dict[str, tuple[str, ...]]:
         with self.reading():
+            # A column may be computed: a few bytes can announce a text of any length.
+            self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON"):
                 self._connection.execute(f"PRAGMA {pragma}")
             names = [

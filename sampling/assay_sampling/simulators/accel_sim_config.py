@@ -85,5 +85,5 @@ class SimulatorConfig:
 
 
 def _number(text: str | None) -> int | None:
-    match = re.match(r"\s*(\d+)", text or "")
+    match = re.match(r"\s*(\d{1,15})(?!\d)", text or "")
     return int(match[1]) if match else None

@@ -16,6 +16,9 @@ from assay_sampling.readers.files import read_blocks, require_file
 
 BLOCK_BYTES = 1 << 22
 _LONGEST_LINE_BYTES = 1 << 26
+# Sums over channels and launches still fit into 64 bits.
+LARGEST_COUNT = 2**53
+_MOST_DIGITS = 18
 
 
 class LogLine(NamedTuple):
@@ -66,17 +69,15 @@ def _in_block(text: bytes, number: int, pattern: re.Pattern[bytes], *, whole: bo
         yield LogLine(number, match[1], match[2].strip(), whole)
 
 
-def integer(path: Path, line: LogLine, text: bytes, field: str) -> int:
-    """``text`` as a whole number of at least 0; raises InputError with file, line and field."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value < 0:
-        shown = text.decode(errors="replace")[:40]
+def integer(path: Path, line: LogLine, text: bytes, field: str, most: int = LARGEST_COUNT) -> int:
+    """``text`` as a whole number from 0 to ``most``; raises InputError with file, line and field."""
+    digits = text.strip()
+    value = int(digits) if digits.isdigit() and len(digits) <= _MOST_DIGITS else -1
+    if not 0 <= value <= most:
+        shown = digits.decode(errors="replace")[:40]
         raise InputError(
             path,
-            f"{shown!r} is not a whole number of at least 0",
+            f"{shown!r} is not a whole number from 0 to {most:,}",
             "copy the log again from where it was written",
             line=line.number,
             field=field,

@@ -42,6 +42,8 @@ _TOTALS = {
     b"total dram reads": "dram_reads",
     b"total dram writes": "dram_writes",
 }
+# More than any GPU has; an array of so many is made for every launch.
+MOST_CHANNELS = 4096
 # A run that is ended by its blocks says nothing of it: its last launch may be one that was ended.
 _SILENT_STOPS = frozenset({"gpgpu_max_cta", "gpgpu_max_completed_cta"})
 _MARKS = re.compile(rb"GPGPU-Sim|Accel-Sim \[build|gpu_sim_cycle = ")
@@ -137,12 +139,13 @@ class SimulatorOutput:
         """A launch starts: it takes the header before it, and its uid from the line or by counting."""
         if line.name.startswith(b"GPGPU-Sim PTX"):
             shape = re.search(rb"gridDim= ?\((.*?)\) blockDim ?= ?\((.*?)\)", line.rest)
-            self._header = LaunchHeader(name=line.rest.split(b"'")[1].decode() if b"'" in line.rest else "")
+            name = line.rest.split(b"'")[1].decode(errors="replace") if b"'" in line.rest else ""
+            self._header = LaunchHeader(name=name)
             if shape:
                 self._header.grid = self._shape(line, shape[1], "gridDim")
                 self._header.block = self._shape(line, shape[2], "blockDim")
         said = re.search(rb" uid: (\d+)", line.rest)
-        uid = int(said[1]) if said else self._last_uid + 1
+        uid = integer(self.path, line, said[1], "uid") if said else self._last_uid + 1
         if uid <= self._last_uid:
             raise InputError(
                 self.path, f"launch {uid} comes after launch {self._last_uid}", SPLIT, line=line.number
@@ -159,7 +162,7 @@ class SimulatorOutput:
         """One line of a block of statistics."""
         if name.startswith(b"dram["):
             if self._table is not None:
-                channel = int(name[5:-1])
+                channel = integer(self.path, line, name[5:-1], "memory channels", MOST_CHANNELS - 1)
                 banks = sum(integer(self.path, line, text, name.decode()) for text in line.rest.split())
                 block.channels.setdefault(self._table, {})[channel] = banks
             return
@@ -171,7 +174,7 @@ class SimulatorOutput:
                 integer(self.path, line, text, "kernel_launch_uid") for text in line.rest.split()
             )
         elif name == b"gpgpu_simulation_time":
-            seconds = re.search(rb"\((\d+) sec\)", line.rest)
+            seconds = re.search(rb"\((\d{1,15}) sec\)", line.rest)
             block.seconds = int(seconds[1]) if seconds else None
         else:
             value = integer(self.path, line, line.rest, name.decode())

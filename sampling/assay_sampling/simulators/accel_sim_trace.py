@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from array import array
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,7 +53,8 @@ _AGAIN = "copy the trace again, or trace the launch again"
 # Shared memory, constants and textures have other address spaces: 0x40 there is not 0x40 in global memory.
 _DEVICE_MEMORY = re.compile(rb"(?:LDG|STG|LD|ST|RED|REDG|ATOM|ATOMG|LDL|STL|LDGSTS|CCTL)(?:\.|$)")
 _INSTRUCTIONS = re.compile(rb"^insts *= *(\d+)[ \r]*$", re.MULTILINE)
-_BLOCK = re.compile(rb"^thread block *= *(\d+) *, *(\d+) *, *(\d+)[ \r]*$", re.MULTILINE)
+_BLOCK = re.compile(rb"^thread block *= *(\d{1,10}) *, *(\d{1,10}) *, *(\d{1,10})[ \r]*$", re.MULTILINE)
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -156,14 +158,16 @@ def block_counts(path: Path, *, line_bytes: int | None = None) -> tuple[np.ndarr
     each line that such an instruction touches is one, so that a warp makes 1 to 32 of them, as in TBPoint,
     section III. Raises InputError as :func:`read_blocks` does.
     """
-    blocks = read_header(path).blocks
-    instructions, requests = np.zeros(blocks, np.int64), np.zeros(blocks, np.int64)
+    # What the header says of the grid is believed once the blocks were there.
+    rows = array("q")
     for block in read_blocks(path, memory=line_bytes is not None):
-        instructions[block.index] = block.warp_instructions
-        requests[block.index] = block.memory_requests
+        requests = block.memory_requests
         if line_bytes is not None and block.memory is not None:
-            requests[block.index] = len(block.memory.granules(line_bytes)[0])
-    return instructions, requests
+            requests = len(block.memory.granules(line_bytes)[0])
+        rows.extend((block.index, block.warp_instructions, requests))
+    found = np.frombuffer(rows, np.int64).reshape(-1, 3)
+    found = found[np.argsort(found[:, 0])]
+    return found[:, 1].copy(), found[:, 2].copy()
 
 
 @dataclass
@@ -225,6 +229,8 @@ class _BlockParser:
         for warp, body in zip(parts[1::2], parts[2::2], strict=True):
             declared = _INSTRUCTIONS.search(body)
             found = self._line.findall(body)
+            if max(len(warp), len(declared[1]) if declared else 0) > _MOST_DIGITS:
+                raise InputError(self.path, "a number of a warp is too large", _AGAIN, line=first_line)
             if declared is None or len(found) != int(declared[1]):
                 self._blame(text, first_line, int(warp), len(found))
             warps.extend([int(warp)] * len(found))

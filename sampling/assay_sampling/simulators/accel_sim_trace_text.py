@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Protocol
 
 from assay_sampling.errors import InputError
 from assay_sampling.readers.files import open_binary, reading, require_file
@@ -20,11 +20,13 @@ HEADER_BYTES = 1 << 16
 WARP = re.compile(rb"^warp *= *(\d+)[ \r]*$", re.MULTILINE)
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 _CHUNK_BYTES = 1 << 20
+# The largest preset, xz -9, needs 65 MiB.
+_XZ_MEMORY_BYTES = 256 << 20
 # A thread block is held as a whole: more text than this is a file without block ends, or no trace.
 _BLOCK_BYTES = 1 << 30
 _AGAIN = "copy the trace again, or trace the launch again"
 # Groups: mask, opcode, bytes per thread, the rest with mode and addresses.
-_BODY = rb"[0-9a-fA-F]+ +([0-9a-fA-F]+) +\d+(?: +U?R\d+)* +(\S+) +\d+(?: +U?R\d+)* +(\d+)(.*)$"
+_BODY = rb"[0-9a-fA-F]+ +([0-9a-fA-F]{1,8}) +\d+(?: +U?R\d+)* +(\S+) +\d+(?: +U?R\d+)* +(\d{1,5})(?!\d)(.*)$"
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ def open_trace(path: Path) -> Iterator[TraceText]:
             with path.open("rb") as raw:
                 is_xz = raw.read(len(_XZ_MAGIC)) == _XZ_MAGIC
             if is_xz:
-                with lzma.open(path, "rb") as file:
-                    yield TraceText(cast(IO[bytes], file))
+                with path.open("rb") as packed:
+                    yield TraceText(_Unpacked(packed))
             else:
                 with open_binary(path) as file:
                     yield TraceText(file)
@@ -76,10 +78,40 @@ def open_trace(path: Path) -> Iterator[TraceText]:
         raise InputError(path, f"the compressed file is damaged ({error})", _AGAIN) from error
 
 
+class _Unpacked:
+    """Streams of xz, one after the other, unpacked within a limit of memory, which a header may exceed."""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._unpacker: lzma.LZMADecompressor | None = None
+
+    def read(self, size: int) -> bytes:
+        while True:
+            held = b""
+            if self._unpacker is not None and self._unpacker.eof:
+                # Streams may be padded by zeros to four bytes.
+                held, self._unpacker = self._unpacker.unused_data.lstrip(b"\0"), None
+            if self._unpacker is None:
+                held = held or self._packed.read(_CHUNK_BYTES).lstrip(b"\0")
+                if not held:
+                    return b""
+                self._unpacker = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
+            elif self._unpacker.needs_input:
+                held = self._packed.read(_CHUNK_BYTES)
+                if not held:
+                    raise EOFError
+            if part := self._unpacker.decompress(held, size):
+                return part
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 class TraceText:
     """Reads that give all the bytes asked for unless the file ends."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: _Readable) -> None:
         self._file = file
 
     def read(self, size: int) -> bytes:
@@ -135,7 +167,9 @@ class _Numbers:
         return int(text)
 
     def triple(self, key: str) -> tuple[int, int, int]:
-        match = re.fullmatch(r"\(\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)", self.fields.get(key, ""))
+        match = re.fullmatch(
+            r"\(\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)", self.fields.get(key, "")
+        )
         if match is None or not all(map(int, match.groups())):
             raise InputError(self.path, f"{self.fields.get(key)!r} is not (x,y,z)", _AGAIN, field=key)
         return int(match[1]), int(match[2]), int(match[3])
