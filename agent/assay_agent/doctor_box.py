@@ -10,13 +10,14 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from assay_agent.config import AgentConfig
 from assay_agent.doctor_check import Check, finding
 from assay_agent.inventory import Inventory
+from assay_agent.telemetry.dcgm_processes import DcgmProcess, dcgm_processes
 
 PROC = Path("/proc")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
@@ -34,7 +35,6 @@ _TRY = (
 )
 _TEMPORARY = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
 _MPS_SOCKET = "control_privileged"
-_DCGM = ("nv-hostengine", "dcgm-exporter", "dcgmproftester")
 _NVIDIA, _DISPLAY = "0x10de", ("0x0300", "0x0302")
 _EARLIEST = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
 _TIME_ERROR = 5
@@ -187,18 +187,27 @@ def _mps() -> Check:
 
 
 def _dcgm() -> Check:
-    running = [
-        f"{name} (process {process.name})"
-        for process in sorted(PROC.glob("[0-9]*"), key=lambda path: int(path.name))
-        if (name := _read(process / "comm")).startswith(_DCGM)
-    ]
+    try:
+        running = dcgm_processes()
+    except ImportError as error:
+        return Check("DCGM", "note", f"it was not looked for ({error})", "pip install 'assay[agent]'")
     if not running:
         return Check("DCGM", "ok", "does not run")
     return Check(
         "DCGM",
         "note",
-        f"{', '.join(running)} runs: while it takes profiling metrics, ncu finds the counters busy",
-        "before detailed runs: dcgmi profile --pause, and afterwards --resume",
+        f"{', '.join(map(str, running))} runs: while it takes profiling metrics, ncu finds the counters busy",
+        _stop_embedded(running) or "before detailed runs: dcgmi profile --pause, and afterwards --resume",
+    )
+
+
+def _stop_embedded(running: Sequence[DcgmProcess]) -> str:
+    names = [each.name for each in running if each.embedded]
+    if not names:
+        return ""
+    return (
+        f"DCGM is inside {', '.join(dict.fromkeys(names))}, where dcgmi profile --pause may not reach it: "
+        "stop it for detailed runs, or give it no profiling fields (DCGM_FI_PROF_...)"
     )
 
 

@@ -94,7 +94,8 @@ _TABLE: dict[FailureClass, _Entry] = {
     ),
     FailureClass.COUNTER_BUSY: _Entry(
         "another program holds the performance counters of the GPU",
-        "pause DCGM's profiling (dcgmi profile --pause) and other profilers on the box",
+        "pause DCGM's profiling (dcgmi profile --pause; stop dcgm-exporter where DCGM is inside it) and "
+        "other profilers on the box",
         True,
         Fault.BOX,
     ),

@@ -187,8 +187,9 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "dcgm_not_paused",
-        "DCGM collects counters on the box and could not be paused for a detailed run",
-        "let the agent's user run `dcgmi profile --pause`, or stop DCGM's profiling fields",
+        "DCGM, in `nv-hostengine` or inside a program such as `dcgm-exporter`, may collect counters on the "
+        "box, and could not be paused for a detailed run",
+        "let the agent's user run `dcgmi profile --pause`, stop the program, or stop DCGM's profiling fields",
     ),
     FlagKind(
         "counters_nan",

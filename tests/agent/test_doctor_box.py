@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from assay_agent import doctor_box
 from assay_agent.doctor_box import box_checks
 from assay_agent.doctor_check import Check
 from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.telemetry import dcgm_processes
+from assay_agent.telemetry.dcgm_processes import DcgmProcess
 
 V100 = InstalledDevice(0, "Tesla V100", "GPU-0", "7.0", 80, 1 << 34)
 EQUIPPED = Inventory("box", "0", 2, 1 << 30, (V100,), "595.45.04", "13.1")
@@ -29,6 +32,7 @@ def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(doctor_box, "PROC", tmp_path / "proc")
     monkeypatch.setattr(doctor_box, "PCI_DEVICES", tmp_path / "pci")
     monkeypatch.setattr(doctor_box, "clock_synchronised", lambda: True)
+    monkeypatch.setattr(doctor_box, "dcgm_processes", list)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     add_pci(tmp_path, "0000:3b:00.0")
@@ -74,15 +78,29 @@ def test_a_box_without_a_pci_bus(box: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    ("comm", "names"),
-    [("nv-hostengine", "nv-hostengine (process 77)"), ("dcgm-exporter", "dcgm-exporter (process 77)")],
+    ("name", "embedded", "remedy"),
+    [
+        ("nv-hostengine", False, "before detailed runs: dcgmi profile --pause"),
+        ("dcgm-exporter", True, "DCGM is inside dcgm-exporter, where dcgmi profile --pause may not reach it"),
+    ],
 )
-def test_dcgm_is_a_note_with_the_way_to_pause_it(box: Path, comm: str, names: str) -> None:
-    (box / "proc/77").mkdir()
-    (box / "proc/77/comm").write_text(comm + "\n")
+def test_dcgm_is_a_note_with_the_way_to_pause_it(
+    box: Path, monkeypatch: pytest.MonkeyPatch, name: str, embedded: bool, remedy: str
+) -> None:
+    monkeypatch.setattr(doctor_box, "dcgm_processes", lambda: [DcgmProcess(77, name, embedded)])
     check = look(box)["DCGM"]
-    assert (check.state, check.found.partition(" runs")[0]) == ("note", names)
-    assert "dcgmi profile --pause" in check.remedy
+    assert (check.state, check.found.partition(" runs")[0]) == ("note", f"{name} (process 77)")
+    assert check.remedy.startswith(remedy)
+
+
+def test_without_psutil_the_doctor_says_that_it_did_not_look(
+    box: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_box, "dcgm_processes", dcgm_processes.dcgm_processes)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    check = look(box)["DCGM"]
+    assert check.state == "note"
+    assert "psutil" in check.found
 
 
 def test_an_mps_daemon_is_found_by_its_sockets(box: Path) -> None:

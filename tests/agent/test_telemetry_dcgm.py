@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_server import wait_for
 
 from assay_agent.conditions import undo_leftovers
-from assay_agent.telemetry.dcgm import DcgmPause, dcgm_runs
+from assay_agent.telemetry.dcgm import DcgmPause
+from assay_agent.telemetry.dcgm_processes import DcgmProcess, dcgm_processes
+
+ENGINE = DcgmProcess(7, "nv-hostengine", embedded=False)
+EXPORTER = DcgmProcess(8, "dcgm-exporter", embedded=True)
 
 
 class Box:
@@ -31,7 +36,7 @@ class Box:
         script.chmod(0o755)
         self.path = f"{tools}:/usr/bin:/bin"
         self.told: list[str] = []
-        self.pause = DcgmPause(self.folder, self.path, lambda: True)
+        self.pause = DcgmPause(self.folder, self.path, lambda: [ENGINE])
 
     def orders(self) -> list[str]:
         return self.log.read_text().splitlines() if self.log.exists() else []
@@ -62,7 +67,7 @@ def test_a_run_that_fails_resumes_all_the_same(box: Box) -> None:
 
 
 def test_a_box_without_dcgm_is_left_alone(box: Box) -> None:
-    with DcgmPause(box.folder, box.path, lambda: False).held("gpu-a", box.told.append):
+    with DcgmPause(box.folder, box.path, list).held("gpu-a", box.told.append):
         pass
     assert (box.orders(), box.folder.exists()) == ([], False)
 
@@ -74,17 +79,19 @@ def test_a_pause_that_is_refused_is_told_and_the_run_goes_on(box: Box) -> None:
         ran = True
         box.broken.unlink()
     assert ran
-    assert box.told == ["dcgmi profile --pause says: Error: no profiling module"]
-    with DcgmPause(box.folder, "/nowhere", lambda: True).held("gpu-a", box.told.append):
+    assert box.told == ["nv-hostengine (process 7): dcgmi profile --pause says: Error: no profiling module"]
+    with DcgmPause(box.folder, "/nowhere", lambda: [ENGINE]).held("gpu-a", box.told.append):
         pass
-    assert box.told[1:] == ["DCGM runs, and dcgmi is not in the PATH"]
+    assert box.told[1:] == ["nv-hostengine (process 7): dcgmi is not in the PATH"]
 
 
 HOLD = """
 import sys, time
 from pathlib import Path
 from assay_agent.telemetry.dcgm import DcgmPause
-with DcgmPause(Path(sys.argv[1]), sys.argv[2], lambda: True).held(sys.argv[3], print):
+from assay_agent.telemetry.dcgm_processes import DcgmProcess
+engine = DcgmProcess(7, "nv-hostengine", embedded=False)
+with DcgmPause(Path(sys.argv[1]), sys.argv[2], lambda: [engine]).held(sys.argv[3], print):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -137,8 +144,84 @@ def test_an_agent_that_starts_resumes_what_a_killed_one_left_paused(
     assert (box.orders(), list(folder.glob("*.holder"))) == (["profile --resume"], [])
 
 
-def test_the_host_engine_is_told_by_its_name(tmp_path: Path) -> None:
-    assert not dcgm_runs(tmp_path)
-    (tmp_path / "12").mkdir()
-    (tmp_path / "12" / "comm").write_text("nv-hostengine\n")
-    wait_for(lambda: dcgm_runs(tmp_path))
+@pytest.mark.parametrize(
+    ("running", "told"),
+    [
+        ([EXPORTER], ""),
+        ([ENGINE], ""),
+        ([ENGINE, EXPORTER], "not that inside dcgm-exporter (process 8)"),
+        (
+            [EXPORTER, DcgmProcess(9, "watcher", embedded=True)],
+            "not that inside dcgm-exporter (process 8), wa",
+        ),
+    ],
+)
+def test_dcgmi_pauses_one_engine(box: Box, running: list[DcgmProcess], told: str) -> None:
+    with DcgmPause(box.folder, box.path, lambda: running).held("gpu-a", box.told.append):
+        pass
+    assert box.orders() == ["profile --pause", "profile --resume"]
+    assert bool(box.told) is bool(told)
+    assert all(told in text for text in box.told)
+
+
+def test_an_engine_inside_a_program_that_dcgmi_does_not_reach_is_told(box: Box) -> None:
+    box.broken.touch()
+    with DcgmPause(box.folder, box.path, lambda: [EXPORTER]).held("gpu-a", box.told.append):
+        pass
+    assert box.told == ["dcgm-exporter (process 8): dcgmi profile --pause says: Error: no profiling module"]
+
+
+@contextlib.contextmanager
+def program(path: Path, *arguments: str, library: str = "") -> Iterator[int]:
+    """A program of that name, which may have a library of that name in its memory."""
+    held = path.parent / library
+    if library:
+        held.write_bytes(b"x" * 4096)
+    path.write_text(
+        f"#!{sys.executable} -IS\nimport mmap, signal, sys\n"
+        + (
+            f"held = mmap.mmap((file := open('{held}', 'rb')).fileno(), 0, access=mmap.ACCESS_READ)\n"
+            if library
+            else ""
+        )
+        + "print('runs', flush=True)\nsignal.pause()\n"
+    )
+    path.chmod(0o755)
+    with subprocess.Popen([path, *arguments], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def found(*processes: int) -> list[tuple[str, bool]]:
+    """What is found among these processes; other tests may run programs like them."""
+    return [(each.name, each.embedded) for each in dcgm_processes() if each.process_id in processes]
+
+
+@pytest.mark.processes
+def test_dcgm_inside_the_exporter_is_seen(tmp_path: Path) -> None:
+    with program(tmp_path / "dcgm-exporter", "-f", "metrics.csv") as process:
+        assert found(process) == [("dcgm-exporter", True)]
+    for remote in (["-r", "localhost:5555"], ["--remote-hostengine-info=box:5555"]):
+        with program(tmp_path / "dcgm-exporter", *remote) as process:
+            assert found(process) == [("dcgm-exporter", False)]
+            with program(tmp_path / "nv-hostengine") as engine:
+                assert found(process, engine) == [("nv-hostengine", False)]
+    # It has an engine although it is told of another one.
+    with program(tmp_path / "dcgm-exporter", "-r", "x", library="libdcgmmoduleprofiling.so.4") as process:
+        assert found(process) == [("dcgm-exporter", True)]
+
+
+@pytest.mark.processes
+def test_dcgm_inside_any_program_is_seen_by_its_library(tmp_path: Path) -> None:
+    with program(tmp_path / "watcher", library="libdcgm.so.4") as process:
+        assert found(process) == [("watcher", True)]
+        # Where the host engine lives, a program with the library alone is its client.
+        with program(tmp_path / "nv-hostengine", "-n") as engine:
+            assert found(process, engine) == [("nv-hostengine", False)]
+    for name, library in (("watcher", "libm.so.6"), ("dcgmi", "libdcgm.so.4")):
+        with program(tmp_path / name, library=library) as process:
+            assert found(process) == []

@@ -15,6 +15,7 @@ from assay_agent.config import VirtualGPUs
 from assay_agent.places import virtual_places
 from assay_agent.profilers.base import Measurement, ProfilerError
 from assay_agent.telemetry import dcgm
+from assay_agent.telemetry.dcgm_processes import DcgmProcess
 from assay_agent.telemetry.event_reasons import EventReason
 from assay_agent.telemetry.rules import share_flag, telemetry_flags
 from assay_agent.telemetry.sensors import GpuLostError, GpuState, Reading, SensorsUnavailableError
@@ -273,7 +274,9 @@ def test_a_pause_of_dcgm_that_is_refused_flags_a_detailed_run(
     gpu = replace(virtual, synthetic=False, path="/nowhere")
     private = tmp_path / "assay" / "gpu"
     private.mkdir(parents=True)
-    monkeypatch.setattr(dcgm.DcgmPause.__init__, "__defaults__", (lambda: True,))
+    monkeypatch.setattr(
+        dcgm.DcgmPause.__init__, "__defaults__", (lambda: [DcgmProcess(7, "nv-hostengine", embedded=False)],)
+    )
     work = replace(WORK, level="detailed")
     with GpuWatch(gpu, work, private, threading.Event(), lambda gpu, work: VirtualSensors("x", 1.0)) as watch:
         assert "dcgm_not_paused" in {flag.name for flag in watch.flags}

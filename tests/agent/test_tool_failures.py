@@ -325,6 +325,20 @@ def test_a_slice_is_numbered_marked_and_labelled(bench: Bench) -> None:
 
 
 @pytest.mark.processes
+def test_processes_that_connect_and_launch_nothing_interleave_nothing(bench: Bench) -> None:
+    """ncu says "Connected" for every process that asks for a GPU, whether it launches or not."""
+    (bench.folder / "small.toml").write_text(WORKLOAD.replace("seed = 3", "seed = 3\nhelpers = 2"))
+    try:
+        table, measurement = bench.measure(bench.work(COMPUTE, launch_skip=30, launch_count=10))
+    finally:
+        (bench.folder / "small.toml").write_text(WORKLOAD)
+    assert measurement.log.text.count("==PROF== Connected") == 6  # of two profiles
+    assert table["launch"].to_pylist() == list(range(30, 40))
+    assert set(table["process"].to_pylist()) == {0}
+    assert measurement.flags == ()
+
+
+@pytest.mark.processes
 def test_a_slice_behind_the_end_is_empty_and_no_failure(bench: Bench) -> None:
     table, measurement = bench.measure(bench.work(COMPUTE, launch_skip=60))
     assert table.num_rows == 0

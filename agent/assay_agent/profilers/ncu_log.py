@@ -33,11 +33,13 @@ _SLOW = "Launching the workload is taking more time than expected"
 
 @dataclass(frozen=True)
 class NcuLog:
-    """What the tool said: its own lines, launches it says it profiled, processes it was connected to."""
+    """What the tool said: its own lines, launches it says it profiled, processes it was connected to.
+
+    It connects to every process that opens the GPU, also to those that launch nothing.
+    """
 
     lines: tuple[str, ...]
     profiled: int
-    processes: int
     connected: frozenset[int] = frozenset()
 
     @classmethod
@@ -47,7 +49,6 @@ class NcuLog:
         return cls(
             lines,
             profiled=len({match[1] for match in map(_PROFILING.match, lines) if match}),
-            processes=len({match[1] for match in map(_CONNECTED.match, lines) if match}),
             connected=frozenset(int(match[1]) for match in map(_CONNECTED.match, lines) if match),
         )
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from assay_agent.conditions import under_mps
 from assay_agent.profilers import ncu_command
 from assay_agent.profilers.base import ProfilerError
@@ -88,15 +90,10 @@ class NsightComputeMeasurement(LiveMeasurement):
         profiled = self._profiled(tool, self.work)
         if profiled is None:
             return
-        processes = profiled.log.processes
-        if processes > 1 and self.work.launch_skip and profiled.page is not None:
+        if len(profiled.log.connected) > 1 and self.work.launch_skip and profiled.page is not None:
             # The tool counts what it skips over all processes together, so that the ordinals of launches
-            # within their processes are known only where the whole prefix is in the report.
-            self.flag(
-                "processes_interleaved",
-                f"{processes} processes launch side by side; launches before the slice were profiled "
-                "again to number them, and another order of the processes makes another slice",
-            )
+            # within their processes are known only where the whole prefix is in the report. Which of the
+            # processes that opened the GPU launch at all, only its page tells.
             profiled = self._profiled(tool, replace(self.work, launch_skip=0, launch_count=_stop(self.work)))
         if profiled is not None and profiled.page is not None:
             yield from self._launches(tool, profiled, profiled.page)
@@ -217,7 +214,7 @@ class NsightComputeMeasurement(LiveMeasurement):
 
         options = ReadOptions(synthetic=self.gpu.synthetic, launch_offset=profiled.work.launch_skip)
         window = LaunchWindow(self.work.launch_skip - profiled.work.launch_skip)
-        rows, empty = 0, dict[str, int]()
+        rows, empty, processes = 0, dict[str, int](), set[int]()
         try:
             with open_recording(page, options) as recording:
                 schema = self.labelled(recording.schema, tool.version)
@@ -226,6 +223,7 @@ class NsightComputeMeasurement(LiveMeasurement):
                     for name in empty:
                         empty[name] += batch.records.column(name).null_count
                     rows += batch.records.num_rows
+                    processes.update(pc.unique(batch.records.column("process")).to_pylist())
                     yield from window.part(relabelled(batch, schema))
                     if self.cancelled:
                         return
@@ -234,6 +232,12 @@ class NsightComputeMeasurement(LiveMeasurement):
             raise ProfilerError(
                 FailureClass.REPORT_SHORT, str(self.work.key), f"the raw page cannot be read: {error.cause}"
             ) from error
+        if len(processes) > 1 and self.work.launch_skip:
+            self.flag(
+                "processes_interleaved",
+                f"{len(processes)} processes launch side by side; launches before the slice were profiled "
+                "again to number them, and another order of the processes makes another slice",
+            )
         missing = [f"{name}: {n:,} of {rows:,} launches" for name, n in empty.items() if n]
         if missing:
             self.flag("counters_nan", "not measured (n/a or NaN): " + "; ".join(missing))

@@ -18,28 +18,19 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from assay_agent.telemetry.dcgm_processes import DcgmProcess, dcgm_processes
 from assay_sampling.private_folders import make_private_folder
 
 _log = logging.getLogger(__name__)
 
 _PROGRAM = "dcgmi"
-_ENGINE = "nv-hostengine"
 _SECONDS = 30.0
 _MARKER = ".holder"
 
 FlagSetter = Callable[[str], object]  # takes the detail of dcgm_not_paused
-
-
-def dcgm_runs(proc: Path = Path("/proc")) -> bool:
-    """Whether DCGM's host engine lives on this box (its commands fail where it does not)."""
-    for process in proc.glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if (process / "comm").read_text(errors="replace").strip() == _ENGINE:
-                return True
-    return False
 
 
 class DcgmPause:
@@ -48,10 +39,12 @@ class DcgmPause:
     Args:
         folder: private to the user, shared by all agents of theirs on the box.
         path: the PATH in which ``dcgmi`` is looked up.
-        running: tells whether DCGM runs; only tests give another way.
+        running: tells where DCGM collects; only tests give another way.
     """
 
-    def __init__(self, folder: Path, path: str, running: Callable[[], bool] = dcgm_runs) -> None:
+    def __init__(
+        self, folder: Path, path: str, running: Callable[[], Sequence[DcgmProcess]] = dcgm_processes
+    ) -> None:
         self._folder, self._path, self._running = folder, path, running
 
     @contextlib.contextmanager
@@ -60,13 +53,18 @@ class DcgmPause:
 
         ``holder`` is a word of letters, digits and dashes that names the GPU.
         """
-        if not self._running():
+        try:
+            running = self._running()
+        except ImportError as error:
+            running = ()
+            not_paused(f"whether DCGM collects is not known ({error})")
+        if not running:
             yield
             return
         marker = self._folder / f"{holder}{_MARKER}"
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(self._marked(marker, not_paused))
+                stack.enter_context(self._marked(marker, running, not_paused))
             except OSError as error:
                 not_paused(f"{marker} cannot be written ({error.strerror})")
             yield
@@ -86,7 +84,7 @@ class DcgmPause:
             _log.warning("DCGM's pause cannot be looked at (%s)", error)
 
     @contextlib.contextmanager
-    def _marked(self, marker: Path, not_paused: FlagSetter) -> Iterator[None]:
+    def _marked(self, marker: Path, running: Sequence[DcgmProcess], not_paused: FlagSetter) -> Iterator[None]:
         make_private_folder(self._folder)
         with self._guard():
             # Durable before the pause: a marker without a pause only resumes what is not paused.
@@ -94,9 +92,9 @@ class DcgmPause:
             fcntl.flock(handle, fcntl.LOCK_EX)
             os.fsync(handle)
             # Also where others hold it: DCGM may have been started anew since.
-            problem = self._told("--pause")
+            problem = self._told("--pause") or _out_of_reach(running)
             if problem:
-                not_paused(problem)
+                not_paused(f"{', '.join(map(str, running))}: {problem}")
         try:
             yield
         finally:
@@ -135,7 +133,7 @@ class DcgmPause:
         """Give DCGM an order; "" where it obeys, else why not."""
         program = shutil.which(_PROGRAM, path=self._path)
         if program is None:
-            return f"DCGM runs, and {_PROGRAM} is not in the PATH"
+            return f"{_PROGRAM} is not in the PATH"
         try:
             ended = subprocess.run(
                 [program, "profile", order],
@@ -151,6 +149,17 @@ class DcgmPause:
             return f"{_PROGRAM} profile {order}: {error}"
         said = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing"]
         return "" if ended.returncode == 0 else f"{_PROGRAM} profile {order} says: {said[-1][:300]}"
+
+
+def _out_of_reach(running: Sequence[DcgmProcess]) -> str:
+    """Why something collects on although ``dcgmi`` has obeyed; "" where nothing does.
+
+    It speaks to one engine: where the host engine lives to that, and not to those inside other programs.
+    """
+    embedded = [process for process in running if process.embedded]
+    if len(embedded) == len(running) == 1 or not embedded:
+        return ""
+    return f"dcgmi paused one engine, which is not that inside {', '.join(map(str, embedded))}"
 
 
 def _remove(markers: list[Path]) -> None:

@@ -238,12 +238,14 @@ class Autotune:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A program and its input. ``path`` is the file it was read from."""
+    """A program and its input. ``path`` is the file it was read from; ``helpers`` are processes that launch
+    nothing."""
 
     workload: str = key(text(100, r"[A-Za-z0-9._-]+"))
     description: str = key(_name, "")
     seed: int = key(whole(0, below=1 << 63), 0)
     processes: int = key(whole(1, 64), 1)
+    helpers: int = key(whole(0, 64), 0)
     launch_interval_ns: int = key(whole(4000, 10**9), 5000)
     buffers: dict[str, int] = key(mapped(_size), {})
     kernels: dict[str, Kernel] = key(mapped(table_of(Kernel)))

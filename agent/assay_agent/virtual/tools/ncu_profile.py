@@ -138,6 +138,10 @@ class ProfileRun:
             processes = range(1)
         for process in processes:
             self._log.profile(f"Connected to process {program.process_id(process)} ({program.path})")
+        for helper in range(0 if self._first_process_only() else program.workload.helpers):
+            process_id = program.process_id(len(program.totals) + helper)
+            self._log.profile(f"Connected to process {process_id} ({program.path})")
+            self._log.profile(f"Disconnected from process {process_id}")
         try:
             with self._lock():
                 status, results = 0, self._results(program)
