@@ -12,7 +12,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Self
 
-from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.errors import StorageError
 from assay_sampling.private_folders import private_opener, take_state_folder
 from assay_server.campaigns.analyses import Analyses, WorkerPool
 from assay_server.campaigns.coordinator import Coordinator
@@ -33,12 +33,11 @@ from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
+from assay_server.upkeep import upkeep
 
 __all__ = ["Server", "ServerConfig"]
 
 _log = logging.getLogger(__name__)
-
-_TICK_SECONDS = 1.0
 
 
 class Server:
@@ -118,7 +117,7 @@ class Server:
         resources.callback(server.stop)
         self.addresses = server.start()
         resources.enter_context(_address_file(state, self.addresses))
-        resources.enter_context(_maintenance(coordinator, publisher, self.config.lease_ms))
+        resources.enter_context(upkeep(coordinator, publisher))
         analyses.resume()
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
@@ -154,6 +153,7 @@ def _recover(coordinator: Coordinator) -> None:
     with coordinator.schedule() as schedule:
         schedule.store.begin_epoch(wall_seconds())
         schedule.extend_all()
+        schedule.mend_clocks()
 
 
 @contextlib.contextmanager
@@ -187,39 +187,3 @@ def _address_file(state: Path, addresses: tuple[str, ...]) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _maintenance(coordinator: Coordinator, publisher: Publisher, lease_ms: int) -> Iterator[None]:
-    """A thread that expires leases and publishes what was finished before a restart or a full disk."""
-    end = threading.Event()
-    pause = min(_TICK_SECONDS, lease_ms / 4000)
-
-    def run() -> None:
-        while True:
-            try:
-                _expire(coordinator)
-                publisher.resume()
-            except AssayError as error:
-                _log.warning("maintenance: %s", error)
-            except Exception:  # noqa: BLE001 - this thread must outlive every fault
-                _log.exception("maintenance failed")
-            if end.wait(pause):
-                return
-
-    thread = threading.Thread(target=run, name="assay-maintenance", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        end.set()
-        thread.join()
-
-
-def _expire(coordinator: Coordinator) -> None:
-    now_ms = coordinator.clock.now_ms()
-    with coordinator.snapshot() as store:
-        due = store.attempts_in((AttemptState.LEASED,), deadline_before_ms=now_ms)
-    if due:
-        with coordinator.schedule() as schedule:
-            schedule.expire()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from harness import Lab, lab, wait_until
+from made_trace import campaign
 
 from assay_client.api import Client
 
@@ -15,31 +16,6 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 RUNS = 200
 # No disk has that much space left: every attempt of this agent ends in "disk_full".
 FULL = ("--minimum-free", str(1 << 62))
-
-
-def trace(path: Path, kernels: int = 3) -> Path:
-    """A Kineto trace of a few kernels, made up."""
-    events = []
-    for i in range(kernels):
-        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
-        kernel = {"ph": "X", "cat": "kernel", "name": f"kernel_{i}", "pid": 0, "tid": 7}
-        at = {"ts": 10 * i, "dur": 1, "args": {"correlation": i + 1}}
-        shape = {"grid": [8, 1, 1], "block": [64, 1, 1], "device": 0, "stream": 7, "correlation": i + 1}
-        events += [call | at, kernel | {"ts": 10 * i + 4, "dur": 3, "args": shape}]
-    properties = [{"id": 0, "name": "V100", "totalGlobalMem": 1 << 34, "computeMajor": 7, "computeMinor": 0}]
-    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": properties, "traceEvents": events}))
-    return path
-
-
-def campaign(folder: Path, runs: int) -> Path:
-    trace(folder / "trace.json")
-    recording = "recordings: [{device: V100, light: trace.json}]"
-    workloads = "".join(f"  - {{name: w{i:03}, {recording}}}\n" for i in range(runs))
-    path = folder / "campaign.yaml"
-    path.write_text(
-        f"campaign: sick\nworkloads:\n{workloads}analysis: {{methods: [random: {{launches: 1}}]}}\n"
-    )
-    return path
 
 
 def counts(laboratory: Lab, campaign_id: str) -> dict[str, int]:

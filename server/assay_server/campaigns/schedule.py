@@ -200,6 +200,21 @@ class Schedule(Transitions):
         for attempt in self.store.attempts_in((AttemptState.LEASED,)):
             self.store.save_attempt(replace(attempt, deadline_ms=self._now_ms + self._policy.lease_ms))
 
+    def mend_clocks(self) -> None:
+        """At a start: times that an earlier process wrote lie at most as far ahead as they may from now.
+
+        Its clock may have been ahead by a day: nobody rests that long, and nobody was seen tomorrow.
+        """
+        for piece in self.store.resting_slices(self._now_ms):
+            attempts = self.store.attempts(piece.run_id, piece.index)
+            why = attempts[-1].failure if attempts else None
+            delay_ms = self._policy.retry.delay_after(attempts, why) if why is not None else 0
+            until_ms = min(piece.not_before_ms, self._now_ms + (delay_ms or 0))
+            self.store.save_slice(replace(piece, not_before_ms=until_ms))
+        for agent in self.store.agents():
+            if agent.seen_at_ms > self._now_ms:
+                self.store.put_agent(replace(agent, seen_at_ms=self._now_ms))
+
     def expire(self) -> None:
         """Give the slices of leases that ran out to somebody else."""
         for attempt in self.store.attempts_in((AttemptState.LEASED,), deadline_before_ms=self._now_ms):

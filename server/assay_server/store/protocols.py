@@ -69,6 +69,9 @@ class MetadataReader(Protocol):
         slot's synthetic mark.
         """
 
+    def resting_slices(self, now_ms: int) -> list[Slice]:
+        """Slices of any campaign that wait and are not due before a later time."""
+
     def slice_states(self, run_id: str) -> list[SliceState]:
         """The states that slices of a run are in, each once."""
 

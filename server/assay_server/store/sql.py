@@ -140,6 +140,11 @@ class SqlTransaction:
                 return None if run is None or not pieces else (run, _slice(pieces[0]))
         return None
 
+    def resting_slices(self, now_ms: int) -> list[Slice]:
+        s = tables.slices.c
+        query = sa.select(tables.slices).where(s.state == str(SliceState.WAITING), s.not_before_ms > now_ms)
+        return [_slice(row) for row in self._rows(query.order_by(s.run_id, s.index))]
+
     def slice_states(self, run_id: str) -> list[SliceState]:
         s = tables.slices.c
         query = sa.select(s.state).where(s.run_id == run_id).distinct()

@@ -1,0 +1,91 @@
+"""What a server does by itself, now and then: it ends leases, and publishes what was left over."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from assay_sampling.errors import AssayError
+from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.publish import Publisher
+from assay_server.store.model import AttemptState
+
+_log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 1.0
+# Of a lease: a server that did nothing for so long may have missed signs of life.
+_SLEPT = 0.25
+
+
+class LeaseKeeper:
+    """Ends leases that ran out, unless it was this server that gave no answer.
+
+    A server that was stopped (SIGSTOP, a debugger, a frozen container) hears signs of life only after it has
+    gone on, so it gives every lease anew before it ends any. In a suspended machine the clock stands still.
+    """
+
+    def __init__(self, coordinator: Coordinator, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._coordinator = coordinator
+        self._monotonic = monotonic
+        lease_seconds = coordinator.policy.lease_ms / 1000
+        self.pause_seconds = min(_TICK_SECONDS, lease_seconds / 4)
+        self._longest_seconds = self.pause_seconds + lease_seconds * _SLEPT
+        self._looked = monotonic()
+
+    def look(self) -> None:
+        """To be called every ``pause_seconds``."""
+        before, self._looked = self._looked, self._monotonic()
+        if self._looked - before > self._longest_seconds:
+            _log.warning(
+                "this server was stopped for %.0f s: all leases are given anew", self._looked - before
+            )
+            with self._coordinator.schedule() as schedule:
+                schedule.extend_all()
+            return
+        now_ms = self._coordinator.clock.now_ms()
+        with self._coordinator.snapshot() as store:
+            due = store.attempts_in((AttemptState.LEASED,), deadline_before_ms=now_ms)
+        if due:
+            with self._coordinator.schedule() as schedule:
+                schedule.expire()
+
+
+@contextlib.contextmanager
+def upkeep(coordinator: Coordinator, publisher: Publisher) -> Iterator[None]:
+    """Two threads: one looks after leases, one publishes what a restart or a full disk interrupted.
+
+    Two, because to publish a large run takes longer than a lease, and must not look like a server that slept.
+    """
+    leases = LeaseKeeper(coordinator)
+    with (
+        _repeated("assay-leases", leases.look, leases.pause_seconds),
+        _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _repeated(name: str, step: Callable[[], None], pause_seconds: float) -> Iterator[None]:
+    end = threading.Event()
+
+    def run() -> None:
+        while True:
+            try:
+                step()
+            except AssayError as error:
+                _log.warning("%s: %s", name, error)
+            except Exception:  # noqa: BLE001 - this thread must outlive every fault
+                _log.exception("%s failed", name)
+            if end.wait(pause_seconds):
+                return
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
