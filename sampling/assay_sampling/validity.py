@@ -49,8 +49,10 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "launches_missing",
-        "the profiler announced other launches than the file holds, or traced graphs as a whole",
-        "profile again; with Nsight Systems use `--cuda-graph-trace=node`",
+        "the profiler announced other launches than the file holds, or traced graphs as a whole; or kernels "
+        "had not ended when the tracer's wait for them did",
+        "profile again; with Nsight Systems use `--cuda-graph-trace=node`; with the tracer let the workload "
+        "synchronise before it ends, or raise `ASSAY_TRACER_SYNC_MS`",
         invalidates=True,
     ),
     FlagKind(

@@ -31,9 +31,8 @@ def _built(cuda: str, folder: Path) -> BuiltTracer:
     headers = [*header_folders(GENERATIONS[cuda]), _HERE]
     fake, workload = folder / f"libcupti.so.{cuda}", folder / "workload"
     try:
-        compile_c(
-            [_HERE / "fake_cupti.c"], fake, headers, (*_FLAGS, "-fPIC", "-shared", f"-Wl,-soname,{fake.name}")
-        )
+        shared = (*_FLAGS, "-fPIC", "-shared", f"-Wl,-soname,{fake.name}")
+        compile_c([_HERE / f"fake_{part}.c" for part in ("cupti", "records", "cuda")], fake, headers, shared)
         beside = ("-L", str(folder), f"-l:{fake.name}", "-Wl,-rpath,$ORIGIN", "-ldl")
         compile_c([_HERE / "workload.c"], workload, headers, _FLAGS, beside)
     except TracerBuildError as error:
@@ -51,3 +50,11 @@ def each_tracer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 def tracer(tmp_path_factory: pytest.TempPathFactory) -> BuiltTracer:
     """The tracer with the newest headers, which is the one that agents use."""
     return _built("13", tmp_path_factory.mktemp("cuda"))
+
+
+@pytest.fixture(scope="session")
+def forks(tracer: BuiltTracer) -> Path:
+    """The program that forks while its threads push NVTX ranges."""
+    program = tracer.workload.parent / "forks"
+    compile_c([_HERE / "forks.c"], program, header_folders(GENERATIONS[tracer.cuda]), _FLAGS)
+    return program

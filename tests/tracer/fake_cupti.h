@@ -7,16 +7,29 @@
 /* As cuInit: loads the library of CUDA_INJECTION64_PATH and calls its InitializeInjection. */
 void fake_init(void);
 
+/* Make the context of a device (0 to 3) the thread's own; it is created at its first use. Default: device 0. */
+void fake_use_device(unsigned device);
+
+/* As cudaDeviceReset of the thread's device: kernels that run are killed, and so are records not handed over. */
+void fake_reset(void);
+
 enum fake_call { FAKE_KERNEL, FAKE_GRAPH, FAKE_CAPTURED, FAKE_FAILING };
 
 /* Begin to capture a stream: calls of FAKE_CAPTURED go there. */
 void fake_begin_capture(void);
 
-/* What call a correlation ID stands for, and with how many graph nodes, is the caller's rule. */
+/* What an executable graph is made of, beside two copies and a fill. */
+enum fake_graph { FAKE_PLAIN, FAKE_NESTED, FAKE_CONDITIONAL, FAKE_DISABLED };
+
+/* Make, instantiate and destroy a graph; graph launches are of it from then on. A nested one has half of its kernels in
+ * a child graph, a conditional one runs a body that has as many kernels, of a disabled one the last kernel is. */
+void fake_make_graph(enum fake_graph kind, uint32_t kernels);
+
+/* What call a correlation ID stands for is the caller's rule. */
 typedef enum fake_call (*fake_rule)(uint32_t correlation);
 
 /* One API call; returns its correlation ID. */
-uint32_t fake_call(fake_rule rule, uint32_t graph_nodes);
+uint32_t fake_call(fake_rule rule);
 
 /* Records that were handed over to buffers, and records that found none. */
 void fake_counts(uint64_t *recorded, uint64_t *dropped);

@@ -64,7 +64,10 @@ class TestRuns:
         assert (metadata.level, metadata.synthetic, metadata.format) == ("light", True, "cupti-tracer")
         assert (metadata.tool, metadata.tool_version) == ("CUPTI", "13.5")
         assert metadata.devices[0].uuid == "GPU-fake"
-        assert "4,900 launches and 100 graph launches, 5,300 kernels handed on" in log
+        assert (
+            "4,900 launches and 100 graph launches (0 whose kernels cannot be counted), 5,300 kernels handed on"
+            in log
+        )
 
     @pytest.mark.parametrize(
         ("words", "switches", "failure_class", "cause", "remedy"),
@@ -81,7 +84,7 @@ class TestRuns:
              "launched 9,000 kernels, and CUPTI gave 8,982", ""),
             (["launches=9000"], {"FAKE_CUPTI_UNTIMED_EVERY": "500"}, FailureClass.DROPPED_EVENTS,
              "gave 18 kernels without their times", ""),
-            (["launches=10", "end=_exit"], {}, FailureClass.DROPPED_EVENTS, "last records", ""),
+            (["launches=10", "end=system_call"], {}, FailureClass.DROPPED_EVENTS, "last records", ""),
             (["launches=0"], {}, FailureClass.NOTHING_PROFILED, "launched a kernel", ""),
         ],
     )  # fmt: skip
@@ -98,6 +101,16 @@ class TestRuns:
         found = failure(tmp_path, work(tracer, tmp_path, *words, **switches))
         assert found.failure_class == failure_class, found
         assert cause in found.cause and remedy in found.remedy
+
+    def test_kernels_that_never_end_flag_the_run(self, tracer: BuiltTracer, tmp_path: Path) -> None:
+        switches = {"FAKE_CUPTI_ENDLESS": "900", "ASSAY_TRACER_SYNC_MS": "200"}
+        with profiler(tmp_path).run(
+            work(tracer, tmp_path, "launches=900", **switches), threading.Event()
+        ) as run:
+            rows = sum(batch.records.num_rows for batch in run.batches())
+            (flag,) = (flag for flag in run.flags if flag.name == "launches_missing")
+        assert rows == 900 and "ASSAY_TRACER_SYNC_MS" in flag.detail
+        assert "of 900 kernels launched 900 were recorded, 1 of them without their times" in flag.detail
 
     def test_a_workload_that_uses_no_gpu_and_one_that_fails(
         self, tracer: BuiltTracer, tmp_path: Path

@@ -145,10 +145,11 @@ def test_an_executed_child_is_a_process_of_its_own_and_a_forked_one_is_silent(tr
     assert alone.faults == [] and len(alone.processes) == 1 and alone.processes[0].handed_on == 1000
 
 
-def test_a_process_that_ends_without_its_exit_handlers_is_told(tracer: BuiltTracer) -> None:
-    found = run(tracer, launches=1000, end="_exit")
-    assert found.exit_code == 0
-    assert len(found.faults) == 1 and "without handing over its last records" in found.faults[0]
+def test_a_process_that_is_killed_is_told(tracer: BuiltTracer) -> None:
+    found = run(tracer, launches=1000, end="kill")
+    assert found.exit_code == -signal.SIGKILL
+    (fault,) = found.faults
+    assert "without handing over its last records" in fault and "close() and join(), not terminate()" in fault
 
 
 def test_records_that_cupti_drops_are_counted(tracer: BuiltTracer) -> None:

@@ -52,7 +52,10 @@ class TracedRun:
 
     @property
     def faults(self) -> list[str]:
-        return [fault for process in self.processes for fault in process.faults()]
+        """Whatever makes the agent fail the run."""
+        untimed = sum(process.untimed for process in self.processes)
+        without = [f"{untimed:,} kernels have no times"] if untimed else []
+        return [fault for process in self.processes for fault in process.faults()] + without
 
     def texts(self, column: str) -> list[str | None]:
         return [self.names[i] if i is not None else None for i in self.table[column].to_pylist()]

@@ -1,17 +1,24 @@
 /* A program that launches made-up kernels through the fake CUPTI, under real NVTX ranges.
  *
  *   workload launches=N [threads=T] [graphs=G] [nodes=M] [captured=C] [failing=F] [nvtx=1] [pause_us=P] [every=E]
- *            [child=fork|exec] [end=_exit]
+ *            [graph=plain|nested|conditional|disabled] [devices=D] [reset=R] [reset_device=D]
+ *            [children=K] [child=fork|exec|worker] [end=exit|_exit|_Exit|quick_exit|kill|system_call]
  *
- * Every G-th call is a graph launch of M nodes, every C-th one goes into a capture, every F-th one fails (by
- * correlation ID). After each E calls a thread pauses P microseconds. It prints what it did as one line of JSON.
+ * Every G-th call is a graph launch of M kernels, every C-th one goes into a capture, every F-th one fails (by
+ * correlation ID). After each E calls a thread pauses P microseconds, after each R its device (or this one) is reset. Threads take
+ * devices in turn. It prints what it did as one line of JSON. Of K children 'fork' ends at once and 'exec' runs this
+ * program with 100 launches; a 'worker' uses CUDA instead of its parent, as Python's multiprocessing does, and ends
+ * as 'end' says.
  */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +26,8 @@
 #include "fake_cupti.h"
 
 static unsigned long launches, threads = 1, graphs, nodes = 4, captured, failing, nvtx, pause_us, every = 1000;
+static unsigned long devices = 1, reset, reset_device = ULONG_MAX, children = 1;
+static const char *graph = "plain", *child = "", *end = "exit";
 
 static enum fake_call rule(uint32_t correlation)
 {
@@ -28,10 +37,11 @@ static enum fake_call rule(uint32_t correlation)
     return FAKE_KERNEL;
 }
 
-static void *launch_all(void *unused)
+static void *launch_all(void *thread)
 {
-    (void)unused;
     char text[128];
+    unsigned long device = (uintptr_t)thread % devices;
+    fake_use_device((unsigned)device);
     for (unsigned long i = 0; i < launches / threads; i++) {
         if (nvtx) {
             nvtxRangePushA(i % 2 ? "backward" : "forward");
@@ -39,11 +49,12 @@ static void *launch_all(void *unused)
                      i % 3, i % 3);
             nvtxRangePushA(text);
         }
-        fake_call(rule, (uint32_t)nodes);
+        fake_call(rule);
         if (nvtx) {
             nvtxRangePop();
             nvtxRangePop();
         }
+        if (reset && i % reset == reset - 1 && (reset_device == ULONG_MAX || reset_device == device)) fake_reset();
         if (pause_us && i % every == every - 1) usleep((useconds_t)pause_us);
     }
     return NULL;
@@ -67,55 +78,80 @@ static long peak_kib(void)
     return peak;
 }
 
-static void child(const char *how, char **arguments)
+static void finish(void)
 {
+    if (strcmp(end, "_exit") == 0) _exit(0);
+    if (strcmp(end, "_Exit") == 0) _Exit(0);
+    if (strcmp(end, "quick_exit") == 0) quick_exit(0);
+    if (strcmp(end, "kill") == 0) kill(getpid(), SIGKILL);
+    if (strcmp(end, "system_call") == 0) syscall(SYS_exit_group, 0);
+    exit(0);
+}
+
+static void work(void)
+{
+    static const char *const kinds[] = {"plain", "nested", "conditional", "disabled"};
+    pthread_t others[64];
+    fake_init();
+    for (unsigned i = 0; graphs && i < 4; i++)
+        if (strcmp(graph, kinds[i]) == 0) fake_make_graph((enum fake_graph)i, (uint32_t)nodes);
+    if (captured) fake_begin_capture();
+    for (uintptr_t i = 1; i < threads; i++) pthread_create(&others[i], NULL, launch_all, (void *)i);
+    launch_all(NULL);
+    for (unsigned long i = 1; i < threads; i++) pthread_join(others[i], NULL);
+}
+
+static void start_child(const char *program)
+{
+    char *again[] = {(char *)(uintptr_t)program, (char *)"launches=100", NULL};
     pid_t process = fork();
-    if (process == 0 && strcmp(how, "exec") == 0) {
-        execv("/proc/self/exe", arguments);
+    if (process == 0 && strcmp(child, "exec") == 0) {
+        execv("/proc/self/exe", again);
         _exit(97);
+    }
+    if (process == 0 && strcmp(child, "worker") == 0) {
+        work();
+        finish();
     }
     if (process == 0) exit(0); /* its exit handlers run, as in a worker that forgets to use _exit */
     waitpid(process, NULL, 0);
 }
 
-int main(int count, char **arguments)
+static void take(const char *word)
 {
-    const char *children = NULL, *end = "";
     struct {
         const char *name;
         unsigned long *value;
     } known[] = {{"launches", &launches}, {"threads", &threads}, {"graphs", &graphs}, {"nodes", &nodes},
                  {"captured", &captured}, {"failing", &failing}, {"nvtx", &nvtx}, {"pause_us", &pause_us},
-                 {"every", &every}};
-    for (int i = 1; i < count; i++) {
-        char *value = strchr(arguments[i], '=');
-        if (!value) continue;
-        if (strncmp(arguments[i], "child=", 6) == 0) children = value + 1;
-        if (strncmp(arguments[i], "end=", 4) == 0) end = value + 1;
-        for (size_t j = 0; j < sizeof known / sizeof *known; j++)
-            if (strlen(known[j].name) == (size_t)(value - arguments[i])
-                && strncmp(arguments[i], known[j].name, (size_t)(value - arguments[i])) == 0)
-                *known[j].value = strtoul(value + 1, NULL, 10);
-    }
-    fake_init();
-    if (captured) fake_begin_capture();
+                 {"every", &every}, {"devices", &devices}, {"reset", &reset}, {"reset_device", &reset_device},
+                 {"children", &children}};
+    const char *value = strchr(word, '=');
+    if (!value) return;
+    size_t bytes = (size_t)(value - word);
+    if (strncmp(word, "child=", 6) == 0) child = value + 1;
+    if (strncmp(word, "end=", 4) == 0) end = value + 1;
+    if (strncmp(word, "graph=", 6) == 0) graph = value + 1;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i].name) == bytes && strncmp(word, known[i].name, bytes) == 0)
+            *known[i].value = strtoul(value + 1, NULL, 10);
+}
+
+int main(int count, char **arguments)
+{
+    for (int i = 1; i < count; i++) take(arguments[i]);
+    int by_workers = strcmp(child, "worker") == 0;
     long before_kib = peak_kib();
     double began = seconds();
-    pthread_t others[64];
-    for (unsigned long i = 1; i < threads; i++) pthread_create(&others[i], NULL, launch_all, NULL);
-    launch_all(NULL);
-    for (unsigned long i = 1; i < threads; i++) pthread_join(others[i], NULL);
+    if (!by_workers) work();
     double taken = seconds() - began;
-    if (children) {
-        char *again[] = {arguments[0], (char *)"launches=100", NULL};
-        child(children, again);
-    }
+    for (unsigned long i = 0; *child && i < children; i++) start_child(arguments[0]);
     uint64_t recorded, dropped;
     fake_counts(&recorded, &dropped);
     printf("{\"process\": %d, \"seconds\": %.6f, \"recorded\": %llu, \"dropped\": %llu, \"peak_kib\": %ld, "
            "\"before_kib\": %ld}\n",
            (int)getpid(), taken, (unsigned long long)recorded, (unsigned long long)dropped, peak_kib(), before_kib);
     fflush(stdout);
-    if (strcmp(end, "_exit") == 0) _exit(0);
+    if (!by_workers) finish();
     return 0;
 }

@@ -153,8 +153,11 @@ class CuptiMeasurement(LiveMeasurement):
         faults = [fault for process in processes for fault in process.faults()]
         if faults:
             raise ProfilerError(FailureClass.DROPPED_EVENTS, subject, quoted(faults[0]))
+        missing = [told for process in processes for told in process.missing()]
+        if missing:
+            self.flag("launches_missing", "; ".join(missing))
         untimed = sum(process.untimed for process in processes)
-        if untimed:
+        if untimed and not missing:
             raise ProfilerError(
                 FailureClass.DROPPED_EVENTS, subject, f"CUPTI gave {untimed:,} kernels without their times"
             )
@@ -219,7 +222,9 @@ def described(process: TracedProcess) -> str:
     return (
         f"{process.label}: CUPTI {cupti_release(process.hello.get('cupti_version', 0))}, driver for CUDA "
         f"{driver // 1000}.{driver % 1000 // 10}, {told.get('launches', 0):,} launches and "
-        f"{told.get('graph_launches', 0):,} graph launches, {process.handed_on:,} kernels handed on; "
+        f"{told.get('graph_launches', 0):,} graph launches "
+        f"({told.get('graph_launches_uncounted', 0):,} whose kernels cannot be counted), "
+        f"{process.handed_on:,} kernels handed on; "
         f"launches waited {told.get('waited_ns', 0) / 1e9:.3f} s for the agent, {unnamed:,} "
         f"NVTX ranges without a name, {process.order.device_launched:,} kernels launched by kernels left out"
     )

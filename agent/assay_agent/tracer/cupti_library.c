@@ -135,6 +135,7 @@ static const struct symbol symbols[] = {
     SYMBOL("cuptiActivityGetNextRecord", next_record, 1),
     SYMBOL("cuptiActivityGetNumDroppedRecords", dropped, 1),
     SYMBOL("cuptiActivityFlushAll", flush, 1),
+    SYMBOL("cuptiGetDeviceId", device_of, 0),
     SYMBOL("cuptiActivityGetStructSize", struct_size, 0),
 };
 

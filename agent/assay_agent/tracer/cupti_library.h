@@ -23,6 +23,7 @@ struct cupti_library {
     CUptiResult (*next_record)(uint8_t *, size_t, CUpti_Activity **);
     CUptiResult (*dropped)(CUcontext, uint32_t, size_t *);
     CUptiResult (*flush)(uint32_t);
+    CUptiResult (*device_of)(CUcontext, uint32_t *);                      /* may be NULL */
     CUptiResult (*struct_size)(CUpti_ActivityKind, uint32_t, size_t *); /* NULL before CUDA 13 */
 };
 

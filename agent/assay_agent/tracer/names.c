@@ -51,6 +51,16 @@ uint32_t name_intern(uint32_t kind, uint32_t parent, const char *text)
     return id;
 }
 
+void names_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void names_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
 const struct name *name_of(uint32_t id)
 {
     return &names[id];

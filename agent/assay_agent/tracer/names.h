@@ -22,4 +22,8 @@ const struct name *name_of(uint32_t id);
 /* How many there are: ids reach from 1 to this. */
 uint32_t name_count(void);
 
+/* Keep all other threads out, as a fork needs. */
+void names_lock(void);
+void names_unlock(void);
+
 #endif

@@ -1,7 +1,7 @@
 """Kernel records in the order in which they were launched, while they come in the order in which they ended.
 
-A launch is handed on when all launches before it are complete: its kernels are there, or the call failed. How
-many kernels a graph launch has is not known: it counts as complete when CUPTI was flushed five times without
+A launch is handed on when all launches before it are complete: its kernels are there, or the call failed.
+Where the kernels of a graph launch cannot be counted, it is complete when CUPTI was flushed five times without
 another kernel of it, and a kernel of a later launch has come from one of its streams. What waits is bounded:
 over the limit, the older half is handed on as it is. A kernel that comes after its place was handed on is
 counted as late, never put elsewhere.
@@ -54,7 +54,8 @@ class LaunchOrder:
         self._handed_on_order = -1
         self._newest_of_stream: dict[int, int] = {}
         self._given_launches = self._given_graphs = 0
-        self.late = 0
+        self.late = 0  # kernels that came after their place was handed on
+        self.missing = 0  # kernels that launches handed on should have had
         self.device_launched = 0
 
     @property
@@ -86,17 +87,19 @@ class LaunchOrder:
     def take(self, *, final: bool = False) -> OrderedKernels:
         """What can be handed on now; all of it where no more comes (``final``)."""
         self._merge()
+        if final:
+            self._count_missing(len(self._launches))
+            return self._handed_on(len(self._kernels))
         if not len(self._kernels):
             return self._handed_on(0)
-        if final:
-            return self._handed_on(len(self._kernels))
         horizon = self._complete_until()
         if len(self._kernels) > self._window:
             horizon = max(horizon, int(self._kernels["order"][-self._window // 2]) - 1)
         if len(self._launches) > 4 * self._window:
             horizon = max(horizon, int(self._launches["order"][len(self._launches) // 2]))
-        rows = np.searchsorted(self._kernels["order"], np.uint64(max(horizon, -1) + 1), "left")
-        return self._handed_on(int(rows), horizon)
+        until = np.uint64(max(horizon, -1) + 1)
+        self._count_missing(int(np.searchsorted(self._launches["order"], until, "left")))
+        return self._handed_on(int(np.searchsorted(self._kernels["order"], until, "left")), horizon)
 
     def _merge(self) -> None:
         """Take up what is new, both in order, and count the kernels of each launch."""
@@ -156,6 +159,13 @@ class LaunchOrder:
 
     def _newest_seen(self) -> int:
         return max(self._newest_of_stream.values(), default=-1)
+
+    def _count_missing(self, passed: int) -> None:
+        """Of the first ``passed`` launches, the kernels that should be there and are not."""
+        launches = self._launches[:passed]
+        orders = launches["order"]
+        first, after = (np.searchsorted(self._kernels["order"], orders, side) for side in ("left", "right"))
+        self.missing += int(np.maximum(launches["kernels"].astype(np.int64) - (after - first), 0).sum())
 
     def _handed_on(self, rows: int, horizon: int = -1) -> OrderedKernels:
         kernels, self._kernels = self._kernels[:rows], self._kernels[rows:]

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define ASSAY_PROTOCOL_VERSION 1u
+#define ASSAY_PROTOCOL_VERSION 2u
 #define ASSAY_PROGRAM_BYTES 64
 
 enum assay_frame_type {
@@ -49,7 +49,7 @@ struct assay_name {
 };
 
 /* The order is CUPTI's correlation ID, widened to 64 bits: it grows with the calls of a process. */
-#define ASSAY_KERNELS_UNKNOWN 0u       /* a graph launch */
+#define ASSAY_KERNELS_UNKNOWN 0u       /* a graph launch whose kernels cannot be counted */
 #define ASSAY_KERNELS_NONE 0xffffffffu /* the call failed: no kernels come of it */
 
 struct assay_launch {
@@ -91,6 +91,9 @@ struct assay_totals {
     uint64_t names_unsent;    /* NVTX ranges without a name, because too many were different */
     uint64_t waited_ns;       /* how long launches waited for the agent, of all threads together */
     uint64_t flushes;         /* how often CUPTI was asked for what it has */
+    uint64_t graph_kernels_expected;   /* kernels of graph launches, as CUPTI told of the graphs' nodes */
+    uint64_t graph_launches_uncounted; /* graph launches of which that is not known */
+    uint64_t unsynchronised;           /* how often kernels had not ended in time, before a reset or the end */
 };
 
 struct assay_problem {
@@ -114,7 +117,7 @@ _Static_assert(sizeof(struct assay_hello) == 112, "hello");
 _Static_assert(sizeof(struct assay_name) == 16, "name");
 _Static_assert(sizeof(struct assay_launch) == 16, "launch");
 _Static_assert(sizeof(struct assay_kernel) == 96, "kernel");
-_Static_assert(sizeof(struct assay_totals) == 88, "totals");
+_Static_assert(sizeof(struct assay_totals) == 112, "totals");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the protocol is little-endian");
 
 #endif

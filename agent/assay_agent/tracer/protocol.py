@@ -11,7 +11,7 @@ import numpy as np
 
 from assay_sampling.errors import AssayError
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 KERNELS_UNKNOWN = 0
 KERNELS_NONE = 0xFFFFFFFF
 DEVICE_LAUNCHED = 1
@@ -60,7 +60,8 @@ KERNEL = np.dtype([
 ])  # fmt: skip
 TOTALS = np.dtype([(name, "<u8") for name in (
     "launches", "graph_launches", "kernels", "graph_kernels", "device_launched", "dropped_cupti",
-    "dropped_tracer", "launches_unsent", "names_unsent", "waited_ns", "flushes",
+    "dropped_tracer", "launches_unsent", "names_unsent", "waited_ns", "flushes", "graph_kernels_expected",
+    "graph_launches_uncounted", "unsynchronised",
 )])  # fmt: skip
 PROBLEM = np.dtype([("code", "<u4"), ("cupti_result", "<u4")])
 _FIXED = {

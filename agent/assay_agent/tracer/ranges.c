@@ -12,6 +12,7 @@
 #include <wchar.h>
 
 #include "names.h"
+#include "tracer.h"
 
 #define DEEPEST 128
 #define LONGEST_WIDE 1024u
@@ -181,6 +182,7 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(NvtxGetExpor
     NvtxFunctionTable table = NULL;
     unsigned int size = 0;
     if (!callbacks || callbacks->struct_size < sizeof *callbacks) return 0;
+    tracer_watch_forks();
     if (callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &table, &size)) {
         set(table, size, NVTX_CBID_CORE_RangePushA, (NvtxFunctionPointer)push_ascii);
         set(table, size, NVTX_CBID_CORE_RangePushW, (NvtxFunctionPointer)push_wide);

@@ -25,7 +25,15 @@ from assay_sampling.readers.base import NameTracker
 _READ_BYTES = 1 << 20
 _MOST_WAITING_CONNECTIONS = 128
 _HAND_ON_KERNELS = 1 << 15
-_COUNTED = ("launches", "graph_launches", "kernels", "graph_kernels", "dropped_cupti", "dropped_tracer")
+_COUNTED = (
+    "launches", "graph_launches", "kernels", "graph_kernels", "graph_kernels_expected", "dropped_cupti",
+    "dropped_tracer", "unsynchronised",
+)  # fmt: skip
+_ENDED_EARLY = (
+    "ended without handing over its last records: it was killed by a signal, or ended by a system call of "
+    "its own. Let workers end by themselves (in Python: close() and join(), not terminate()), or set "
+    "multiprocessing.set_start_method('spawn')"
+)
 
 
 @dataclass
@@ -61,21 +69,50 @@ class TracedProcess:
         if self.broken:
             yield f"{self.label}: {self.broken}"
         elif not self.ended:
-            yield f"{self.label} ended without handing over its last records (killed, or _exit was called)"
-        told = {name: self.totals.get(name, 0) for name in _COUNTED}
+            yield f"{self.label} {_ENDED_EARLY}"
+        told = self._told
         dropped = told["dropped_cupti"] + told["dropped_tracer"]
         if dropped:
             yield (
                 f"{self.label} dropped {dropped:,} records ({told['dropped_cupti']:,} by CUPTI, "
                 f"{told['dropped_tracer']:,} that could not be sent)"
             )
-        if self.ended and told["kernels"] != told["launches"]:
-            yield f"{self.label} launched {told['launches']:,} kernels, and CUPTI gave {told['kernels']:,}"
+        if self.ended and not told["unsynchronised"]:
+            yield from self._miscounted()
         if self.ended and told["kernels"] + told["graph_kernels"] != self.received:
             sent = told["kernels"] + told["graph_kernels"]
             yield f"{self.label} sent {sent:,} kernels, and {self.received:,} came"
         if self.late:
             yield f"{self.label}: {self.late:,} kernels came after their place had been handed on"
+
+    def missing(self) -> Iterator[str]:
+        """What the flag launches_missing says of it: it ended, or reset a device, while kernels still ran."""
+        times = self._told["unsynchronised"]
+        if times:
+            told = self._told
+            yield (
+                f"{self.label}: {times:,} times kernels had not ended when a device was reset or the "
+                f"process ended, within the limit of ASSAY_TRACER_SYNC_MS (30000 by default); of "
+                f"{told['launches'] + told['graph_kernels_expected']:,} kernels launched "
+                f"{told['kernels'] + told['graph_kernels']:,} were recorded, {self.untimed:,} of them without "
+                "their times"
+            )
+
+    @property
+    def _told(self) -> dict[str, int]:
+        return {name: self.totals.get(name, 0) for name in _COUNTED}
+
+    def _miscounted(self) -> Iterator[str]:
+        """Where launch calls and records do not agree."""
+        told = self._told
+        if told["kernels"] != told["launches"]:
+            yield f"{self.label} launched {told['launches']:,} kernels, and CUPTI gave {told['kernels']:,}"
+        of_graphs = self.order.missing - max(0, told["launches"] - told["kernels"])
+        if of_graphs > 0:
+            yield (
+                f"{self.label}: its graph launches should have {told['graph_kernels_expected']:,} kernels by "
+                f"CUPTI's graph nodes, and {of_graphs:,} of them did not come"
+            )
 
 
 class Receiver:

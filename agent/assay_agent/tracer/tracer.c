@@ -4,9 +4,11 @@
  *   - launch calls (driver callbacks) are counted, and noted in a ring with their order and NVTX range;
  *   - CUPTI fills activity buffers of a pool with kernel records and hands them back when they are full or flushed;
  *   - one thread of ours turns both into frames and sends them.
- * Memory is bounded: 32 buffers of 1 MiB, 65,536 launches, 65,536 names. Where the agent is slow, launch calls wait, all
- * together at most ASSAY_TRACER_WAIT_MS; after that CUPTI finds no buffer, drops records and counts them. Where the
- * agent is gone, or takes nothing for ASSAY_TRACER_STALL_MS, tracing ends and the process runs on.
+ * Memory is bounded: 128 buffers of 256 KiB, 65,536 launches, 65,536 names. Where the agent is slow, launch calls
+ * wait, all together at most ASSAY_TRACER_WAIT_MS; after that CUPTI finds no buffer, drops records and counts them.
+ * Where the agent is gone, or takes nothing for ASSAY_TRACER_STALL_MS, tracing ends and the process runs on.
+ * A flush waits for no kernel: one that still runs at a forced flush has lost its end, and a reset of its device loses
+ * its record. Before both a helper thread waits for the contexts, at most ASSAY_TRACER_SYNC_MS.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,22 +20,29 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "calls.h"
+#include "contexts.h"
 #include "cupti_library.h"
+#include "exits.h"
+#include "graphs.h"
 #include "names.h"
 #include "output.h"
 #include "protocol.h"
 #include "ranges.h"
+#include "tracer.h"
 
-#define BUFFER_BYTES (1u << 20)
+/* CUPTI fills one for each thread that launches, so there are many small ones. */
+#define BUFFER_BYTES (256u << 10)
 #define BUFFER_HEADER_BYTES 64u
-#define MOST_BUFFERS 32u
-#define MANY_QUEUED 16u
+#define MOST_BUFFERS 128u
+#define MANY_QUEUED 64u
 #define RING_LAUNCHES 65536u
 #define FRAME_KERNELS 2048u
 #define POINTERS 8192u
 #define DEFAULT_WAIT_MS 30000
 #define DEFAULT_STALL_MS 10000
 #define DEFAULT_FLUSH_MS 200
+#define DEFAULT_SYNC_MS 30000
 
 struct buffer {
     struct buffer *next;
@@ -59,7 +68,11 @@ static int stopping;
 static uint64_t newest_order = 1ull << 32; /* not 0, so that no order is negative */
 static int captures_seen;
 static CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *);
-static __thread int captured;
+/* The launch call that this thread is in: nothing comes of one that is captured. */
+static __thread struct {
+    int within, captured;
+    uint32_t kernels;
+} current;
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -165,60 +178,6 @@ static void note_launch(uint32_t correlation, uint32_t range, uint32_t kernels)
     pthread_mutex_unlock(&lock);
 }
 
-struct call {
-    uint32_t kernels;
-    CUstream stream;
-};
-
-/* A call without a configuration fails, and must fail in the driver, not here. */
-static CUstream stream_of_config(const CUlaunchConfig *config)
-{
-    return config ? config->hStream : NULL;
-}
-
-/* What a callback stands for: 1 a launch, 2 the begin of a capture, 0 neither. */
-static int understood(CUpti_CallbackId id, const void *parameters, struct call *call)
-{
-    *call = (struct call){1, NULL};
-    switch (id) {
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel:
-        call->stream = ((const cuLaunchKernel_params *)parameters)->hStream;
-        return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz:
-        call->stream = ((const cuLaunchKernel_ptsz_params *)parameters)->hStream;
-        break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx:
-        call->stream = stream_of_config(((const cuLaunchKernelEx_params *)parameters)->config);
-        return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz:
-        call->stream = stream_of_config(((const cuLaunchKernelEx_ptsz_params *)parameters)->config);
-        break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel:
-        call->stream = ((const cuLaunchCooperativeKernel_params *)parameters)->hStream;
-        return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz:
-        call->stream = ((const cuLaunchCooperativeKernel_ptsz_params *)parameters)->hStream;
-        break;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice:
-        call->kernels = ((const cuLaunchCooperativeKernelMultiDevice_params *)parameters)->numDevices;
-        return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunch:
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid: return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync:
-        call->stream = ((const cuLaunchGridAsync_params *)parameters)->hStream;
-        return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch:
-        *call = (struct call){ASSAY_KERNELS_UNKNOWN, ((const cuGraphLaunch_params *)parameters)->hStream};
-        return 1;
-    case CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz:
-        *call = (struct call){ASSAY_KERNELS_UNKNOWN, ((const cuGraphLaunch_ptsz_params *)parameters)->hStream};
-        break;
-    default: return 2;
-    }
-    if (!call->stream) call->stream = CU_STREAM_PER_THREAD;
-    return 1;
-}
-
 /* A launch into a stream that is being captured becomes a node of a graph, and no kernel runs. */
 static int into_capture(CUstream stream)
 {
@@ -227,30 +186,82 @@ static int into_capture(CUstream stream)
     return is_capturing && is_capturing(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+static void launch_begins(const struct call *call, uint32_t correlation)
+{
+    current.within = 1;
+    current.captured = into_capture(call->stream);
+    current.kernels = call->kind == CALL_GRAPH ? graphs_kernels(call->executable) : call->kernels;
+    if (current.captured || current.kernels == 0) return;
+    uint32_t kernels = current.kernels == GRAPHS_UNCOUNTED ? ASSAY_KERNELS_UNKNOWN : current.kernels;
+    note_launch(correlation, range_innermost(), kernels);
+}
+
+static void launch_ends(const struct call *call, uint32_t correlation, int failed)
+{
+    current.within = 0;
+    if (current.captured) return;
+    if (failed) {
+        note_launch(correlation, 0, ASSAY_KERNELS_NONE);
+    } else if (call->kind == CALL_LAUNCH) {
+        add(&totals.launches, current.kernels);
+    } else {
+        add(&totals.graph_launches, 1);
+        if (current.kernels == GRAPHS_UNCOUNTED)
+            add(&totals.graph_launches_uncounted, 1);
+        else
+            add(&totals.graph_kernels_expected, current.kernels);
+    }
+}
+
+static void call_begins(const struct call *call, uint32_t correlation)
+{
+    switch (call->kind) {
+    case CALL_LAUNCH:
+    case CALL_GRAPH: launch_begins(call, correlation); break;
+    case CALL_CAPTURE: __atomic_store_n(&captures_seen, 1, __ATOMIC_RELAXED); break;
+    case CALL_DESTROY: add(&totals.unsynchronised, !contexts_finish_one(call->context)); break;
+    case CALL_RESET: add(&totals.unsynchronised, !contexts_finish_device(call->device)); break;
+    default: break;
+    }
+}
+
+static void call_ends(const struct call *call, uint32_t correlation, int failed)
+{
+    if (call->kind == CALL_LAUNCH || call->kind == CALL_GRAPH)
+        launch_ends(call, correlation, failed);
+    else if (call->kind == CALL_CHILD && !failed && call->node)
+        graphs_child(*call->node, call->child);
+    else if (call->kind == CALL_SWITCH && !failed)
+        graphs_switched(call->executable);
+}
+
+static void resource(CUpti_CallbackId id, const CUpti_ResourceData *data)
+{
+    uint32_t device = 0;
+    if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
+        exits_watch(tracer_finish);
+        if (library.device_of) library.device_of(data->context, &device);
+        contexts_created(data->context, device);
+    } else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
+        contexts_destroyed(data->context);
+    } else {
+        graphs_take(id, data->resourceDescriptor);
+    }
+}
+
 static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
 {
     (void)user;
     const CUpti_CallbackData *information = data;
-    struct call call;
-    if (domain != CUPTI_CB_DOMAIN_DRIVER_API || !__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
-    int entered = information->callbackSite == CUPTI_API_ENTER;
-    if (understood(id, information->functionParams, &call) == 2) {
-        if (entered) __atomic_store_n(&captures_seen, 1, __ATOMIC_RELAXED);
-        return;
-    }
-    if (entered) {
-        captured = into_capture(call.stream);
-        if (!captured) note_launch(information->correlationId, range_innermost(), call.kernels);
-        return;
-    }
-    if (captured) return;
+    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE) resource(id, data);
+    if (domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
+    struct call call = call_of(id, information->functionParams);
     const CUresult *result = information->functionReturnValue;
-    if (result && *result != CUDA_SUCCESS)
-        note_launch(information->correlationId, 0, ASSAY_KERNELS_NONE);
-    else if (call.kernels == ASSAY_KERNELS_UNKNOWN)
-        add(&totals.graph_launches, 1);
+    if (information->callbackSite == CUPTI_API_ENTER)
+        call_begins(&call, information->correlationId);
     else
-        add(&totals.launches, call.kernels);
+        call_ends(&call, information->correlationId, result && *result != CUDA_SUCCESS);
 }
 
 /* ---- sending: our thread's side ---- */
@@ -428,10 +439,19 @@ static void *send_until_stopped(void *unused)
 
 /* ---- beginning and end ---- */
 
-static void finish(void)
+/* The helper calls it when kernels have ended: a forced flush where nothing more comes, for contexts unknown to us. */
+static void collect(int final)
 {
-    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED) || getpid() != owner) return;
-    library.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    library.flush(0);
+    if (final) library.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+static void finish_once(void)
+{
+    if (!contexts_finish_all()) {
+        add(&totals.unsynchronised, 1);
+        collect(1); /* of kernels that run, the times are lost */
+    }
     note_dropped(NULL, 0);
     note_dropped(last_context, last_stream);
     pthread_mutex_lock(&lock);
@@ -445,10 +465,48 @@ static void finish(void)
     if (pthread_timedjoin_np(sender, NULL, &limit) == 0) __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
 }
 
+void tracer_finish(void)
+{
+    static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+    static __thread int within;
+    /* A signal handler that ends the process in the middle of a launch call would wait for itself. */
+    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED) || getpid() != owner || within || current.within) return;
+    within = 1;
+    pthread_mutex_lock(&ending); /* a second thread that ends the process waits for the first */
+    if (__atomic_load_n(&tracing, __ATOMIC_RELAXED) && !stopping) finish_once();
+    pthread_mutex_unlock(&ending);
+    within = 0;
+}
+
+/* A child must find no lock that another thread of its parent held. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+    names_lock();
+}
+
+static void after_fork(void)
+{
+    names_unlock();
+    pthread_mutex_unlock(&lock);
+}
+
 static void in_forked_child(void)
 {
+    after_fork();
     __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
     output_close(); /* the parent keeps its own descriptor of the socket */
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, in_forked_child);
+}
+
+void tracer_watch_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
 }
 
 static int64_t milliseconds(const char *variable, int64_t otherwise)
@@ -509,27 +567,6 @@ static void cupti_failed(const char *function, CUptiResult result)
     give_up(problem_code(result), result, text);
 }
 
-static const CUpti_CallbackId watched[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, /* this one CUPTI must know */
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunch,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
-    CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz,
-};
-
 static int watch(void)
 {
     const char *function = "cuptiSubscribe";
@@ -538,13 +575,17 @@ static int watch(void)
         cupti_failed(function, result);
         return 0;
     }
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
-        CUptiResult enabled = library.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, watched[i]);
+    for (unsigned i = 0; i < calls_watched_count; i++) {
+        CUptiResult enabled = library.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, calls_watched[i]);
         if (i == 0 && enabled != CUPTI_SUCCESS) {
             function = "cuptiEnableCallback";
             result = enabled;
         }
     }
+    for (unsigned i = 0; i < graphs_watched_count; i++)
+        library.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, graphs_watched[i]);
+    library.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_CREATED);
+    library.enable_callback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
     if (result == CUPTI_SUCCESS) {
         function = "cuptiActivityRegisterCallbacks";
         result = library.register_callbacks(buffer_requested, buffer_completed);
@@ -595,19 +636,20 @@ static void begin(void)
         give_up((uint32_t)code, CUPTI_SUCCESS, problem);
         return;
     }
-    pthread_atfork(NULL, NULL, in_forked_child);
+    tracer_watch_forks();
     __atomic_store_n(&tracing, 1, __ATOMIC_RELAXED);
     if (!watch()) {
         __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
         return;
     }
-    if (!start_sender()) {
+    if (!contexts_begin(collect, milliseconds("ASSAY_TRACER_SYNC_MS", DEFAULT_SYNC_MS)) || !start_sender()) {
         __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
         library.unsubscribe(subscriber);
         give_up(ASSAY_PROBLEM_NO_MEMORY, CUPTI_SUCCESS, "no thread could be started");
         return;
     }
-    atexit(finish);
+    atexit(tracer_finish);
+    exits_watch(tracer_finish);
 }
 
 /* CUDA calls it in the first cuInit of the process. The process runs on whatever happens here. */

@@ -1,0 +1,171 @@
+"""The tracer under NVIDIA's rules: what still runs, what a reset loses, buffers a thread, graphs, workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from traced_runs import (
+    SCHEMA,
+    SECONDS,
+    BuiltTracer,
+    TracedRun,
+    expected_numbers,
+    numbers,
+    short_folder,
+    trace,
+)
+
+from assay_agent.profilers.cupti import tracer_environment
+from assay_agent.tracer.receiver import Receiver
+
+pytestmark = [pytest.mark.tracer, pytest.mark.processes]
+
+
+def run(tracer: BuiltTracer, switches: dict[str, object] | None = None, **arguments: object) -> TracedRun:
+    return trace(tracer.library, tracer.workload, switches, **arguments)  # type: ignore[arg-type]
+
+
+def test_kernels_that_run_when_the_process_ends_are_waited_for(each_tracer: BuiltTracer) -> None:
+    found = run(each_tracer, {"FAKE_CUPTI_KERNEL_MS": 300}, launches=100)
+    assert found.faults == []
+    assert np.array_equal(numbers(found.table), expected_numbers(100))
+
+
+def test_all_contexts_are_waited_for(tracer: BuiltTracer) -> None:
+    found = run(tracer, {"FAKE_CUPTI_KERNEL_MS": 300}, launches=400, threads=4, devices=4)
+    assert found.faults == []
+    assert np.array_equal(numbers(found.table), expected_numbers(400))
+    assert set(found.table["device"].to_pylist()) == {0, 1, 2, 3}
+
+
+def test_a_reset_of_the_device_loses_nothing(tracer: BuiltTracer) -> None:
+    found = run(tracer, {"FAKE_CUPTI_KERNEL_MS": 100}, launches=1000, reset=250)
+    assert found.faults == []
+    assert np.array_equal(numbers(found.table)[:2], [1, 2]) and len(found.table) == 1000
+
+
+def test_a_reset_of_one_device_waits_for_no_other(tracer: BuiltTracer) -> None:
+    # The first kernel of device 1 never ends; the devices are reset after 50 launches each, device 0 four times.
+    switches: dict[str, object] = {"FAKE_CUPTI_ENDLESS_DEVICE": 1, "ASSAY_TRACER_SYNC_MS": 1000}
+    found = run(tracer, switches, launches=400, threads=2, devices=2, reset=50, reset_device=0)
+    assert found.processes[0].totals["unsynchronised"] == 1, "at the end alone"
+    of_first = found.table.filter(np.equal(found.table["device"].to_numpy(), 0))
+    assert len(of_first) == 200 and of_first["duration_ns"].null_count == 0
+
+
+def test_forty_threads_that_launch_have_buffers(tracer: BuiltTracer) -> None:
+    found = run(tracer, launches=40_000, threads=40)
+    assert found.faults == []
+    assert np.array_equal(numbers(found.table), expected_numbers(40_000))
+
+
+@pytest.mark.parametrize("end", ["exit", "reset"])
+def test_a_kernel_that_never_ends_is_waited_for_until_the_limit_and_said(
+    tracer: BuiltTracer, end: str
+) -> None:
+    switches: dict[str, object] = {"FAKE_CUPTI_ENDLESS": 500, "ASSAY_TRACER_SYNC_MS": 300}
+    began = time.monotonic()
+    found = run(tracer, switches, launches=500, **({"reset": 500} if end == "reset" else {}))
+    assert time.monotonic() - began < 30 and found.exit_code == 0
+    (process,) = found.processes
+    assert process.ended and process.totals["unsynchronised"] == 1
+    assert process.totals["launches"] == 500
+    assert list(process.faults()) == []
+    (missing,) = process.missing()
+    assert "ASSAY_TRACER_SYNC_MS" in missing and "had not ended" in missing
+
+
+def test_resets_do_not_wait_again_for_a_helper_that_is_late(tracer: BuiltTracer) -> None:
+    switches: dict[str, object] = {"FAKE_CUPTI_ENDLESS": 5, "ASSAY_TRACER_SYNC_MS": 1000}
+    began = time.monotonic()
+    found = run(tracer, switches, launches=100, reset=10)
+    assert time.monotonic() - began < 8
+    assert 1 <= found.processes[0].totals["unsynchronised"] <= 10
+
+
+@pytest.mark.parametrize("graph", ["plain", "nested"])
+def test_kernels_of_a_graph_launch_that_are_lost_are_missed(tracer: BuiltTracer, graph: str) -> None:
+    first = 2 if graph == "nested" else 1  # adding the child is a call, too
+    whole = run(tracer, launches=2000, graphs=10, nodes=6, graph=graph)
+    assert whole.faults == [] and whole.processes[0].totals["graph_kernels_expected"] == 200 * 6
+    assert np.array_equal(numbers(whole.table), expected_numbers(2000, graphs=10, nodes=6, first=first))
+    found = run(tracer, {"FAKE_CUPTI_LOSE_EVERY": 300}, launches=500, graphs=1, nodes=6, graph=graph)
+    assert any("graph launches should have" in fault for fault in found.faults), found.faults
+
+
+@pytest.mark.parametrize("graph", ["conditional", "disabled"])
+def test_graphs_whose_kernels_cannot_be_counted_are_told(tracer: BuiltTracer, graph: str) -> None:
+    found = run(tracer, launches=300, graphs=3, nodes=4, graph=graph)
+    assert found.faults == []
+    totals = found.processes[0].totals
+    assert (totals["graph_launches"], totals["graph_launches_uncounted"]) == (100, 100)
+    first, nodes = (2, 3) if graph == "disabled" else (1, 4)
+    assert np.array_equal(numbers(found.table), expected_numbers(300, graphs=3, nodes=nodes, first=first))
+
+
+def test_a_counted_graph_launch_is_handed_on_without_waiting_for_flushes(tracer: BuiltTracer) -> None:
+    # One flush in ten seconds: only full buffers come before the end.
+    switches: dict[str, object] = {"ASSAY_TRACER_FLUSH_MS": 10_000, "FAKE_CUPTI_IN_STREAMS": 1}
+    found = run(tracer, switches, launches=60_000, graphs=10)
+    assert found.faults == []
+    assert np.array_equal(numbers(found.table), expected_numbers(60_000, graphs=10))
+    assert sum(batch.num_rows for batch in found.batches[:-1]) > len(found.table) / 2
+
+
+@pytest.mark.parametrize("end", ["exit", "_exit", "_Exit", "quick_exit"])
+def test_forked_workers_that_use_cuda_are_traced_however_they_end(tracer: BuiltTracer, end: str) -> None:
+    found = run(tracer, launches=500, child="worker", children=3, end=end)
+    assert found.faults == [] and found.exit_code == 0
+    assert [process.handed_on for process in found.processes] == [500, 500, 500]
+
+
+_POOL = """
+import ctypes, multiprocessing, sys
+
+def work(number):
+    fake = ctypes.CDLL(sys.argv[1])
+    rule = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32)(lambda correlation: 0)
+    fake.fake_init()
+    for _ in range(100 + number):
+        fake.fake_call(rule)
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=work, args=(number,)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    sys.exit(max(worker.exitcode for worker in workers))
+"""
+
+
+def test_workers_of_pythons_multiprocessing_are_traced(tracer: BuiltTracer) -> None:
+    (fake,) = tracer.workload.parent.glob("libcupti.so.*")
+    with short_folder() as folder, Receiver(folder / "socket", lambda hello: SCHEMA) as receiver:
+        command = [sys.executable, "-c", _POOL, str(fake)]
+        environment = tracer_environment(tracer.library, folder / "socket")
+        with subprocess.Popen(command, env=environment) as process:
+            while process.poll() is None or receiver.connected:
+                list(receiver.batches(0.02))
+    assert process.returncode == 0
+    assert sorted(traced.handed_on for traced in receiver.processes) == [100, 101, 102]
+    assert [fault for traced in receiver.processes for fault in traced.faults()] == []
+
+
+def test_forked_children_of_threads_that_push_ranges_never_hang(tracer: BuiltTracer, forks: Path) -> None:
+    environment = tracer_environment(tracer.library, Path("/nobody"))
+    done = subprocess.run(
+        [str(forks), str(fork_count())], env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (f"0 of {fork_count()} hung\n", "", 0)
+
+
+def fork_count() -> int:
+    return int(os.environ.get("ASSAY_TRACER_FORKS", "60"))
