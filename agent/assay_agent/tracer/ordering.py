@@ -1,10 +1,10 @@
 """Kernel records in the order in which they were launched, while they come in the order in which they ended.
 
 A launch is handed on when all launches before it are complete: its kernels are there, or the call failed.
-Where the kernels of a graph launch cannot be counted, it is complete when CUPTI was flushed five times without
-another kernel of it, and a kernel of a later launch has come from one of its streams. What waits is bounded:
-over the limit, the older half is handed on as it is. A kernel that comes after its place was handed on is
-counted as late, never put elsewhere.
+Where the kernels of a graph launch cannot be counted, it is complete when CUPTI was flushed five times
+without another kernel of it, and a kernel of a later launch has come from one of its streams. What waits is
+bounded: over the limit, the older half is handed on as it is. A kernel that comes after its place was handed
+on is counted as late, never put elsewhere.
 
 Memory: 160 bytes for each launch that waits. Time: a sort of what waits, for each hand-on.
 """
