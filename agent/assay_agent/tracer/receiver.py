@@ -94,8 +94,8 @@ class TracedProcess:
                 f"{self.label}: {times:,} times kernels had not ended when a device was reset or the "
                 f"process ended, within the limit of ASSAY_TRACER_SYNC_MS (30000 by default); of "
                 f"{told['launches'] + told['graph_kernels_expected']:,} kernels launched "
-                f"{told['kernels'] + told['graph_kernels']:,} were recorded, {self.untimed:,} of them without "
-                "their times"
+                f"{told['kernels'] + told['graph_kernels']:,} were recorded, {self.untimed:,} of them "
+                "without their times"
             )
 
     @property
