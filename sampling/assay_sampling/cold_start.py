@@ -130,7 +130,7 @@ def compare_recordings(warm: Launches, flushed: Launches, quantity: str | None =
     require_match(found, subject="warm and flushed run")
     left, right = found.left_rows, found.right_rows
     for side in (warm, flushed):
-        require_counters(side.table, ["instructions"], ", ".join(side.sources) or "launches")
+        require_counters(side.table, ["instructions"], ", ".join(side.sources) or "launches", side.unreadable)
     # Names repeat, so each is looked up once.
     kernels = warm.column("kernel_id")[left]
     names = {key: warm.names[key] for key in set(kernels.tolist())}

@@ -9,7 +9,7 @@ Source: design, "The launch table"; Principal Kernel Analysis, Table 2.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CYCLE_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg")
 # Collected by every detailed run, whatever the features: costs by clock domain, and what weighs launches.
 COST_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
+
+# Units of counters that count things one by one.
+PLAIN_COUNT_UNITS = ("inst", "request", "sector")
 
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     # PKA, Table 2.
@@ -82,6 +85,11 @@ class Counter:
     help: str
     metrics: tuple[Metric, ...]
     labels: tuple[str, ...] = ()
+
+    @property
+    def plain_count(self) -> bool:
+        """Whether it counts things one by one, rather than bytes, time, cycles or a ratio."""
+        return self.unit in PLAIN_COUNT_UNITS
 
     def column(self, metric: str) -> CounterColumn:
         # The registry alone is wanted by programs that must start fast: Arrow is loaded with the first table.
@@ -160,8 +168,13 @@ def features_of(feature_set: str) -> tuple[str, ...]:
         ) from None
 
 
-def require_counters(table: pa.Table, names: Sequence[str], source: str) -> None:
+def require_counters(
+    table: pa.Table, names: Sequence[str], source: str, unreadable: Mapping[str, str] | None = None
+) -> None:
     """Check that every counter was measured for every launch of ``table``.
+
+    ``unreadable`` says of counters that a reader left out why it did
+    (:attr:`assay_sampling.launches.Launches.unreadable`).
 
     Raises CounterUnavailableError naming ``source``, the counter and how many launches lack it, and the
     other variant where that one was measured (variants are never mixed).
@@ -185,12 +198,24 @@ def require_counters(table: pa.Table, names: Sequence[str], source: str) -> None
             )
             remedy = "profile those launches again, or choose features without this counter"
         else:
-            cause = f"the counter {name!r} was not measured"
-            remedy = f"collect the metric {registry()[name].metrics[0].name}"
+            cause, remedy = not_there(name, unreadable)
         twin = name.removesuffix("_sass") if name.endswith("_sass") else f"{name}_sass"
         if twin in present:
             remedy += f" ({twin!r} was measured, but it counts other instructions and never stands in)"
         raise CounterUnavailableError(source, cause, remedy)
+
+
+def not_there(name: str, unreadable: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Cause and remedy for a counter that a table lacks: nobody measured it, or it cannot be read."""
+    why = (unreadable or {}).get(name)
+    if why is not None:
+        return f"the counter {name!r} is needed, and it cannot be read: {why}", _EXPORT_PAGE
+    counter = registry().get(name)
+    remedy = f"collect the metric {counter.metrics[0].name}" if counter else "choose one that was measured"
+    return f"the counter {name!r} was not measured", remedy
+
+
+_EXPORT_PAGE = "export the raw page, and give that: ncu --import REPORT --csv --page raw --print-units base"
 
 
 def default_cost_counter(table: pa.Table) -> str | None:

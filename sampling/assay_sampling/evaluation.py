@@ -48,8 +48,11 @@ def cost_of(launches: Launches, quantity: str) -> Cost:
     """
     source = ", ".join(launches.sources) or "launches"
     if quantity not in launches.table.schema.names:
+        why = launches.unreadable.get(quantity)
         raise CounterUnavailableError(
-            source, f"the cost {quantity!r} was not measured", "choose a cost that was, or profile again"
+            source,
+            f"the cost {quantity!r} was not measured" if why is None else f"the cost {quantity!r}: {why}",
+            "choose a cost that was, or profile again",
         )
     column = launches.table[quantity]
     if column.null_count:

@@ -26,7 +26,7 @@ def feature_matrix(launches: Launches, features: Sequence[str]) -> np.ndarray:
     every launch or is not a finite number.
     """
     source = ", ".join(launches.sources) or "launches"
-    require_counters(launches.table, features, source)
+    require_counters(launches.table, features, source, launches.unreadable)
     matrix = np.empty((len(launches), len(features)))
     for index, name in enumerate(features):
         matrix[:, index] = launches.column(name)

@@ -52,6 +52,12 @@ class Launches:
         return table_metadata(self.table.schema)
 
     @property
+    def unreadable(self) -> dict[str, str]:
+        """Why the reader left counters out that are in the file, by canonical name."""
+        found = [dict(note.parameters) for note in self.notes if note.code == "metric_unreadable"]
+        return {str(fact["counter"]): f"{fact['metric']}: {fact['cause']}" for fact in found}
+
+    @property
     def counters(self) -> tuple[str, ...]:
         """Canonical counters measured for at least one launch."""
         return tuple(

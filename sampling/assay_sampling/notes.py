@@ -216,6 +216,13 @@ _SHAPES_AND_COUNTERS = (
         ),
     ),
     NoteKind(
+        "metric_unreadable",
+        "a metric of a report is left out because its unit is not known or its values are no numbers; only "
+        "an analysis that needs it refuses",
+        lambda counter, metric, cause: f"{counter} is left out: {metric} cannot be read ({cause})",
+        "metrics_missing",
+    ),
+    NoteKind(
         "metric_late",
         "a metric is left aside because the first launches do not have it",
         lambda metric: f"{metric} is left aside: it is not there for the first launches",

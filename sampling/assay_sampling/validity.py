@@ -211,7 +211,8 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "metrics_missing",
-        "the GPU or the tool's release has no metric for some counters; they were left out",
+        "the GPU or the tool's release has no metric for some counters, or a report gives one that cannot be "
+        "read; they were left out",
         "choose features without them",
     ),
     FlagKind(

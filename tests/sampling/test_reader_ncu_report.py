@@ -14,9 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ncu_reports import fake_package, metrics, report
-from reader_files import kernel_names, sentences, texts, write
+from reader_files import RAW_UNITS, kernel_names, raw_page, raw_row, sentences, texts, write
 
-from assay_sampling.errors import InputError, MissingExtraError
+from assay_client import analyses as client
+from assay_sampling.counters import counter_of_metric, require_counters
+from assay_sampling.errors import AssayError, CounterUnavailableError, InputError, MissingExtraError
+from assay_sampling.evaluation import COST_UNITS, cost_of
 from assay_sampling.launches import Launches
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from assay_sampling.readers.ncu_container import read_container
@@ -193,15 +196,104 @@ def test_what_is_no_launch_is_refused(tmp_path: Path, package: Install) -> None:
         _read(tmp_path, "a", "b")
 
 
-def test_units_must_be_known_and_the_same(tmp_path: Path, package: Install) -> None:
-    package(*_actions("a", **{"gpu__time_duration.sum": (1.0, "fortnight")}))
-    with pytest.raises(InputError, match="fortnight"):
-        _read(tmp_path, "a")
+def _note_codes(launches: Launches) -> list[str]:
+    return [note.code for note in launches.notes]
+
+
+COUNTS = {
+    "smsp__inst_executed.sum": ("instructions", "inst"),
+    "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum": ("", "request"),
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": ("global_load_sectors", "sector"),
+}
+
+
+def test_an_empty_unit_is_the_base_unit_of_a_plain_count(tmp_path: Path, package: Install) -> None:
+    """Made-up answers in the form that NVIDIA's reader gives full-set reports of an RTX 4060 (2024.1.1)."""
+    names = {m: counter_of_metric(m) for m in COUNTS}
+    assert all(counter is not None and counter.unit == COUNTS[m][1] for m, counter in names.items())
+    package(*_actions("a", "b", **dict.fromkeys(COUNTS, (96.0, ""))))
+    launches = _read(tmp_path, "a", "b")
+    for counter in names.values():
+        assert counter is not None and launches.column(counter.name).tolist() == [96.0, 96.0]
+    assert "metric_unreadable" not in _note_codes(launches)
+    package(*_actions("a", **dict.fromkeys(COUNTS, (1.5, "K" + "request"))))
+    scaled = _read(tmp_path, "a")
+    requests = names["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"]
+    assert requests is not None and scaled.column(requests.name).tolist() == [1500.0]
+    # Requests are no instructions and no sectors.
+    assert {note.code for note in scaled.notes} == {"metric_unreadable"} and len(scaled.notes) == 2
+
+
+def test_results_with_and_without_the_unit_are_alike(tmp_path: Path, package: Install) -> None:
+    actions = _actions("a", "b", **{"smsp__inst_executed.sum": (7.0, "inst")})
+    actions[1]["metrics"]["smsp__inst_executed.sum"] = (9.0, "")
+    package(*actions)
+    assert _read(tmp_path, "a", "b").column("instructions").tolist() == [7.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("gpu__time_duration.sum", (1.0, "fortnight"), "profiled_duration_ns", "its unit 'fortnight' is not"),
+        ("gpu__time_duration.sum", (1.0, ""), "profiled_duration_ns", "its unit '' is not known"),
+        ("gpc__cycles_elapsed.avg", (1.0, ""), "cycles_gpc_avg", "its unit '' is not known"),
+        ("dram__bytes_read.sum", (1.0, ""), "dram_read_bytes", "its unit '' is not known"),
+        ("smsp__inst_executed.sum", (1.0, "request"), "instructions", "its unit 'request' is not known"),
+        ("smsp__inst_executed.sum", ("many", "inst"), "instructions", "its value 'many' is not a number"),
+    ],
+)
+def test_what_cannot_be_read_is_left_out_with_a_note(
+    tmp_path: Path, package: Install, case: tuple[str, tuple[Any, str], str, str]
+) -> None:
+    metric, value, counter, cause = case
+    package(*_actions("a", "b", **{metric: value}))
+    launches = _read(tmp_path, "a", "b")
+    assert counter not in launches.counters and len(launches) == 2
+    (note,) = launches.notes
+    assert (note.code, note.flag, note.invalidates) == ("metric_unreadable", "metrics_missing", False)
+    facts = dict(note.parameters)
+    assert (facts["counter"], facts["metric"]) == (counter, metric) and cause in str(facts["cause"])
+    # Whoever needs it is told why it is not there.
+    with pytest.raises(CounterUnavailableError) as caught:
+        require_counters(launches.table, [counter], "r.ncu-rep", launches.unreadable)
+    assert cause in caught.value.cause and "--page raw" in caught.value.remedy
+    if counter in COST_UNITS:
+        with pytest.raises(CounterUnavailableError, match=cause):
+            cost_of(launches, counter)
+
+
+def test_two_units_of_one_metric_are_left_out_too(tmp_path: Path, package: Install) -> None:
     second = _actions("a", "b")
     second[1]["metrics"]["gpu__time_duration.sum"] = (2500.0, "ns")
     package(*second)
-    with pytest.raises(InputError, match=r"gpu__time_duration.sum is in 'us' and then in 'ns'"):
-        _read(tmp_path, "a", "b")
+    (note,) = _read(tmp_path, "a", "b").notes
+    assert "in 'us' and then in 'ns'" in note.text
+
+
+def test_a_method_refuses_only_for_a_counter_that_it_needs(tmp_path: Path, package: Install) -> None:
+    cycles = {"gpc__cycles_elapsed.avg": (1000.0, "cycle")}
+    package(*_actions("a", "b", **cycles, **{"smsp__inst_executed.sum": (5.0, "fortnight")}))
+    path = write(tmp_path / "r.ncu-rep", b"".join(report(["a", "b"])))
+    selection = client.select("random", path)
+    assert any("fortnight" in note.text for note in selection.profile.notes)
+    for method in ("sieve", "pks"):
+        with pytest.raises(AssayError, match="fortnight"):
+            client.select(method, path)
+
+
+@pytest.mark.parametrize("metric", ["launch__grid_dim_x", "launch__block_dim_z"])
+def test_the_shape_of_a_launch_is_always_needed(tmp_path: Path, package: Install, metric: str) -> None:
+    package(*_actions("a", **{metric: (1.0, "fortnight")}))
+    with pytest.raises(InputError, match="fortnight") as caught:
+        _read(tmp_path, "a")
+    assert caught.value.field == metric
+
+
+def test_a_page_in_text_is_no_laxer_for_it(tmp_path: Path) -> None:
+    """An empty unit of a count on a raw page stays an error: there the unit is always printed."""
+    units = [*RAW_UNITS[:-1], ""]
+    with pytest.raises(InputError, match="its unit '' is not known for a quantity in 'inst'"):
+        read_launches(write(tmp_path / "x.csv", raw_page([raw_row(0)], units=units)))
 
 
 def test_values_that_are_missing_are_null_and_counted(tmp_path: Path, package: Install) -> None:

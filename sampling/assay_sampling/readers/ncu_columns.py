@@ -109,6 +109,8 @@ LAUNCH_METRICS = (
     *_GRID_DIM, *_BLOCK_DIM, "launch__block_size", _REGISTERS, _STATIC, _DYNAMIC, _SHARED,
     *_DEVICE_ATTRIBUTES,
 )  # fmt: skip
+# What says how many blocks and threads a launch has.
+SHAPE_METRICS = (*_GRID_DIM, *_BLOCK_DIM)
 _BASE_UNITS = {
     _REGISTERS: "register/thread", _STATIC: "byte/block", _DYNAMIC: "byte/block", _SHARED: "byte/block",
     "launch__grid_size": "1", "launch__block_size": "1",

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from assay_sampling.readers.files import PlainFile
 from assay_sampling.readers.ncu_columns import ColumnError, make_layout
 from assay_sampling.readers.ncu_container import MAGIC, Container, read_container
 from assay_sampling.readers.ncu_launches import HOST, LaunchMaker, devices_of
+from assay_sampling.readers.ncu_report_units import resolve_units
 from assay_sampling.synthetic import SYNTHETIC_MARK
 
 FORMAT = "ncu-report"
@@ -75,8 +77,8 @@ class NcuReportRecording(OpenRecording):
             self._directory = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
             try:
                 self._out = Path(self._directory.name) / "results"
-                units = _read_results(path, plain.path, self._out)
-                self._sheet = _Sheet(path, self._out.with_suffix(".arrow"), units, self._container)
+                answer = _read_results(path, plain.path, self._out)
+                self._sheet = _Sheet(path, self._out.with_suffix(".arrow"), answer, self._container)
                 self._marked_synthetic = marked
                 self._devices = devices_of(self._sheet.layout, self._sheet.table(slice(None)))
             except BaseException:
@@ -117,8 +119,8 @@ class NcuReportRecording(OpenRecording):
         self._directory.cleanup()
 
 
-def _read_results(path: Path, plain: Path, out: Path) -> dict[str, str]:
-    """Let the worker read the report; returns the units by metric."""
+def _read_results(path: Path, plain: Path, out: Path) -> dict[str, Any]:
+    """Let the worker read the report; returns its answer."""
     if _MODULE not in sys.modules and importlib.util.find_spec(_MODULE) is None:
         raise MissingExtraError(f"reading {path}", _MODULE, "ncu-report")
     command = [sys.executable, "-P", "-m", worker.__name__, str(plain.absolute()), str(out)]
@@ -138,13 +140,13 @@ def _read_results(path: Path, plain: Path, out: Path) -> dict[str, str]:
         ) from error
     if "error" in answer:
         raise InputError(path, str(answer["error"]), _NEWER)
-    return dict(answer["units"])
+    return answer
 
 
 class _Sheet:
     """The worker's text cells beside what the container knows, as columns named by position."""
 
-    def __init__(self, path: Path, arrow: Path, units: dict[str, str], container: Container) -> None:
+    def __init__(self, path: Path, arrow: Path, answer: dict[str, Any], container: Container) -> None:
         self._source = pa.memory_map(str(arrow))
         reader = pa.ipc.open_file(self._source)
         self._cells = reader.read_all()
@@ -158,13 +160,14 @@ class _Sheet:
                 _NEWER,
             )
         self._check_order(path)
-        self._metrics = [name for name in worker.wanted_metrics() if name in units]
         fields = ("ID", "Process ID", HOST, worker.NAME)
-        named = [worker.FIELDS.get(name, name) for name in self._metrics]
         try:
-            self.layout = make_layout(
-                (*fields, *named), [""] * len(fields) + [units[n] for n in self._metrics]
-            )
+            found = resolve_units(answer["units"], answer["not_numbers"])
+            self._metrics = [name for name in worker.wanted_metrics() if name in found.units]
+            named = [worker.FIELDS.get(name, name) for name in self._metrics]
+            units = [found.units[name] for name in self._metrics]
+            layout = make_layout((*fields, *named), [""] * len(fields) + units)
+            self.layout = replace(layout, notes=(*layout.notes, *found.notes))
         except ColumnError as error:
             raise InputError(path, error.cause, error.remedy, field=error.name) from error
 

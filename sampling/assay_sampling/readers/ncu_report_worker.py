@@ -2,7 +2,8 @@
 
 A process of its own, because the package's library takes memory by its own measure (0.1 GB at least) and
 may crash on what it does not know. What it reads goes into two files: ``OUT.arrow``, one row a result
-with text cells named by metric, and ``OUT.json``: ``error``, else the ``units`` of all metrics found.
+with text cells named by metric, and ``OUT.json``: ``error``, else the ``units`` of all metrics found (each a
+list of those it came in), and of ``not_numbers`` the first value that is none, by metric.
 
 Source: spec of Nsight Compute, section 1.7.
 """
@@ -19,12 +20,13 @@ from typing import Any
 import pyarrow as pa
 
 from assay_sampling.counters import registry
-from assay_sampling.readers.ncu_columns import LAUNCH_METRICS
+from assay_sampling.readers.ncu_columns import LAUNCH_METRICS, base_unit_of
 
 NAME, MANGLED, RANGES = "Kernel Name", "Mangled Name", "NVTX"
 # Numbers of the launch that a raw page has as fields of their own.
 FIELDS = {"launch__stream_id": "Stream", "launch__device_id": "Device"}
 _ROWS = 4096
+_SHOWN_CHARACTERS = 60
 _KERNEL = 0
 
 
@@ -42,7 +44,8 @@ class _Sheet:
     """Rows of text cells, written in blocks."""
 
     def __init__(self, path: Path) -> None:
-        self.units: dict[str, str] = {}
+        self.units: dict[str, list[str]] = {}
+        self.not_numbers: dict[str, str] = {}
         self._metrics = wanted_metrics()
         names = [NAME, MANGLED, RANGES, *self._metrics]
         self._schema = pa.schema([pa.field(name, pa.string(), nullable=False) for name in names])
@@ -71,10 +74,13 @@ class _Sheet:
         found = action.metric_by_name(metric)
         if found is None or not found.has_value():
             return ""
-        unit = found.unit() or ""
-        if self.units.setdefault(metric, unit) != unit:
-            raise _ReadError(f"{metric} is in {self.units[metric]!r} and then in {unit!r}")
-        return _text(found.value())
+        unit, value = found.unit() or "", found.value()
+        known = self.units.setdefault(metric, [])
+        if unit not in known:
+            known.append(unit)
+        if not isinstance(value, int | float) and base_unit_of(metric) is not None:
+            self.not_numbers.setdefault(metric, str(value)[:_SHOWN_CHARACTERS])
+        return _text(value)
 
     def _flush(self) -> None:
         arrays = [pa.array(column, pa.string()) for column in self._columns]
@@ -99,7 +105,7 @@ def _range_path(action: Any) -> str:
     return "/".join(names)
 
 
-def _convert(module: Any, report: Path, out: Path) -> dict[str, str]:
+def _convert(module: Any, report: Path, out: Path) -> dict[str, Any]:
     context = module.load_report(str(report))
     sheet = _Sheet(out.with_suffix(".arrow"))
     number = 0
@@ -109,14 +115,14 @@ def _convert(module: Any, report: Path, out: Path) -> dict[str, str]:
             sheet.add(profiled.action_by_idx(index), number)
             number += 1
     sheet.close()
-    return sheet.units
+    return {"units": sheet.units, "not_numbers": sheet.not_numbers}
 
 
 def main(arguments: list[str]) -> int:
     """Convert; 0 where ``OUT.json`` says how it went."""
     report, out = Path(arguments[0]), Path(arguments[1])
     try:
-        answer: dict[str, Any] = {"units": _convert(importlib.import_module("ncu_report"), report, out)}
+        answer = _convert(importlib.import_module("ncu_report"), report, out)
     except ImportError as error:
         answer = {"error": f"the package ncu-report cannot be loaded ({error})"}
     except (_ReadError, OSError, RuntimeError, ValueError) as error:

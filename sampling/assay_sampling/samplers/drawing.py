@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel
 
+from assay_sampling.counters import not_there
 from assay_sampling.errors import CounterUnavailableError
 from assay_sampling.evaluation import Cost, instructions_of
 from assay_sampling.intervals import Interval, ratio_interval, stratified_interval
@@ -33,6 +34,10 @@ def instructions_needed(launches: Launches, why: str) -> np.ndarray:
     """Instructions of every launch, shape (n,); raises CounterUnavailableError where one lacks them."""
     found = instructions_of(launches)
     if found is None:
+        unreadable = launches.unreadable.get("instructions")
+        if unreadable is not None:
+            cause, remedy = not_there("instructions", launches.unreadable)
+            raise CounterUnavailableError(source_of(launches), f"{cause}; {why} needs it", remedy)
         raise CounterUnavailableError(
             source_of(launches),
             f"the counter 'instructions' was not measured for all launches, and {why} needs it",

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from assay_sampling.alignment import align_window
+from assay_sampling.counters import not_there
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
@@ -27,6 +28,8 @@ def with_instructions(profile: Profile) -> tuple[Profile, np.ndarray]:
     if _COUNTER not in whole.table.schema.names and profile.detailed is not None:
         whole = _joined(profile.detailed, whole)
         profile = replace(profile, light=whole)
+    if _COUNTER in whole.unreadable:
+        raise CounterUnavailableError(source_of(whole), *not_there(_COUNTER, whole.unreadable))
     if _COUNTER not in whole.table.schema.names:
         raise RefusedError(
             source_of(whole), "Sieve needs the instructions of every launch, and it has no counters", _REMEDY
