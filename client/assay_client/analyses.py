@@ -11,7 +11,7 @@ from typing import Any
 from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import InputError, ParameterError, RefusedError
-from assay_sampling.evaluation import Evaluation
+from assay_sampling.evaluation import Evaluation, doubts
 from assay_sampling.joining import join, refuse_same_content
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.levels import check_levels
@@ -229,7 +229,10 @@ def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation
         "evaluated_on": here,
         "match": _match(saved.document["profile"]["sequence"], here["sequence"]),
         **evaluation.to_dict(),
-        "notes": list(_notes(saved, evaluation)),
+        "notes": [
+            *_notes(saved, evaluation),
+            *(note.text for note in doubts(evaluation, launches, len(saved.launch))),
+        ],
     }
 
 

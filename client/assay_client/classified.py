@@ -57,7 +57,7 @@ def document(selection: Selection) -> dict[str, Any]:
     whole = selection.to_dict()
     kept = (
         "parameters", "seed", "profile", "cost", "error_percent", "signed_error_percent",
-        "group_error_percent", "speedup", "two_level",
+        "group_error_percent", "speedup", "score_notes", "two_level",
     )  # fmt: skip
     return {
         "launches": int(origins.sum()),

@@ -138,7 +138,7 @@ def _scored(name: str, selection: Selection) -> dict[str, Any]:
         **scores.to_dict(),
         "interval": None if selection.interval is None else selection.interval.to_dict(),
         "interval_reason": None if selection.interval is not None else selection.interval_reason,
-        "warnings": list(selection.extra.get("warnings", ())),
+        "warnings": [*selection.extra.get("warnings", ()), *(note.text for note in selection.notes)],
         "pareto": False,
     }
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launch_table import Condition
 from assay_sampling.launches import Launches
+from assay_sampling.notes import Note, make_note
 
 COST_UNITS = {
     "cycles_gpc_avg": "cycle",
@@ -73,6 +74,10 @@ def cost_of(launches: Launches, quantity: str) -> Cost:
         row = int(np.argmin(values))
         cause = f"{_launch_at(launches, row)} has the negative cost {values[row]:g} in {quantity!r}"
         raise RefusedError(source, cause, _PROFILE_AGAIN)
+    if not np.isfinite(values.sum()):
+        raise RefusedError(
+            source, f"the costs in {quantity!r} add up to more than can be held", _PROFILE_AGAIN
+        )
     if not float(values.sum()) > 0:
         raise RefusedError(source, f"the launches have no cost at all in {quantity!r}", _PROFILE_AGAIN)
     return Cost(quantity, COST_UNITS[quantity], launches.metadata.condition, values)
@@ -92,7 +97,8 @@ class Evaluation:
 
     ``group_error_percent`` is None where it is not known which launch is in which group;
     ``speedup_instructions`` where instructions were not measured for all launches;
-    ``weighted_cov_percent``, the spread of the cost within groups, where either is.
+    ``weighted_cov_percent``, the spread of the cost within groups, where either is. ``free_rows`` are the
+    rows of representatives that cost nothing: what they stand for is projected as nothing.
     """
 
     quantity: str
@@ -108,6 +114,7 @@ class Evaluation:
     speedup_launches: float
     speedup_instructions: float | None = None
     weighted_cov_percent: float | None = None
+    free_rows: tuple[int, ...] = ()
 
     def cost_dict(self) -> dict[str, Any]:
         return {
@@ -182,6 +189,24 @@ def evaluate(
         speedup_launches=len(values) / len(representative_rows),
         speedup_instructions=_ratio(instructions, representative_rows),
         weighted_cov_percent=weighted_cov_percent(values, labels, instructions),
+        free_rows=tuple(np.asarray(representative_rows)[(of_representatives == 0) & (weights != 0)].tolist()),
+    )
+
+
+def doubts(evaluation: Evaluation, launches: Launches, representatives: int) -> tuple[Note, ...]:
+    """What is doubtful in scores of so many representatives on ``launches``: those that cost nothing."""
+    if not evaluation.free_rows:
+        return ()
+    first = launches.slice(evaluation.free_rows[0], 1)
+    return (
+        make_note(
+            "representative_without_cost",
+            quantity=evaluation.quantity,
+            representatives=len(evaluation.free_rows),
+            of=representatives,
+            process=int(first.column("process")[0]),
+            launch=int(first.column("launch")[0]),
+        ),
     )
 
 

@@ -19,7 +19,7 @@ Source: design, promise 2. Memory: 100 bytes a launch beside the joined table.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -32,7 +32,7 @@ from assay_sampling.errors import LaunchTableError, NotJoinableError
 from assay_sampling.identity import Device, may_be_one_kind
 from assay_sampling.launch_table import Names, with_metadata
 from assay_sampling.launches import Launches, sort_launches
-from assay_sampling.notes import distinct_notes
+from assay_sampling.notes import Note, distinct_notes, make_note
 from assay_sampling.readers.files import content_hash_of
 
 _NAME_LENGTH = 80
@@ -248,9 +248,33 @@ def _concatenated(parts: Sequence[Launches], ranks: bool) -> Launches:
         sort_launches(pa.concat_tables(aligned), sources),
         names,
         sources,
-        distinct_notes(note for part in parts for note in part.notes),
+        distinct_notes([*(note for part in parts for note in part.notes), *_doubts(parts, ranks)]),
         len(parts) if ranks else 1,
     )
+
+
+def _doubts(parts: Sequence[Launches], ranks: bool) -> Iterator[Note]:
+    """What speaks against joining the parts without proving it."""
+    bare = [part for part in parts if not any(_is_known(device) for device in part.devices())]
+    if bare:
+        yield make_note("gpu_unknown", files=_files(bare))
+    if ranks:
+        kernels = [np.unique(part.column("kernel_id")) for part in parts]
+        _, launched_by = np.unique(np.concatenate(kernels), return_inverse=True)
+        shared = np.split(
+            np.bincount(launched_by)[launched_by] > 1, np.cumsum([len(k) for k in kernels])[:-1]
+        )
+        strange = [part for part, common in zip(parts, shared, strict=True) if not common.any()]
+        if strange:
+            yield make_note("ranks_share_no_kernel", files=_files(strange))
+
+
+def _is_known(device: Device) -> bool:
+    return bool(device.name or device.compute_capability or device.sm_count)
+
+
+def _files(parts: Sequence[Launches]) -> tuple[str, ...]:
+    return tuple(source for part in parts for source in part.sources)
 
 
 def ordinal_among(device: Device, known: list[Device]) -> int:

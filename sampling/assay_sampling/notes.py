@@ -238,6 +238,69 @@ _SHAPES_AND_COUNTERS = (
         lambda: "shared memory is the static part only: the dynamic part was not collected",
     ),
 )  # fmt: skip
+_DOUBTFUL_NUMBERS = (
+    NoteKind(
+        "ids_missing",
+        "Nsight Compute numbers its launches without a gap, and the file has gaps",
+        lambda missing, first, last: (
+            f"{count_of(missing, 'launch ID', 'launch IDs')} between {first} and {last} "
+            f"{'is' if missing == 1 else 'are'} not in the file"
+        ),
+        "launches_missing",
+    ),
+    NoteKind(
+        "kernel_events_twice",
+        "kernel events of a trace are in it twice; they count once",
+        lambda events: (
+            f"{count_of(events, 'kernel event is', 'kernel events are')} in the file twice, and "
+            f"{'counts' if events == 1 else 'count'} once"
+        ),
+    ),
+    NoteKind(
+        "percent_over_100",
+        "a share is over 100 % by more than rounding, as counters of several passes over a short launch give "
+        "it",
+        lambda counter, launches, greatest, process, launch: (
+            f"{counter} is over 100 % for {_launches(launches)}, up to {greatest:g} %, first for launch "
+            f"{launch} of process {process}: counters of several passes do not fit together"
+        ),
+    ),
+    NoteKind(
+        "zero_cost",
+        "launches cost nothing in a quantity that is scored: the clock is too coarse for them, or lost them",
+        lambda quantity, launches, process, launch: (
+            f"{quantity} is 0 for {_launches(launches)}, first for launch {launch} of process {process}"
+        ),
+    ),
+    NoteKind(
+        "representative_without_cost",
+        "a representative costs nothing, so what it stands for is projected as nothing",
+        lambda quantity, representatives, of, process, launch: (
+            f"{representatives:,} of {count_of(of, 'representative', 'representatives')} "
+            f"{'costs' if representatives == 1 else 'cost'} nothing in {quantity}, first launch {launch} of "
+            f"process {process}: what {'it stands' if representatives == 1 else 'they stand'} for is "
+            "projected as nothing"
+        ),
+    ),
+)  # fmt: skip
+_OF_SEVERAL_FILES = (
+    NoteKind(
+        "gpu_unknown",
+        "one of several files does not say on which GPU it was recorded",
+        lambda files: (
+            f"{', '.join(files)} {'does' if len(files) == 1 else 'do'} not say on which GPU: taken for that "
+            "of the other files"
+        ),
+    ),
+    NoteKind(
+        "ranks_share_no_kernel",
+        "a rank launches no kernel that another rank launches",
+        lambda files: (
+            f"{', '.join(files)} {'has' if len(files) == 1 else 'have'} no kernel in common with the other "
+            f"ranks: {'is it' if len(files) == 1 else 'are they'} of one job?"
+        ),
+    ),
+)  # fmt: skip
 _RANGES_AND_OPERATORS = (
     NoteKind(
         "start_stop_ranges_unread",
@@ -284,7 +347,14 @@ _OF_SEVERAL_RUNS = (
 NOTES: Mapping[str, NoteKind] = MappingProxyType(
     {
         kind.code: kind
-        for kind in (*_READING, *_SHAPES_AND_COUNTERS, *_RANGES_AND_OPERATORS, *_OF_SEVERAL_RUNS)
+        for kind in (
+            *_READING,
+            *_SHAPES_AND_COUNTERS,
+            *_DOUBTFUL_NUMBERS,
+            *_RANGES_AND_OPERATORS,
+            *_OF_SEVERAL_FILES,
+            *_OF_SEVERAL_RUNS,
+        )
     }
 )
 

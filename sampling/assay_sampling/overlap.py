@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from assay_sampling.errors import RefusedError
 from assay_sampling.launches import Launches
 
 CONCURRENT_SHARE_PERCENT = 1.0
@@ -39,12 +40,19 @@ class Overlap:
 def overlap_of(launches: Launches) -> Overlap | None:
     """Overlap of the launches of each process on each GPU; None where start or duration is not known.
 
-    Intervals of different GPUs or processes are never compared: theirs may be different clocks.
+    Intervals of different GPUs or processes are never compared: theirs may be different clocks. Raises
+    RefusedError where the durations add up to more ns than an int64 holds.
     """
     start, duration = launches.table["start_ns"], launches.table["duration_ns"]
     if not len(launches) or start.null_count or duration.null_count:
         return None
     start_ns, duration_ns = launches.column("start_ns"), launches.column("duration_ns")
+    if float(duration_ns.sum(dtype=np.float64)) >= 2**63:
+        raise RefusedError(
+            ", ".join(launches.sources) or "launches",
+            "its durations add up to more than 64 bits hold",
+            "record the workload again; a recording with such durations is damaged",
+        )
     device = launches.column("device").astype(np.int64)
     owner = pa.array((launches.column("process").astype(np.int64) << 32) + device).dictionary_encode()
     of_launch = owner.indices.to_numpy(zero_copy_only=False)

@@ -156,7 +156,7 @@ class Selection:
     ``label_origins``, shape (n,), say where labels came from (:data:`assay_sampling.labelling.ORIGINS`),
     for two levels; they are not part of the JSON form. ``interval`` is that of the projected total; where
     it is None, ``interval_reason`` says why. ``extra`` holds what only one method reports (``sweep``,
-    ``pca_components``, ``two_level``).
+    ``pca_components``, ``two_level``); ``notes`` is what is doubtful in the scores.
     """
 
     method: str
@@ -172,6 +172,7 @@ class Selection:
     interval: Interval | None = None
     interval_reason: str = NO_INTERVAL_FIXED_RULE
     extra: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self, *, labels: bool = False) -> dict[str, Any]:
         """The JSON form; with ``labels`` it can be scored by groups elsewhere, and grows with launches."""
@@ -196,6 +197,7 @@ class Selection:
             **self.evaluation.to_dict(),
             "interval": None if self.interval is None else self.interval.to_dict(),
             "interval_reason": None if self.interval is not None else self.interval_reason,
+            "score_notes": [note.to_dict() for note in self.notes],
             **self.extra,
             **self._labels_part(labels),
         }

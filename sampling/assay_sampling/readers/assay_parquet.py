@@ -26,7 +26,6 @@ from assay_sampling.launch_table import (
 )
 from assay_sampling.parquet import NAMES_KEY, unpack_names
 from assay_sampling.readers.base import (
-    DEFAULT_MAX_LAUNCHES,
     LaunchNumbers,
     OpenRecording,
     ReadOptions,
@@ -109,7 +108,7 @@ class AssayParquetRecording(OpenRecording):
                 ),
             )
 
-    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         offset = self._options.launch_offset
         numbers = LaunchNumbers(offset or 0)
         given = np.zeros(0, np.uint64)

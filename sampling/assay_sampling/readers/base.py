@@ -29,6 +29,7 @@ from assay_sampling.launch_table import (
     TableMetadata,
 )
 from assay_sampling.notes import Note, make_note
+from assay_sampling.plausibility import Plausibility
 
 DEFAULT_MAX_LAUNCHES = 65536
 
@@ -97,9 +98,18 @@ class OpenRecording:
         self.schema = schema
         self.notes: list[Note] = []
 
-    @abstractmethod
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        """See :class:`Recording`."""
+        """See :class:`Recording`; raises InputError for numbers that no GPU can have counted, too."""
+        plausibility = Plausibility(self.path, self.schema)
+        self.notes.clear()
+        for batch in self._read(max_launches):
+            plausibility.check(batch.records)
+            yield batch
+        self.notes.extend(plausibility.notes())
+
+    @abstractmethod
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
+        """The launches as the file has them; ``notes`` is empty at first, and complete at the end."""
 
     def close(self) -> None:
         """Release what is held open."""

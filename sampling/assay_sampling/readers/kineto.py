@@ -28,7 +28,6 @@ from assay_sampling.errors import NoLaunchesError
 from assay_sampling.launch_table import LaunchBatch, launch_schema, make_batch
 from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import (
-    DEFAULT_MAX_LAUNCHES,
     NameTracker,
     OpenRecording,
     ReadOptions,
@@ -85,8 +84,7 @@ class KinetoRecording(OpenRecording):
         """How many processes worked together, of which the trace shows one; 1 where it does not say."""
         return self._trace.world_size
 
-    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        self.notes.clear()
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         names = NameTracker()
         texts, shapes = self._trace.texts.to_list(), self._trace.shapes.to_list()
         for start in range(0, len(self._join.row), max_launches):
@@ -173,6 +171,8 @@ def _join(trace: KinetoTrace) -> _Join:
     by_graph = (node > 0) | (_taken(trace.calls["graph"], found)[order] == 1)
     node = np.where(node > 0, node, np.arange(1, len(node) + 1)) * by_graph
     graph_launch, graph_node = graph_ordinals(process[order], correlation[order], node)
+    if trace.doubles:
+        notes.append(make_note("kernel_events_twice", events=trace.doubles))
     if not joined.all():
         missing = int((~joined).sum())
         notes.append(make_note("no_api_call", launches=missing))

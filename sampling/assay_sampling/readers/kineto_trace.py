@@ -60,6 +60,27 @@ class Columns:
     def __len__(self) -> int:
         return len(self._values) // len(self._position)
 
+    def drop_doubles(self, *order: str) -> int:
+        """Leave rows out that are equal to one before them in every column; returns how many there were.
+
+        Only rows that agree in the columns ``order`` are compared, and only where the last of these is not 0.
+        """
+        keys = [self[name] for name in order]
+        sorted_rows = np.lexsort(keys)
+        same = np.ones(max(len(self) - 1, 0), bool)
+        for values in keys:
+            same &= np.diff(values[sorted_rows]) == 0
+        alike = np.zeros(len(self), bool)
+        alike[sorted_rows[1:][same]] = alike[sorted_rows[:-1][same]] = True
+        rows = np.flatnonzero(alike & (keys[-1] != 0))
+        if not len(rows):
+            return 0
+        flat = np.frombuffer(self._values, np.int64).reshape(-1, len(self._position))
+        _, first = np.unique(flat[rows], axis=0, return_index=True)
+        doubles = np.setdiff1d(rows, rows[first])
+        self._values = array("q", np.delete(flat, doubles, axis=0).tobytes())
+        return len(doubles)
+
 
 class KinetoTrace:
     """A trace read to its end. Raises InputError naming the event that cannot be used.
@@ -67,7 +88,8 @@ class KinetoTrace:
     ``kernels``: ts, dur (ns), name, device, stream, correlation, external, gx..bz, registers, shared,
     node; -1 where unknown. ``calls``: ts, correlation, thread, graph (1 for a graph launch).
     ``operators``: ts, end, external, thread, name, shapes. ``annotations``: ts, end, thread, name.
-    ``thread`` is an index into ``thread_keys`` (pid, tid).
+    ``thread`` is an index into ``thread_keys`` (pid, tid). ``doubles`` is how many kernel events were left
+    out because the same event, in everything that is read of it, comes before it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,6 +106,8 @@ class KinetoTrace:
         self._events = JsonEvents(path)
         self._number = 0
         self._read()
+        # What runs for no time may well run twice within the resolution of the clock.
+        self.doubles = self.kernels.drop_doubles("correlation", "ts", "dur")
         self.devices = _devices(self._events.members.get("deviceProperties"))
         distributed = self._events.members.get("distributedInfo")
         self.world_size = max(1, _whole(distributed.get("world_size"), 1)) if type(distributed) is dict else 1

@@ -23,7 +23,6 @@ from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launch_table import LaunchBatch, launch_schema
 from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import (
-    DEFAULT_MAX_LAUNCHES,
     OpenRecording,
     ReadOptions,
     check_mark,
@@ -93,8 +92,7 @@ class NcuCsvRecording(OpenRecording):
         schema = launch_schema(metadata, [source.column for source in layout.counters])
         super().__init__(path, FORMAT, schema)
 
-    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        self.notes.clear()
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         scan = _Scan(self.path, BLOCK_BYTES)
         maker = LaunchMaker(
             self.path,

@@ -24,7 +24,6 @@ from assay_sampling.errors import InputError
 from assay_sampling.launch_table import LaunchBatch, launch_schema
 from assay_sampling.notes import make_note
 from assay_sampling.readers.base import (
-    DEFAULT_MAX_LAUNCHES,
     OpenRecording,
     ReadOptions,
     check_mark,
@@ -97,8 +96,7 @@ class NcuDetailsRecording(OpenRecording):
         schema = launch_schema(metadata, [source.column for source in self._layout.counters])
         super().__init__(path, FORMAT, schema)
 
-    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        self.notes.clear()
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         scan = _Scan(self.path, BLOCK_BYTES)
         maker = LaunchMaker(
             self.path,

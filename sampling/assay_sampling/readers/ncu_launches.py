@@ -9,6 +9,7 @@ Source: spec of Nsight Compute, section 1.6.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,8 @@ class LaunchMaker:
         self._numbers = LaunchNumbers(options.launch_offset or 0)
         self._processes: dict[str, int] = {}
         self._last_id: dict[int, tuple[int, int]] = {}
+        self._first_id: dict[int, int] = {}
+        self._launches: Counter[int] = Counter()
         self._devices = devices
         self._attributes: dict[str, str] = {}
 
@@ -99,6 +102,8 @@ class LaunchMaker:
         if layout.totals_only:
             yield make_note("shapes_totals_only")
         yield from layout.notes
+        if gap := self._gap():
+            yield gap
         for name, count in converter.nulls.items():
             yield make_note(
                 "counter_not_measured", counter=name, launches=count, place=place,
@@ -143,6 +148,25 @@ class LaunchMaker:
                     "give each report in a file of its own",
                 )
             self._last_id[ordinal] = (int(report_id[rows[-1]]), int(places[rows[-1]]))
+            self._first_id.setdefault(ordinal, int(report_id[rows[0]]))
+            self._launches[ordinal] += len(rows)
+
+    def _gap(self) -> Note | None:
+        """IDs that a report would have and this file does not.
+
+        They count over all processes of a report; where they begin anew in each, each is looked at alone.
+        """
+        if not self._first_id:
+            return None
+        first = min(self._first_id.values())
+        last = max(identifier for identifier, _ in self._last_id.values())
+        missing = last - first + 1 - self._launches.total()
+        if missing < 0:
+            missing = sum(
+                self._last_id[process][0] - begin + 1 - self._launches[process]
+                for process, begin in self._first_id.items()
+            )
+        return make_note("ids_missing", missing=missing, first=first, last=last) if missing else None
 
     def _check_mark(self, table: pa.Table) -> None:
         if self._marked_synthetic or not self._layout.has(HOST):

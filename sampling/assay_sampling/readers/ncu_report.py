@@ -31,7 +31,6 @@ from assay_sampling.errors import InputError, MissingExtraError, StorageError
 from assay_sampling.launch_table import LaunchBatch, launch_schema
 from assay_sampling.readers import ncu_report_worker as worker
 from assay_sampling.readers.base import (
-    DEFAULT_MAX_LAUNCHES,
     OpenRecording,
     ReadOptions,
     check_mark,
@@ -98,8 +97,7 @@ class NcuReportRecording(OpenRecording):
         counters = [source.column for source in self._sheet.layout.counters]
         super().__init__(path, FORMAT, launch_schema(metadata, counters))
 
-    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        self.notes.clear()
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         maker = LaunchMaker(
             self.path,
             self._sheet.layout,

@@ -23,7 +23,6 @@ from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launch_table import LaunchBatch, launch_schema, make_batch
 from assay_sampling.notes import Note, make_note
 from assay_sampling.readers.base import (
-    DEFAULT_MAX_LAUNCHES,
     NameTracker,
     OpenRecording,
     ReadOptions,
@@ -115,8 +114,7 @@ class NsysRecording(OpenRecording):
             raise
         super().__init__(path, format_, launch_schema(metadata))
 
-    def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        self.notes.clear()
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         _check_rows(self._database)
         order = launch_order(self._database)
         ranges = _nvtx_ranges(self._database, order.threads)

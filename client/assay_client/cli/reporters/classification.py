@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.tables import print_facts, synthetic_mark
-from assay_client.cli.reporters.text import count, counted, profile_text
+from assay_client.cli.reporters.text import clipped, count, counted, profile_text
 from assay_client.cli.reporters.two_level import render_two_level
 
 _ORIGINS = {
@@ -34,6 +34,8 @@ def render_classification(document: Mapping[str, Any], written_to: Path | None, 
         *[(name, f"{count(origins[name])} {text}") for name, text in _ORIGINS.items()],
         *score_facts(document),
         *synthetic_mark(bool(document["profile"]["synthetic"])),
+        *[("warning", note["text"]) for note in document["score_notes"]],
+        *[("note", clipped(str(note), 300)) for note in document["profile"]["notes"]],
     ]
     print_facts(pairs, console)
     render_two_level(document["two_level"], console)

@@ -36,6 +36,7 @@ def render_selection(
         *method_facts(document),
         *synthetic_mark(bool(profile["synthetic"])),
         *[("warning", str(warning)) for warning in document.get("warnings", ())],
+        *[("warning", note["text"]) for note in document.get("score_notes", ())],
         *[("note", clipped(str(note), 300)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
