@@ -11,13 +11,13 @@ from typing import Any
 from assay_client.files import AnyPath
 from assay_sampling import samplers
 from assay_sampling.errors import InputError, ParameterError, RefusedError
-from assay_sampling.evaluation import Evaluation, doubts
+from assay_sampling.evaluation import Evaluation
 from assay_sampling.joining import join, refuse_same_content
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.levels import check_levels
 from assay_sampling.profile import Profile
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
-from assay_sampling.scoring import saved_quantity, score_relative, score_saved
+from assay_sampling.scoring import saved_quantity, score_notes, score_relative, score_saved
 from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
 
 
@@ -231,7 +231,7 @@ def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation
         **evaluation.to_dict(),
         "notes": [
             *_notes(saved, evaluation),
-            *(note.text for note in doubts(evaluation, launches, len(saved.launch))),
+            *(note.text for note in score_notes(saved, launches, evaluation)),
         ],
     }
 

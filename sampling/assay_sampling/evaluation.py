@@ -193,19 +193,24 @@ def evaluate(
     )
 
 
-def doubts(evaluation: Evaluation, launches: Launches, representatives: int) -> tuple[Note, ...]:
-    """What is doubtful in scores of so many representatives on ``launches``: those that cost nothing."""
+def doubts(
+    evaluation: Evaluation, rows: np.ndarray, process: np.ndarray, launch: np.ndarray
+) -> tuple[Note, ...]:
+    """What is doubtful in scores: representatives that cost nothing.
+
+    ``rows``, ``process`` and ``launch`` are those of all representatives, each of shape (r,).
+    """
     if not evaluation.free_rows:
         return ()
-    first = launches.slice(evaluation.free_rows[0], 1)
+    first = int(np.argmax(rows == evaluation.free_rows[0]))
     return (
         make_note(
             "representative_without_cost",
             quantity=evaluation.quantity,
             representatives=len(evaluation.free_rows),
-            of=representatives,
-            process=int(first.column("process")[0]),
-            launch=int(first.column("launch")[0]),
+            of=len(rows),
+            process=int(process[first]),
+            launch=int(launch[first]),
         ),
     )
 

@@ -33,8 +33,9 @@ from assay_sampling.errors import (
     ParameterError,
     RefusedError,
 )
-from assay_sampling.evaluation import COST_UNITS, Cost, Evaluation, cost_of, evaluate, instructions_of
+from assay_sampling.evaluation import COST_UNITS, Cost, Evaluation, cost_of, doubts, evaluate, instructions_of
 from assay_sampling.launches import Launches
+from assay_sampling.notes import Note
 from assay_sampling.saved_labels import first_difference
 from assay_sampling.selection import ProfileSummary, SavedSelection, Selection
 
@@ -93,6 +94,13 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
         representative_groups=saved.group,
         instructions=instructions_of(launches),
     )
+
+
+def score_notes(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> tuple[Note, ...]:
+    """What is doubtful in the scores that :func:`score_saved` gave on ``launches``."""
+    keys = _row_keys(launches.column("process"), launches.column("launch"))
+    rows = np.searchsorted(keys, _row_keys(saved.process, saved.launch))
+    return doubts(evaluation, rows, saved.process, saved.launch)
 
 
 @dataclass(frozen=True)

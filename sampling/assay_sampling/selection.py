@@ -16,7 +16,7 @@ import numpy as np
 
 from assay_sampling.alignment import sequence_totals_hash, totals_only
 from assay_sampling.errors import AssayError, InputError
-from assay_sampling.evaluation import Evaluation
+from assay_sampling.evaluation import Evaluation, doubts
 from assay_sampling.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.launches import (
     EXACT_IDENTITY,
@@ -156,7 +156,7 @@ class Selection:
     ``label_origins``, shape (n,), say where labels came from (:data:`assay_sampling.labelling.ORIGINS`),
     for two levels; they are not part of the JSON form. ``interval`` is that of the projected total; where
     it is None, ``interval_reason`` says why. ``extra`` holds what only one method reports (``sweep``,
-    ``pca_components``, ``two_level``); ``notes`` is what is doubtful in the scores.
+    ``pca_components``, ``two_level``).
     """
 
     method: str
@@ -172,7 +172,12 @@ class Selection:
     interval: Interval | None = None
     interval_reason: str = NO_INTERVAL_FIXED_RULE
     extra: Mapping[str, Any] = field(default_factory=dict)
-    notes: tuple[Note, ...] = ()
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What is doubtful in the scores."""
+        chosen = self.representatives
+        return doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
 
     def to_dict(self, *, labels: bool = False) -> dict[str, Any]:
         """The JSON form; with ``labels`` it can be scored by groups elsewhere, and grows with launches."""

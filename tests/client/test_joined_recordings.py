@@ -188,3 +188,24 @@ def test_the_python_api_refuses_with_a_typed_reason(trace: Path, later: Path, tm
         assert raised.value.reason == reason
         with pytest.raises(errors.NotJoinableError):
             api.compare(files)
+
+
+def test_a_representative_without_cost_is_told_in_every_output(assay: Assay, tmp_path: Path) -> None:
+    def nothing(path: Path, late_us: float = 0.0) -> Path:
+        document = json.loads(hand_made.write_kineto(path, late_us=late_us).read_text())
+        next(event for event in document["traceEvents"] if event["cat"] == "kernel")["dur"] = 0
+        path.write_text(json.dumps(document))
+        return path
+
+    told = "1 of 40 representatives costs nothing in duration_ns, first launch 0 of process 0"
+    here, there = nothing(tmp_path / "here.json"), nothing(tmp_path / "there.json", 1.0)
+    selection = tmp_path / "selection.json"
+    few = ("-p", "launches=40")
+    shown = assay("select", "systematic", here, *few, "-o", selection).stdout
+    assert told in shown
+    assert "duration_ns is 0 for 1 launch, first for launch 0 of process 0" in shown
+    (note,) = json.loads(selection.read_text())["score_notes"]
+    assert (note["code"], note["representatives"], note["of"]) == ("representative_without_cost", 1, 40)
+    assert told in assay("compare", here, "-m", "systematic", *few).stdout
+    assert told in assay("evaluate", selection, there).stdout
+    assert told in assay("evaluate", selection, here, there).stdout

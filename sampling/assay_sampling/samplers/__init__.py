@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module, metadata
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.evaluation import doubts
 from assay_sampling.levels import check_levels
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, Sampler
@@ -113,9 +111,7 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     # A method that joins the levels aligns them itself; the others would pass a wrong pair on in silence.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
-    selection = sampler.select(profile, validated, seed=seed)
-    chosen = selection.representatives.row
-    return replace(selection, notes=doubts(selection.evaluation, profile.whole, len(chosen)))
+    return sampler.select(profile, validated, seed=seed)
 
 
 def needs(method: str, parameters: Mapping[str, Any]) -> Needs | None:
