@@ -17,22 +17,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_agent.pinned import Pinned, pin_program
 from assay_agent.policy_file import REST, Policy, Rule
 from assay_agent.policy_pattern import matches, matches_path
+from assay_agent.policy_variables import loads_code
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.work import KINETO_VARIABLE, Assignment, CommandSource, kineto_fault
 from assay_sampling.errors import NotReadyError
 from assay_sampling.failures import FailureClass
+from assay_sampling.private_folders import why_not_ours
 
-# Variables that load code into every process, or decide which program a name means: a policy must name
-# them letter by letter, globs do not reach them.
-_LOADING = re.compile(
-    r"PATH|LD_\w*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|(CUDA|NVTX)_INJECTION\w*|NV_\w*|QUADD_\w*|PYTHON\w*|"
-    r"BASH_ENV|ENV|SHELLOPTS|BASHOPTS|IFS|PERL5\w*|PERLLIB|RUBY(LIB|OPT)|NODE_(OPTIONS|PATH)|"
-    r"JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|MALLOC_\w*|OPENSSL_(CONF|ENGINES|MODULES)|OCL_ICD_\w*|BASH_FUNC_.*",
-    re.DOTALL,
-)
-# Of these, what goes into the profiler as well as into the workload: never without a policy that says so.
+# What goes into the profiler as well as into the workload: never without a policy that says so.
 _INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MOST_SHOWN = 120
@@ -51,9 +46,11 @@ class Decision:
         allowed: the answer.
         why: in one sentence without a final full stop.
         remedy: what a person who wants it allowed does; "" where it is.
-        program: the file that would run, as it was found, its links not followed; "" where none was found.
+        program: the file that was asked for, as it was found, its links not followed; "" where none was.
         resolved: the same, links followed: what rules are compared with.
         rule: the rule that allows it, or that came closest; "" where there is none.
+        runs: the program by the path that is started: ``resolved``, or ``program`` where a rule names that
+            link itself and nobody else can change it; "" where no policy judged it.
     """
 
     allowed: bool
@@ -62,6 +59,7 @@ class Decision:
     program: str = ""
     resolved: str = ""
     rule: str = ""
+    runs: str = ""
 
 
 class Gate:
@@ -88,23 +86,31 @@ class Gate:
         self._user_id = os.geteuid() if user_id is None else user_id
 
     def admit(self, work: Assignment) -> Assignment:
-        """The work, its program named by the very path that was judged.
+        """The work, its program, paths and folder named by the very paths that were judged, and pinned.
 
         Raises ProfilerError (``refused_by_policy``).
         """
         if work.recorded is not None:
-            _require(self.decide_recording(work.recorded.path), str(work.key))
+            decision = self.decide_recording(work.recorded.path)
+            _require(decision, str(work.key))
+            if decision.resolved:
+                recorded = dataclasses.replace(work.recorded, path=Path(decision.resolved))
+                work = dataclasses.replace(work, recorded=recorded)
         if work.command is None:
             return work
-        decision = self.decide(work.command)
+        paths = _Paths(work.command.working_directory)
+        decision = self.decide(work.command, paths)
         _require(decision, str(work.key))
-        if not decision.program:
+        if not decision.runs:
             return work
-        argv = (decision.program, *work.command.argv[1:])
-        return dataclasses.replace(work, command=dataclasses.replace(work.command, argv=argv))
+        judged = paths.judged(work.command, decision)
+        if judged is None:
+            _require(_changed(decision), str(work.key))
+        return dataclasses.replace(work, command=judged)
 
-    def decide(self, command: CommandSource) -> Decision:
-        """Whether the command may run; never raises."""
+    def decide(self, command: CommandSource, paths: _Paths | None = None) -> Decision:
+        """Whether the command may run; never raises. ``paths`` remembers what its paths led to."""
+        paths = paths or _Paths(command.working_directory)
         fault = next(_hostile(command), "")
         if fault:
             return Decision(False, fault, "correct the campaign file")
@@ -115,7 +121,7 @@ class Gate:
             return Decision(
                 False, wrong_user, f"start the agent as another user, or change {self.policy.path}"
             )
-        return self._by_rules(self.policy, command)
+        return self._by_rules(self.policy, command, paths)
 
     def decide_recording(self, path: Path) -> Decision:
         """Whether a recording may be read and sent to the server; never raises."""
@@ -193,9 +199,9 @@ class Gate:
             return Decision(True, f"there is no policy file, and this user's own server may {what}")
         return Decision(False, f"there is no policy file, and {_ANYBODY}: it may not {what}", _SAY_WHAT)
 
-    def _by_rules(self, policy: Policy, command: CommandSource) -> Decision:
+    def _by_rules(self, policy: Policy, command: CommandSource, paths: _Paths) -> Decision:
         program = self._program(command)
-        resolved = os.path.realpath(program) if program else ""
+        resolved = paths.resolved(program) if program else ""
         if not program:
             return Decision(
                 False,
@@ -206,11 +212,13 @@ class Gate:
         for rule in policy.allow:
             if not matches_path(rule.program, resolved):
                 continue
-            against = next(_against(policy, rule, command), "")
+            paths.arguments.clear()
+            against = next(_against(policy, rule, command, paths), "")
             title = policy.title(rule)
             if not against:
                 why = f"{title} of {policy.path} allows it"
-                return Decision(True, why, program=program, resolved=resolved, rule=title)
+                runs = program if _is_named_safely(rule, program) else resolved
+                return Decision(True, why, program=program, resolved=resolved, rule=title, runs=runs)
             closest = closest if closest[0] else (title, against)
         title, against = closest
         if against:
@@ -225,18 +233,71 @@ class Gate:
         word = command.argv[0]
         if word.startswith("/"):
             return word
-        found = shutil.which(word, path=command.environment.get("PATH", self._search_path)) or ""
+        found = shutil.which(word, path=self._search_path) or ""
         return found if found.startswith("/") else ""
 
 
-def _against(policy: Policy, rule: Rule, command: CommandSource) -> Iterator[str]:
+class _Paths:
+    """What the paths of one command led to when they were judged: looked up once, so that answers agree.
+
+    ``arguments`` are the numbers of those that a rule judged as paths.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._known: dict[str, str] = {}
+        self.arguments: dict[int, str] = {}
+
+    def resolved(self, path: str) -> str:
+        """Where a path leads, links followed; a relative one from the working directory."""
+        whole = path if path.startswith("/") else f"{self.resolved(self._directory)}/{path}"
+        if whole not in self._known:
+            self._known[whole] = os.path.realpath(whole)
+        return self._known[whole]
+
+    def judged(self, command: CommandSource, decision: Decision) -> CommandSource | None:
+        """The command by what was judged; None where its program is not that any more."""
+        program = pin_program(decision.runs, decision.resolved)
+        if program is None:
+            return None
+        pins, directory = [program], command.working_directory
+        argv = [decision.runs, *command.argv[1:]]
+        for number, resolved in self.arguments.items():
+            argv[number] = resolved
+            pins.append(Pinned(resolved, resolved))
+        if directory:
+            directory = self.resolved(directory)
+            pins.append(Pinned(directory, directory))
+        return dataclasses.replace(command, argv=tuple(argv), working_directory=directory, pins=tuple(pins))
+
+
+def _is_named_safely(rule: Rule, program: str) -> bool:
+    """Whether a rule names the program's path itself, and only this user and root could lead it elsewhere.
+
+    Such a link may stay: by the path of its start a Python knows the virtual environment that it is of.
+    """
+    try:
+        return rule.program == program and not why_not_ours(Path(program).parent)
+    except OSError:
+        return False
+
+
+def _changed(decision: Decision) -> Decision:
+    return Decision(
+        False,
+        f"the program {_shown(decision.program)} was changed while it was judged",
+        "see who changes it, and submit the campaign again",
+    )
+
+
+def _against(policy: Policy, rule: Rule, command: CommandSource, paths: _Paths) -> Iterator[str]:
     """What of the command a rule for its program does not allow."""
-    yield from _wrong_arguments(rule, command)
-    yield from _wrong_directory([*policy.directories, *rule.directories], command)
-    yield from _wrong_environment([*policy.environment, *rule.environment], command)
+    yield from _wrong_arguments(rule, command, paths)
+    yield from _wrong_directory([*policy.directories, *rule.directories], command, paths)
+    yield from _wrong_environment({*policy.environment, *rule.environment}, command)
 
 
-def _wrong_arguments(rule: Rule, command: CommandSource) -> Iterator[str]:
+def _wrong_arguments(rule: Rule, command: CommandSource, paths: _Paths) -> Iterator[str]:
     if rule.arguments is None:
         return
     patterns, open_end = list(rule.arguments), rule.arguments[-1:] == [REST]
@@ -247,36 +308,33 @@ def _wrong_arguments(rule: Rule, command: CommandSource) -> Iterator[str]:
         most = "or more" if open_end else "exactly"
         yield f"takes {len(patterns)} arguments {most}, and not {len(given)}"
     for number, (pattern, argument) in enumerate(zip(patterns, given, strict=False), 1):
-        if not _argument_matches(pattern, argument, command.working_directory):
+        if not pattern.startswith("/"):
+            matched = matches(pattern, argument)
+        elif command.working_directory or argument.startswith("/"):
+            # A path: what it leads to counts, not how it is written.
+            paths.arguments[number] = paths.resolved(argument)
+            matched = matches_path(pattern, paths.arguments[number])
+        else:
+            matched = False
+        if not matched:
             yield f"argument {number}, {_shown(argument)}, is not {pattern!r}"
 
 
-def _argument_matches(pattern: str, argument: str, directory: str) -> bool:
-    if not pattern.startswith("/"):
-        return matches(pattern, argument)
-    # A path: what it leads to counts, not how it is written.
-    if not (directory or argument.startswith("/")):
-        return False
-    return matches_path(pattern, os.path.realpath(os.path.join(directory, argument)))  # noqa: PTH118
-
-
-def _wrong_directory(patterns: list[str], command: CommandSource) -> Iterator[str]:
+def _wrong_directory(patterns: list[str], command: CommandSource, paths: _Paths) -> Iterator[str]:
     if not command.working_directory:
         return  # a folder of the agent's own
-    resolved = os.path.realpath(command.working_directory)
+    resolved = paths.resolved(command.working_directory)
     if not any(matches_path(pattern, resolved) for pattern in patterns):
         yield f"not the working directory {_shown(resolved)}"
 
 
-def _wrong_environment(patterns: list[str], command: CommandSource) -> Iterator[str]:
+def _wrong_environment(named: set[str], command: CommandSource) -> Iterator[str]:
     # The program is told by a variable to write the file that the server names.
     traced = [KINETO_VARIABLE] if command.kineto_file else []
     for name in sorted([*command.environment, *traced]):
-        if _LOADING.fullmatch(name):
-            allowed = name in patterns
-        else:
-            allowed = any(matches(pattern, name) for pattern in patterns)
-        if not allowed:
+        if loads_code(name):
+            yield f"never the environment variable {name}, which is for loaders and tools"
+        elif name not in named:
             yield f"not the environment variable {name}"
 
 

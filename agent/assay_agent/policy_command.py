@@ -78,6 +78,8 @@ def _described(decision: Decision) -> str:
         lines.append(f"program  {decision.program!r}")
     if decision.resolved not in ("", decision.program):
         lines.append(f"that is  {decision.resolved!r}")
+    if decision.runs not in ("", decision.resolved):
+        lines.append(f"started  by {decision.runs!r}, which the rule names")
     return "\n".join(lines)
 
 

@@ -6,6 +6,7 @@ Source: design, promise 5; docs/agent.md describes the file.
 from __future__ import annotations
 
 import os
+import re
 import stat
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from assay_agent.policy_variables import loads_code
 from assay_sampling.errors import InputError
 
 DEFAULT_POLICY_FILE = Path("/etc/assay/policy.toml")
@@ -32,6 +34,22 @@ def _absolute(pattern: str) -> str:
     return pattern
 
 
+def _variable(name: str) -> str:
+    if set(name) & set("*?["):
+        raise ValueError(
+            f"{name!r} is a pattern, and would also let in variables that load code, as OMP_* lets in "
+            "OMP_TOOL_LIBRARIES: name each variable by itself"
+        )
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        raise ValueError(f"{name!r} is not the name of an environment variable")
+    if loads_code(name):
+        raise ValueError(
+            f"{name!r} is for loaders and tools, so no campaign may set it: leave it out; the agent's own "
+            "PATH and LD_LIBRARY_PATH reach programs"
+        )
+    return name
+
+
 def _rest_is_last(patterns: list[str]) -> list[str]:
     if REST in patterns[:-1]:
         raise ValueError(f"{REST!r} stands for all further arguments, so it comes last")
@@ -40,6 +58,7 @@ def _rest_is_last(patterns: list[str]) -> list[str]:
 
 PathPattern = Annotated[str, AfterValidator(_absolute)]
 TextPattern = Annotated[str, AfterValidator(_without_null)]
+VariableName = Annotated[str, AfterValidator(_variable)]
 
 
 class _Table(BaseModel):
@@ -50,14 +69,15 @@ class Rule(_Table):
     """A command that is allowed.
 
     ``arguments`` are patterns, one for each argument in order, the last of them perhaps ``...``; None: any
-    arguments. ``directories`` and ``environment`` are added to those of the whole file.
+    arguments. ``directories`` and ``environment``, which is names and no patterns, are added to those of the
+    whole file.
     """
 
     name: TextPattern = ""
     program: PathPattern
     arguments: Annotated[list[TextPattern], AfterValidator(_rest_is_last)] | None = None
     directories: list[PathPattern] = []
-    environment: list[TextPattern] = []
+    environment: list[VariableName] = []
 
 
 class Policy(_Table):
@@ -70,7 +90,7 @@ class Policy(_Table):
     users: list[TextPattern] = []
     allow_root: bool = False
     directories: list[PathPattern] = []
-    environment: list[TextPattern] = []
+    environment: list[VariableName] = []
     recordings: list[PathPattern] = []
     allow: list[Rule] = []
     path: Path = Field(default=Path("policy.toml"), exclude=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
+from assay_agent.pinned import Pinned
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.errors import AssayError
 from assay_sampling.failures import Failure
@@ -74,7 +75,7 @@ class CommandSource:
 
     ``timeout_seconds`` 0: the agent's own limit. ``memory_limit_bytes`` is for all processes of the workload
     and its profiler; 0: no limit. ``kineto_file`` is the trace that the workload itself writes, relative to
-    its working directory; "": it writes none.
+    its working directory; "": it writes none. ``pins`` are what a policy judged of it; empty: nothing was.
     """
 
     argv: tuple[str, ...]
@@ -83,6 +84,7 @@ class CommandSource:
     timeout_seconds: float = 0.0
     memory_limit_bytes: int = 0
     kineto_file: str = ""
+    pins: tuple[Pinned, ...] = ()
 
 
 def kineto_fault(name: str) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from assay_agent.conditions import Conditions, Site
 from assay_agent.conditions.journal import Journal
+from assay_agent.pinned import entered_folder, first_fault
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import (
     MeasuredGPU,
@@ -194,6 +195,7 @@ class LiveMeasurement(abc.ABC):
         ProfilerError where it hangs or cannot be started.
         """
         assert self.work.command is not None
+        self._require_judged("was changed since")
         self._command = tuple(argv)
         directory = Path(self.work.command.working_directory or self.space.job)
         if not (directory.is_absolute() and directory.is_dir()):
@@ -207,11 +209,11 @@ class LiveMeasurement(abc.ABC):
         conditions = self._conditions
         before_ending = conditions.before_ending if conditions else None
         guards = self._guards()
-        with self._watch.measuring() if self._watch else contextlib.nullcontext(), guards:
-            result = self._run(
-                argv, directory, limit, before_ending=before_ending, stop=guards.stop, held=held
-            )
+        measuring = self._watch.measuring() if self._watch else contextlib.nullcontext()
+        with self._entered(directory) as entered, measuring, guards:
+            result = self._run(argv, entered, limit, before_ending=before_ending, stop=guards.stop, held=held)
         self._wall_seconds += result.seconds
+        self._require_judged("was changed while it ran")
         guards.require_kept(str(self.work.key))
         if conditions and not (result.timed_out or result.cancelled):
             conditions.check()
@@ -223,6 +225,34 @@ class LiveMeasurement(abc.ABC):
                 f"it had not ended after its time limit of {limit:g} s; it was ended",
             )
         return result
+
+    @contextlib.contextmanager
+    def _entered(self, directory: Path) -> Iterator[Path]:
+        """The working directory; where a policy judged it, the very folder that was judged."""
+        if self.work.command is None or not (self.work.command.pins and self.work.command.working_directory):
+            yield directory
+            return
+        with contextlib.ExitStack() as held:
+            try:
+                entered = held.enter_context(entered_folder(directory))
+            except OSError as error:
+                raise self._not_judged(f"cannot be entered: {str(directory)!r}: {error.strerror}") from error
+            yield entered
+
+    def _require_judged(self, when: str) -> None:
+        """Raises ProfilerError where the command is not the one that the policy allowed any more."""
+        assert self.work.command is not None
+        fault = first_fault(self.work.command.pins)
+        if fault:
+            raise self._not_judged(f"{when}: {fault}")
+
+    def _not_judged(self, why: str) -> ProfilerError:
+        return ProfilerError(
+            FailureClass.REFUSED_BY_POLICY,
+            str(self.work.key),
+            f"what the policy allowed the command to run {why}",
+            "see who changes it, and submit the campaign again",
+        )
 
     def _guards(self) -> RunGuards:
         command = self.work.command
