@@ -205,7 +205,19 @@ class GetReportRequest(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ..., format: _Optional[str] = ...) -> None: ...
 
 class ReportChunk(_message.Message):
-    __slots__ = ("data",)
+    __slots__ = ("data", "changed")
     DATA_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
     data: bytes
-    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+    changed: _containers.RepeatedCompositeFieldContainer[ChangedFile]
+    def __init__(self, data: _Optional[bytes] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ...) -> None: ...
+
+class ChangedFile(_message.Message):
+    __slots__ = ("run_id", "file", "what")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    file: str
+    what: str
+    def __init__(self, run_id: _Optional[str] = ..., file: _Optional[str] = ..., what: _Optional[str] = ...) -> None: ...

@@ -50,6 +50,7 @@ class FailureClass(StrEnum):
     AGENT_RESTARTED = "agent_restarted"
     LEASE_EXPIRED = "lease_expired"
     SERVER_REFUSED = "server_refused"
+    RECORDS_CHANGED = "records_changed"
     REFUSED_BY_POLICY = "refused_by_policy"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
@@ -219,6 +220,11 @@ _TABLE: dict[FailureClass, _Entry] = {
         "the server refused what the agent sent, and would refuse it again",
         "run the same release of Assay on agent and server, and look at the server's log",
         False,
+    ),
+    FailureClass.RECORDS_CHANGED: _Entry(
+        "a published file of the run is missing on the server's disk, or is not what was published any more",
+        "check the server's disk; the run is measured again, and what was found lies in set-aside",
+        True,
     ),
     FailureClass.REFUSED_BY_POLICY: _Entry(
         "the agent's local policy does not allow what the server asked it to run",

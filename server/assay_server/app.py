@@ -17,6 +17,7 @@ from assay_sampling.private_folders import private_opener, take_state_folder
 from assay_server.campaigns.analyses import Analyses, WorkerPool
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.ingest import Ingest
+from assay_server.campaigns.lost_records import look_for_lost_records
 from assay_server.campaigns.publish import Publisher
 from assay_server.campaigns.retry import RetryPolicy
 from assay_server.campaigns.schedule import live_keys
@@ -154,6 +155,7 @@ def _recover(coordinator: Coordinator) -> None:
         schedule.store.begin_epoch(wall_seconds())
         schedule.extend_all()
         schedule.mend_clocks()
+    look_for_lost_records(coordinator)
 
 
 @contextlib.contextmanager

@@ -51,6 +51,7 @@ class RunData:
         condition: cache, clock and SM share it was planned under.
         repeat: 0-based ordinal among runs that differ in nothing else.
         files: Parquet files of the record store, in slice order.
+        file_hashes: their content hashes, as they were published; none where they are nobody's to check.
         flags: validity flags as (name, detail, invalidates).
         synthetic: True where no silicon produced the data.
         launches: launches in ``files``.
@@ -74,6 +75,7 @@ class RunData:
     condition: Condition = BASELINE
     repeat: int = 0
     files: tuple[str, ...] = ()
+    file_hashes: tuple[str, ...] = ()
     flags: tuple[tuple[str, str, bool], ...] = ()
     synthetic: bool = False
     launches: int = 0

@@ -23,10 +23,12 @@ from assay_sampling.errors import (
 )
 from assay_sampling.failures import FailureClass, failure
 from assay_sampling.validity import invalidates
+from assay_server.analysis.intact import RecordsChangedError
 from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysis_job import end_with_server
 from assay_server.campaigns.analysis_parts import submit_analysis
 from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.lost_records import lose_records
 from assay_server.campaigns.repeats import repeats_wanted
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.short_windows import launches_asked, with_short_windows
@@ -154,6 +156,8 @@ class Analyses:
             return
         except BrokenExecutor as error:
             self._again_or_end(campaign_id, error)
+        except RecordsChangedError as error:
+            self._measure_again(campaign_id, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(campaign_id, _failure_of(error, campaign_id))
         else:
@@ -175,6 +179,15 @@ class Analyses:
             self._running.discard(campaign_id)
         with self._coordinator.schedule() as schedule:
             return schedule.repeat(campaign_id, wanted)
+
+    def _measure_again(self, campaign_id: str, error: RecordsChangedError) -> None:
+        """Files of runs are not what was published, so the campaign goes on with measuring those runs."""
+        with self._lock:
+            self._running.discard(campaign_id)
+        try:
+            lose_records(self._coordinator, error.files)
+        except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+            self._end(campaign_id, _failure_of(refused, campaign_id))
 
     def _again_or_end(self, campaign_id: str, error: BrokenExecutor) -> None:
         """A worker died, and took along whatever shared its pool: once more, and then it is this campaign."""
@@ -249,6 +262,7 @@ def _run_data(run: Run, campaign: Campaign, store: MetadataReader, path: Callabl
         condition=run.condition,
         repeat=run.repeat,
         files=tuple(path(piece) for piece in kept),
+        file_hashes=tuple(piece.content_hash for piece in kept),
         flags=tuple(
             (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))
         ),

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
+from assay_server.analysis.intact import require_intact
+
 if TYPE_CHECKING:
     from assay_server.analysis.request import AnalysisRequest
     from assay_server.analysis.workload import WorkloadAnalysis
@@ -18,23 +20,34 @@ Pages = tuple[bytes, bytes]
 
 
 def analyse_campaign(request: AnalysisRequest) -> Pages:
-    """The report of a campaign as JSON and as an HTML page, UTF-8; raises AssayError."""
+    """The report of a campaign as JSON and as an HTML page, UTF-8.
+
+    Raises RecordsChangedError where a file is not what was published, AssayError.
+    """
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
 
-    return _pages(analyse(request))
+    require_intact(request.runs)
+    report = analyse(request)
+    require_intact(request.runs)  # nobody wrote to a file while it was read
+    return _pages(report)
 
 
 def analyse_one_workload(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
     """A part of that report; raises AssayError."""
     from assay_server.analysis.pipeline import analyse_part  # noqa: PLC0415
 
-    return analyse_part(request, workload)
+    runs = [run for run in request.runs if run.workload == workload]
+    require_intact(runs)
+    part = analyse_part(request, workload)
+    require_intact(runs)
+    return part
 
 
 def join_workloads(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Pages:
     """The same report from the parts of all workloads, in order."""
     from assay_server.analysis.pipeline import report_document  # noqa: PLC0415
 
+    require_intact(run for run in request.runs if not run.facts.known)  # a file tells their facts
     return _pages(report_document(request, parts))
 
 

@@ -11,6 +11,7 @@ from assay_server.campaigns.resting import RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.retry import RetryPolicy, failure_record, lost_gpu
 from assay_server.campaigns.state import campaign_state, failure_of_runs, run_state
 from assay_server.store.model import (
+    ENDED_CAMPAIGNS,
     ENDED_RUNS,
     OPEN_RUNS,
     Attempt,
@@ -18,12 +19,16 @@ from assay_server.store.model import (
     AttemptState,
     CampaignState,
     FailureRecord,
+    Flag,
     Run,
+    RunState,
     Slice,
     SliceState,
 )
 from assay_server.store.protocols import MetadataTransaction
 
+# Runs that may still have launches: what failed or was cancelled is not measured again.
+HOPEFUL_RUNS = (RunState.WAITING, RunState.RUNNING, RunState.DONE)
 UNENDED_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
@@ -131,6 +136,40 @@ class Transitions:
         """Whether a slot has done nothing since it failed for what only a person mends."""
         rest = self._resting.last(agent_id, slot_id)
         return rest is not None and rest.lasting
+
+    def lose_record(self, piece: Slice, why: FailureRecord) -> None:
+        """The published file of a slice is not what was published: the slice waits again, or has failed.
+
+        So does its run, and its campaign runs again; one that has ended for good stays as it is.
+        """
+        run = self.store.run(piece.run_id)
+        campaign = None if run is None else self.store.campaign(run.campaign_id)
+        if run is None or run.state not in HOPEFUL_RUNS or campaign is None:
+            return
+        if self.store.slice(piece.run_id, piece.index) != piece or campaign.state in ENDED_CAMPAIGNS:
+            return
+        attempts = self.store.attempts(piece.run_id, piece.index)
+        published = next((a for a in attempts if a.state is AttemptState.PUBLISHED), None)
+        if published is not None:
+            self.store.save_attempt(replace(published, state=AttemptState.FAILED, failure=why))
+        delay_ms = self._policy.retry.delay_after(self.store.attempts(piece.run_id, piece.index), why)
+        # Run and campaign are open again before the slice's state tells what becomes of them.
+        self.store.save_run(replace(run, state=RunState.RUNNING, flags=self._flags_without(run, published)))
+        self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING))
+        self.effects.campaigns.add(campaign.campaign_id)
+        emptied = replace(piece, file="", file_bytes=0, content_hash="", launches=0)
+        if delay_ms is None:
+            self._set_slice(replace(emptied, state=SliceState.FAILED), why)
+            return
+        self.effects.work = True
+        self._set_slice(replace(emptied, state=SliceState.WAITING, not_before_ms=self._now_ms + delay_ms))
+
+    def _flags_without(self, run: Run, lost: Attempt | None) -> tuple[Flag, ...]:
+        """The flags of a run, less those that only the attempt set whose launches are lost."""
+        published = [a for a in self.store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
+        kept = {flag for attempt in published for flag in attempt.flags}
+        gone = set(lost.flags if lost is not None else ()) - kept
+        return tuple(flag for flag in run.flags if flag not in gone)
 
     def _give_up_workload(self, run_id: str, why: FailureRecord) -> bool:
         """Fail every open run of a workload that has lost too many GPUs; False where it has not."""

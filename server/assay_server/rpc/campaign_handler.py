@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from assay_protos import campaign_pb2
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
+from assay_server.campaigns.lost_records import changed_files
 from assay_server.campaigns.submit import submit
 from assay_server.campaigns.waiting import waiting_for
 from assay_server.rpc import convert
@@ -87,7 +88,7 @@ class CampaignHandler:
         )
 
     def report(self, request: campaign_pb2.GetReportRequest) -> Iterator[campaign_pb2.ReportChunk]:
-        """The report in chunks; raises CampaignError where there is none (yet)."""
+        """The report in chunks, then which of its records changed; raises CampaignError where none is."""
         path = self._coordinator.records.report_path(request.campaign_id or "-", request.format)
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
@@ -96,6 +97,12 @@ class CampaignHandler:
         with storage_errors(path), path.open("rb") as file:
             while data := file.read(_CHUNK_BYTES):
                 yield campaign_pb2.ReportChunk(data=data)
+        changed = [
+            campaign_pb2.ChangedFile(run_id=each.run_id, file=each.path, what=each.what)
+            for each in changed_files(self._coordinator, campaign.campaign_id)
+        ]
+        if changed:
+            yield campaign_pb2.ReportChunk(changed=changed)
 
 
 def _no_report(campaign: Campaign) -> NotYetError:

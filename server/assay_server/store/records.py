@@ -12,7 +12,6 @@ is a pure function of the staged segments and ends in one rename, so it may be r
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_sampling.launch_table import LaunchBatch
+from assay_server.content_hash import fresh_hash_of
 from assay_server.store.files import (
     TEMPORARY,
     make_folder,
@@ -102,7 +102,7 @@ class LocalRecordStore:
                 str(path.relative_to(self._records)),
                 path.stat().st_size,
                 sum(segment.launches for segment in segments),
-                _file_hash(path),
+                fresh_hash_of(path),
             )
 
     def withdraw(self, run_id: str, slice_index: int) -> None:
@@ -214,8 +214,3 @@ def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> 
 
 def _damaged(path: Path, cause: str) -> DamagedSegmentError:
     return DamagedSegmentError(str(path), cause, "check the disk; the attempt is run again")
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()

@@ -1,0 +1,44 @@
+"""The content hash of published files: BLAKE2b-256, in hexadecimal.
+
+A file is read through once in a process, and again when anything about it has changed since: its size,
+times, inode or device. Bits that turn on the disk after that, without anybody writing to the file, are not
+seen until another process hashes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+_MOST_REMEMBERED = 65_536
+_lock = threading.Lock()
+_known: OrderedDict[tuple[str, tuple[int, ...]], str] = OrderedDict()
+
+
+def hash_of_file(path: Path) -> str:
+    """The hash of a file's bytes as they are now. Raises OSError."""
+    key = (str(path), _state(path))
+    with _lock:
+        known = _known.get(key)
+    if known is not None:
+        return known
+    found = fresh_hash_of(path)
+    if _state(path) == key[1]:  # nobody wrote to it while it was read
+        with _lock:
+            _known[key] = found
+            while len(_known) > _MOST_REMEMBERED:
+                _known.popitem(last=False)
+    return found
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    state = path.stat()
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+def fresh_hash_of(path: Path) -> str:
+    """The hash, whatever is remembered; nothing is. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()

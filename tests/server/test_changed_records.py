@@ -1,0 +1,262 @@
+"""Published files that are missing or changed are named, and measured again before anything rests on them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_segments import made_segments
+from playing_agent import PlayingAgent
+from server_support import eventually
+
+from assay_protos import campaign_pb2
+from assay_server import content_hash
+from assay_server.analysis import intact
+from assay_server.analysis.intact import RecordsChangedError, require_intact
+from assay_server.analysis.request import RunData
+from assay_server.app import Server, ServerConfig
+from assay_server.content_hash import hash_of_file
+
+CAMPAIGN = """\
+campaign: made
+synthetic: true
+analysis: {methods: [systematic]}
+workloads:
+  - name: training
+    recordings:
+      - {device: V100, light: light.sqlite}
+      - {device: A100, light: other.json}
+"""
+FIRST, SECOND = made_segments((60, 40), synthetic=True), made_segments((100,), synthetic=True)
+FILE = "records/made-1.0000/slice-00000.parquet"
+
+Change = Callable[[Path], object]
+
+
+def flip_a_bit(path: Path) -> None:
+    """In the footer, where a column's name stands, and without another size or time of the file."""
+    state = path.stat()
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"duration_ns") + 3] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+CHANGES: dict[str, Change] = {"changed": flip_a_bit, "missing": Path.unlink, "cut": cut}
+
+
+@pytest.fixture
+def start(short_path: Path) -> Iterator[Callable[[str], Server]]:
+    """Starts servers with the real analysis, in this process."""
+    servers: list[Server] = []
+
+    def make(name: str) -> Server:
+        folder = short_path / name
+        folder.mkdir(exist_ok=True, mode=0o700)
+        config = ServerConfig(
+            state_dir=folder / "state", listen=(f"unix:{folder}/s.sock",), lease_ms=60_000, retry_delay_ms=1
+        )
+        server = Server(config, make_executor=lambda: ThreadPoolExecutor(1))
+        server.start()
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+def report_of(agent: PlayingAgent, campaign_id: str = "made-1") -> list[campaign_pb2.ReportChunk]:
+    request = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format="json")
+    return list(agent.campaigns.GetReport(request, timeout=60))
+
+
+def ended(agent: PlayingAgent, state: str = "done") -> None:
+    eventually(lambda: agent.status("made-1").state == state, f"the campaign being {state}", 60)
+
+
+@pytest.fixture
+def undisturbed(start: Callable[[str], Server]) -> tuple[bytes, dict[str, bytes]]:
+    """The report of a campaign that nothing happened to, and its records."""
+    server = start("undisturbed")
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        agent.play(FIRST)
+        agent.play(SECOND)
+        ended(agent)
+        report = b"".join(chunk.data for chunk in report_of(agent))
+    return report, records(server)
+
+
+def records(server: Server) -> dict[str, bytes]:
+    state = server.config.state_dir
+    return {str(p.relative_to(state)): p.read_bytes() for p in (state / "records").rglob("*.parquet")}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_run_whose_file_changed_is_measured_again_and_the_report_is_that_of_one_undisturbed(
+    what: str,
+    start: Callable[[str], Server],
+    undisturbed: tuple[bytes, dict[str, bytes]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = start("disturbed")
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        agent.play(FIRST)
+        CHANGES[what](server.config.state_dir / FILE)
+        agent.play(SECOND)
+        eventually(lambda: agent.status("made-1").state == "running", "the campaign running again", 60)
+        [first, second] = agent.status("made-1").runs
+        assert (first.state, first.retries, second.state) == ("waiting", 0, "done")
+        [lost] = agent.run("made-1.0000").attempts
+        assert (lost.state, lost.failure.failure_class) == ("failed", "records_changed")
+        assert FILE in lost.failure.cause and FILE in caplog.text
+        aside = agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest()).set_aside
+        assert [(a.reason, list(a.names)) for a in aside] == (
+            [] if what == "missing" else [("changed", [FILE])]
+        )
+        agent.play(FIRST)
+        ended(agent)
+        assert [a.state for a in agent.run("made-1.0000").attempts] == ["failed", "published"]
+        assert b"".join(chunk.data for chunk in report_of(agent)) == undisturbed[0]
+    assert records(server) == undisturbed[1]
+
+
+def test_a_disk_that_loses_the_same_file_again_and_again_ends_in_a_report_that_names_it(
+    start: Callable[[str], Server],
+) -> None:
+    server = start("sick")
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        agent.play(FIRST)
+        flip_a_bit(server.config.state_dir / FILE)
+        agent.play(SECOND)
+        for attempt in (2, 3):
+            with spoiled_once(server.config.state_dir / FILE):
+                key = agent.play(FIRST)
+            assert (key.run_id, key.attempt) == ("made-1.0000", attempt)
+        ended(agent, "failed")
+        status = agent.status("made-1")
+        assert [(r.state, r.failure.failure_class) for r in status.runs] == [
+            ("failed", "records_changed"),
+            ("done", ""),
+        ]
+        report = b"".join(chunk.data for chunk in report_of(agent)).decode()
+        assert f"records_changed: run made-1.0000: {FILE}" in report
+
+
+@contextmanager
+def spoiled_once(path: Path) -> Iterator[None]:
+    """A file changes after its publication, just before the analysis that follows at once hashes it."""
+    real = content_hash.hash_of_file
+
+    def spoiled(read: Path) -> str:
+        if read == path and path.exists():
+            flip_a_bit(path)
+        return real(read)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intact, "hash_of_file", spoiled)
+        yield
+        eventually(lambda: not path.exists(), "the changed file being set aside", 60)
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_who_asks_for_an_old_report_hears_that_its_records_are_not_what_they_were(
+    what: str, start: Callable[[str], Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The report stands, as it was made of what was published; but it cannot be made again."""
+    server = start("old")
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        agent.play(FIRST)
+        agent.play(SECOND)
+        ended(agent)
+        whole = report_of(agent)
+        assert [c.run_id for chunk in whole for c in chunk.changed] == []
+        CHANGES[what](server.config.state_dir / FILE)
+        again = report_of(agent)
+        assert b"".join(c.data for c in again) == b"".join(c.data for c in whole)
+        [found] = [c for chunk in again for c in chunk.changed]
+        assert (found.run_id, found.file) == ("made-1.0000", FILE)
+        assert found.what == ("missing" if what == "missing" else "changed")
+        assert FILE in caplog.text
+        assert agent.status("made-1").state == "done"
+    server.stop()
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        server = start("old")
+    if what != "changed":  # at the start only sizes are looked at: hashing everything would hold it up
+        assert FILE in caplog.text
+
+
+def test_a_campaign_that_runs_has_lost_files_measured_again_at_the_next_start(
+    start: Callable[[str], Server],
+) -> None:
+    server = start("restarted")
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        agent.play(FIRST)
+        server.stop()
+        (server.config.state_dir / FILE).unlink()
+        start("restarted")
+        key = agent.play(FIRST)
+        assert (key.run_id, key.attempt) == ("made-1.0000", 2)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("file") / "slice-00000.parquet"
+    path.write_bytes(os.urandom(5000))
+    return path
+
+
+@settings(deadline=None, max_examples=200)
+@given(bit=st.integers(0, 8 * 5000 - 1))
+def test_no_flipped_bit_passes(whole: Path, bit: int) -> None:
+    run = RunData("r", "w", "V100", "light", files=(str(whole),), file_hashes=(hash_of_file(whole),))
+    require_intact([run])
+    data = whole.read_bytes()
+    state = whole.stat()
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << (bit % 8)
+    whole.write_bytes(changed)
+    os.utime(whole, ns=(state.st_atime_ns, state.st_mtime_ns))
+    with pytest.raises(RecordsChangedError) as caught:
+        require_intact([run])
+    assert [(c.run_id, c.path, c.what) for c in caught.value.files] == [("r", str(whole), "changed")]
+    whole.write_bytes(data)
+
+
+def test_a_file_is_hashed_once_as_long_as_nobody_touches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[Path] = []
+    real = content_hash.fresh_hash_of
+    monkeypatch.setattr(content_hash, "fresh_hash_of", lambda path: hashed.append(path) or real(path))
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    first = hash_of_file(path)
+    assert hash_of_file(path) == first and len(hashed) == 1
+    path.write_bytes(b"two")
+    assert hash_of_file(path) != first and len(hashed) == 2
+    path.rename(tmp_path / "b")
+    (tmp_path / "b").rename(path)
+    assert hash_of_file(path) == hash_of_file(path) != first
