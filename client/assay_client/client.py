@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -17,6 +17,12 @@ from assay_client.documents import (
 )
 from assay_client.files import AnyPath, read_campaign
 from assay_sampling.errors import CampaignError
+
+OnChanged = Callable[[list[dict[str, Any]]], None]
+
+
+def _ignored(_changed: list[dict[str, Any]]) -> None:
+    pass
 
 
 class Client:
@@ -92,9 +98,9 @@ class Client:
         """A run with its attempts: command, environment, log, flags, files."""
         return run_detail_document(self._connection.run(run_id))
 
-    def report(self, campaign_id: str) -> dict[str, Any]:
-        """The report of an ended campaign as a document."""
-        document = json.loads(self.report_bytes(campaign_id, "json"))
+    def report(self, campaign_id: str, *, on_changed: OnChanged = _ignored) -> dict[str, Any]:
+        """The report of an ended campaign as a document; ``on_changed`` as in :meth:`report_bytes`."""
+        document = json.loads(self.report_bytes(campaign_id, "json", on_changed=on_changed))
         if not isinstance(document, dict):
             raise CampaignError(
                 campaign_id,
@@ -103,6 +109,15 @@ class Client:
             )
         return document
 
-    def report_bytes(self, campaign_id: str, form: Literal["json", "html"]) -> bytes:
-        """The report of an ended campaign as the server wrote it: "json" or a self-contained "html" page."""
-        return self._connection.report(campaign_id, form)
+    def report_bytes(
+        self, campaign_id: str, form: Literal["json", "html"], *, on_changed: OnChanged = _ignored
+    ) -> bytes:
+        """The report of an ended campaign as the server wrote it: "json" or a self-contained "html" page.
+
+        ``on_changed`` is called where records of the campaign are not what the report was made of any more,
+        with their ``run_id``, ``file`` and ``what`` ("missing", "changed", "unreadable").
+        """
+        data, changed = self._connection.report(campaign_id, form)
+        if changed:
+            on_changed([{"run_id": each.run_id, "file": each.file, "what": each.what} for each in changed])
+        return data

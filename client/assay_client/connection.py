@@ -35,6 +35,7 @@ ERROR_METADATA_KEY = "assay-error-bin"
 ENDED_STATES = frozenset({"done", "failed", "cancelled"})
 
 _CONNECT_SECONDS = 5.0
+_REPORT_SECONDS = 600.0
 _CALL_SECONDS = 60.0
 _RECONNECT_SECONDS = 60.0
 _LARGEST_MESSAGE_BYTES = 32 << 20
@@ -144,15 +145,15 @@ class Connection:
         answer: campaign_pb2.RunDetail = self._call(self._stub.GetRun, request)
         return answer
 
-    def report(self, campaign_id: str, form: str) -> bytes:
-        """The report of an ended campaign: ``form`` is "json" or "html"."""
+    def report(self, campaign_id: str, form: str) -> tuple[bytes, list[campaign_pb2.ChangedFile]]:
+        """The report of an ended campaign ("json" or "html"), and what changed since it was made."""
         request = campaign_pb2.GetReportRequest(campaign_id=utf8(campaign_id), format=form)
-        return self._call(
-            lambda message, timeout: b"".join(
-                chunk.data for chunk in self._stub.GetReport(message, timeout=timeout)
-            ),
+        chunks: list[campaign_pb2.ReportChunk] = self._call(
+            # The server looks at all records of the campaign before it ends its answer.
+            lambda message, timeout: list(self._stub.GetReport(message, timeout=_REPORT_SECONDS)),
             request,
         )
+        return b"".join(chunk.data for chunk in chunks), [each for chunk in chunks for each in chunk.changed]
 
     def watch(
         self, campaign_id: str, *, give_up_seconds: float = _RECONNECT_SECONDS

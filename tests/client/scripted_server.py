@@ -43,6 +43,7 @@ class Script:
     watch: Callable[[str], Iterator[campaign_pb2.CampaignStatus]] = lambda _: iter([status("done", 2)])
     run: Callable[[str], campaign_pb2.RunDetail] = lambda _: campaign_pb2.RunDetail()
     report: Callable[[str, str], Iterator[bytes]] = lambda _, form: iter([b"{}" if form == "json" else b""])
+    changed: list[campaign_pb2.ChangedFile] = field(default_factory=list)
     set_aside: list[campaign_pb2.SetAside] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
 
@@ -98,6 +99,8 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
         try:
             for data in self._script.report(request.campaign_id, request.format):
                 yield campaign_pb2.ReportChunk(data=data)
+            if self._script.changed:
+                yield campaign_pb2.ReportChunk(changed=self._script.changed)
         except Refusal as refusal:
             _abort(context, refusal)
 

@@ -384,6 +384,24 @@ def test_report_into_a_folder_writes_both_forms(
     assert sorted(p.name for p in folder.iterdir()) == ["report.html", "report.json"]
 
 
+def test_a_report_whose_records_changed_since_is_shown_with_a_warning(
+    assay: Assay, script: Script, with_report: dict[str, bytes], tmp_path: Path
+) -> None:
+    file = "records/c-1.0000/slice-00000.parquet"
+    script.changed = [campaign_pb2.ChangedFile(run_id="c-1.0000", file=file, what="missing")]
+    ended = assay("report", "c-1", "--json")
+    assert (ended.code, json.loads(ended.stdout)) == (0, REPORT)
+    assert ended.stderr.splitlines() == [
+        "",
+        "warning: 1 file of records is not what this report was made of any more:",
+        f"  {file} of run c-1.0000: missing",
+        "The report stands: it was made when they were whole. But nobody can make it again from them: "
+        "check the server's disk, and submit the campaign again to measure anew.",
+    ]
+    written = json.loads(assay("report", "c-1", "-o", tmp_path, "--json").stdout)
+    assert written["changed_records"] == [{"run_id": "c-1.0000", "file": file, "what": "missing"}]
+
+
 def test_report_as_text_into_a_folder(assay: Assay, with_report: dict[str, bytes], tmp_path: Path) -> None:
     ended = assay("report", "c-1", "-o", tmp_path, "--format", "text")
     assert ended.stdout == f"written to {tmp_path / 'report.txt'}\n"

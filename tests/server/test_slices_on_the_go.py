@@ -24,12 +24,15 @@ from assay_server.campaigns.transitions import SchedulePolicy
 from assay_server.store.model import (
     Agent,
     AttemptLog,
+    AttemptState,
     Campaign,
     CampaignState,
+    FailureRecord,
     Run,
     RunState,
     Segment,
     Slice,
+    SliceState,
     Slot,
 )
 from assay_server.store.protocols import PublishedFile
@@ -309,3 +312,28 @@ def test_another_workload_teaches_nothing() -> None:
         assert costs(runs[0]) is None
         known = costs(runs[1])
     assert known is not None and known.launch_seconds == pytest.approx(0.002, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "detailed",
+    ["{first: 2000, slice_launches: 400}", "{first: auto, slice_launches: 500}", "{first: 100000}"],
+)
+def test_a_slice_whose_file_is_lost_is_made_again_and_no_other_is_changed(detailed: str) -> None:
+    lab = Lab(launches=3000, kind_of=lambda ordinals: np.minimum(ordinals, 700))
+    run_id = lab.submit(detailed)
+    before, flags = lab.work(run_id), lab.run(run_id).flags
+    lost = before[1]
+    why = FailureRecord("records_changed", run_id, "its file is missing", "check the disk", True)
+    with lab.schedule() as schedule:
+        schedule.lose_record(lost, why)
+        schedule.lose_record(lost, why)  # two analyses may tell the same
+    assert lab.run(run_id).state is RunState.RUNNING
+    assert [p.state for p in lab.slices(run_id)].count(SliceState.WAITING) == 1
+    lab.now_s += 3600
+    again = lab.work(run_id)
+    assert [(windows([p]), p.state, p.launches) for p in again] == [
+        (windows([p]), p.state, p.launches) for p in before
+    ]
+    assert (lab.run(run_id).state, lab.run(run_id).flags) == (RunState.DONE, flags)
+    with lab.store.snapshot() as store:
+        assert [a.state for a in store.attempts(run_id, 1)] == [AttemptState.FAILED, AttemptState.PUBLISHED]

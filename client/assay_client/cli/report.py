@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from assay_client.cli.options import CampaignArgument, JsonOption, ServerOption
 from assay_client.cli.output import console, show, write_json
 from assay_client.cli.reporters.report import render_report
+from assay_client.cli.reporters.warnings import render_changed_records
 from assay_client.cli.verb import verb_app
 from assay_client.client import Client
 from assay_client.files import write_atomically
@@ -77,13 +78,33 @@ def report(
     if as_json and output is None and form not in (None, ReportFormat.JSON):
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
     with _of_server(campaign_id), Client(server) as client:
+        fetched = _Fetched(client, campaign_id)
         if output is not None:
-            _write(client, campaign_id, output, form, as_json)
+            _write(fetched, output, form, as_json)
         elif form in (ReportFormat.HTML, ReportFormat.MARKDOWN):
-            sys.stdout.write(_content(client, campaign_id, form).decode("utf-8"))
+            sys.stdout.write(_content(fetched, form).decode("utf-8"))
         else:
-            document = client.report(campaign_id)
+            document = fetched.document()
             show(document, as_json or form is ReportFormat.JSON, lambda drawn: render_report(document, drawn))
+        render_changed_records(fetched.changed, console(error=True))
+
+
+class _Fetched:
+    """The report of a campaign in its forms, and what the server tells of its records beside it."""
+
+    def __init__(self, client: Client, campaign_id: str) -> None:
+        self.campaign_id = campaign_id
+        self.changed: list[dict[str, Any]] = []
+        self._client = client
+
+    def document(self) -> dict[str, Any]:
+        return self._client.report(self.campaign_id, on_changed=self._hear)
+
+    def data(self, form: Literal["json", "html"]) -> bytes:
+        return self._client.report_bytes(self.campaign_id, form, on_changed=self._hear)
+
+    def _hear(self, changed: list[dict[str, Any]]) -> None:
+        self.changed = changed
 
 
 @contextlib.contextmanager
@@ -99,31 +120,32 @@ def _of_server(campaign_id: str) -> Iterator[None]:
         raise
 
 
-def _write(client: Client, campaign_id: str, output: Path, form: ReportFormat | None, as_json: bool) -> None:
+def _write(fetched: _Fetched, output: Path, form: ReportFormat | None, as_json: bool) -> None:
     forms = [form] if form is not None else [ReportFormat.JSON, ReportFormat.HTML]
     files: dict[str, Any] = {}
     for each in forms:
         files[each.value] = output / f"report.{SUFFIXES.get(each, each.value)}"
         if each is ReportFormat.MARKDOWN:
             # The pictures first: the text that refers to them is there only when they are.
-            texts = markdown_report_files(client.report(campaign_id))
+            texts = markdown_report_files(fetched.document())
             for path, text in reversed(texts.items()):
                 write_atomically(output / path, text)
         else:
-            write_atomically(files[each.value], _content(client, campaign_id, each))
+            write_atomically(files[each.value], _content(fetched, each))
     if as_json:
-        write_json({"campaign_id": campaign_id, "files": files})
+        changed = {"changed_records": fetched.changed} if fetched.changed else {}
+        write_json({"campaign_id": fetched.campaign_id, "files": files, **changed})
     else:
         for path in files.values():
             console().print(f"written to {path}", soft_wrap=True)
 
 
-def _content(client: Client, campaign_id: str, form: ReportFormat) -> bytes:
+def _content(fetched: _Fetched, form: ReportFormat) -> bytes:
     if form is ReportFormat.TEXT:
         drawn = console()
         with drawn.capture() as captured:
-            render_report(json.loads(client.report_bytes(campaign_id, "json")), drawn)
+            render_report(json.loads(fetched.data("json")), drawn)
         return captured.get().encode()
     if form is ReportFormat.MARKDOWN:
-        return markdown_report(client.report(campaign_id)).encode()
-    return client.report_bytes(campaign_id, "json" if form is ReportFormat.JSON else "html")
+        return markdown_report(fetched.document()).encode()
+    return fetched.data("json" if form is ReportFormat.JSON else "html")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
+from assay_server.analysis.intact import ChangedFile, RecordsChangedError, what_changed
 from assay_server.store.model import Slice
 
 _MOST_HELD = 1024
@@ -24,7 +26,7 @@ class LaunchKinds:
     def of(self, piece: Slice) -> np.ndarray:
         """Hashes of the kinds of launches in a published slice, each once, shape (k,).
 
-        Raises InputError where its file cannot be read.
+        Raises RecordsChangedError where its file is not what was published, InputError.
         """
         if not piece.file:
             return np.empty(0, np.uint64)
@@ -32,7 +34,11 @@ class LaunchKinds:
             known = self._held.get(piece.content_hash)
         if known is not None:
             return known
-        found = _kinds(self._path(piece))
+        path = self._path(piece)
+        what = what_changed(Path(path), piece.content_hash)
+        if what is not None:
+            raise RecordsChangedError((ChangedFile(piece.run_id, path, what),))
+        found = _kinds(path)
         with self._lock:
             self._held[piece.content_hash] = found
             while len(self._held) > _MOST_HELD:

@@ -7,8 +7,10 @@ import threading
 from weakref import WeakValueDictionary
 
 from assay_sampling.errors import AssayError, LaunchTableError
+from assay_server.analysis.intact import RecordsChangedError
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.kinds import LaunchKinds
+from assay_server.campaigns.lost_records import lose_records
 from assay_server.campaigns.reslice import slicing_of
 from assay_server.campaigns.schedule import FinishOutcome
 from assay_server.store.model import AttemptKey, AttemptLog, AttemptState, Claim, FailureRecord, Flag, Slice
@@ -77,11 +79,19 @@ class Publisher:
 
     def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
         self._look_at(key, file)
-        with self._coordinator.schedule() as schedule:
-            wanted = schedule.end_publish(key, file, self._kinds)
+        wanted = self._ended(key, file)
         if not wanted:
             self._coordinator.records.withdraw(key.run_id, key.slice)
         return wanted
+
+    def _ended(self, key: AttemptKey, file: PublishedFile) -> bool:
+        """End the publication; slices of the run whose files have changed since theirs wait again first."""
+        while True:
+            try:
+                with self._coordinator.schedule() as schedule:
+                    return schedule.end_publish(key, file, self._kinds)
+            except RecordsChangedError as error:
+                lose_records(self._coordinator, [f for f in error.files if f.run_id == key.run_id])
 
     def _look_at(self, key: AttemptKey, file: PublishedFile) -> None:
         """Read the file before the transaction, where what is new in it decides how the run goes on."""

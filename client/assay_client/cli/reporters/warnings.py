@@ -1,4 +1,4 @@
-"""What is doubtful in a campaign that is valid."""
+"""What is doubtful in a campaign that is valid, or in the records of one that has ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.text import printable
+from assay_client.cli.reporters.text import counted, printable
 
 _MOST = 10
 
@@ -22,3 +22,20 @@ def render_warnings(warnings: Sequence[Mapping[str, Any]], console: Console) -> 
         console.print(printable(f"  {place}: {told['cause']}; {told['remedy']}"), soft_wrap=True)
     if len(warnings) > _MOST:
         console.print(f"  and {len(warnings) - _MOST:,} more; --json has them all")
+
+
+def render_changed_records(changed: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Which records of a report are not what it was made of any more; the first ten, and what that means."""
+    if not changed:
+        return
+    files = counted(len(changed), "file of records is", "files of records are")
+    console.print(f"\nwarning: {files} not what this report was made of any more:", soft_wrap=True)
+    for each in changed[:_MOST]:
+        console.print(printable(f"  {each['file']} of run {each['run_id']}: {each['what']}"), soft_wrap=True)
+    if len(changed) > _MOST:
+        console.print(f"  and {len(changed) - _MOST:,} more")
+    console.print(
+        "The report stands: it was made when they were whole. But nobody can make it again from them: "
+        "check the server's disk, and submit the campaign again to measure anew.",
+        soft_wrap=True,
+    )
