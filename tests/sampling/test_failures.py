@@ -8,9 +8,9 @@ from assay_sampling.errors import StorageError
 from assay_sampling.failures import FailureClass, Fault, failure, failure_class_named, failure_of
 
 RETRYABLE = {
-    "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "records_changed", "dropped_events",
+    "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
     "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost", "window_short",
-    "box_memory", "driver_unusable",
+    "box_memory", "driver_unusable", "records_changed",
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
