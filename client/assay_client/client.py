@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from assay_client.connection import Connection
+from assay_client.connection import ENDED_STATES, Connection
 from assay_client.documents import (
     campaign_document,
     rest_documents,
@@ -76,7 +76,7 @@ class Client:
         """``campaigns`` without their runs, slots that are ``resting``, and files that were ``set_aside``."""
         answer = self._connection.campaigns()
         return {
-            "campaigns": [campaign_document(c, with_runs=False) for c in answer.campaigns],
+            "campaigns": [campaign_document(c, listed=True) for c in answer.campaigns],
             "resting": rest_documents(answer.resting),
             "set_aside": [set_aside_document(each) for each in answer.set_aside],
         }
@@ -85,10 +85,18 @@ class Client:
         """A campaign and its runs, now."""
         return campaign_document(self._connection.status(campaign_id))
 
+    def summary(self, campaign_id: str) -> dict[str, Any]:
+        """A campaign without its runs, now: cheap, however many there are."""
+        return campaign_document(self._connection.status(campaign_id, with_runs=False), with_runs=False)
+
     def watch(self, campaign_id: str) -> Iterator[dict[str, Any]]:
-        """The status now, and again after every change, until the campaign has ended."""
+        """The status now, and again after every change, until the campaign has ended.
+
+        Only the last has the campaign's runs: "runs" is empty before.
+        """
         for status in self._connection.watch(campaign_id):
-            yield campaign_document(status)
+            ended = status.state in ENDED_STATES
+            yield self.status(campaign_id) if ended else campaign_document(status)
 
     def cancel(self, campaign_id: str) -> dict[str, Any]:
         """Cancel what has not finished yet; what was stored stays."""

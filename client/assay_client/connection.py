@@ -130,9 +130,15 @@ class Connection:
         answer: campaign_pb2.ListCampaignsResponse = self._call(self._stub.ListCampaigns, request)
         return answer
 
-    def status(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
-        request = campaign_pb2.GetStatusRequest(campaign_id=utf8(campaign_id))
+    def status(self, campaign_id: str, *, with_runs: bool = True) -> campaign_pb2.CampaignStatus:
+        """The status now, with its runs from all pages of the server's answer."""
+        request = campaign_pb2.GetStatusRequest(campaign_id=utf8(campaign_id), without_runs=not with_runs)
         answer: campaign_pb2.CampaignStatus = self._call(self._stub.GetStatus, request)
+        page = answer
+        while page.runs_next:
+            request.runs_from = page.runs_next
+            page = self._call(self._stub.GetStatus, request)
+            answer.runs.extend(page.runs)
         return answer
 
     def cancel(self, campaign_id: str) -> campaign_pb2.CampaignStatus:

@@ -10,8 +10,13 @@ from typing import Any
 from assay_protos import campaign_pb2, common_pb2
 
 
-def campaign_document(status: campaign_pb2.CampaignStatus, *, with_runs: bool = True) -> dict[str, Any]:
-    """A campaign: id, name, state, synthetic mark, counts of runs, failure, and its runs."""
+def campaign_document(
+    status: campaign_pb2.CampaignStatus, *, with_runs: bool = True, listed: bool = False
+) -> dict[str, Any]:
+    """A campaign: id, name, state, synthetic mark, counts of runs and slices, failure, and its runs.
+
+    ``listed``: as one of many, which have no runs and are not counted by slices.
+    """
     document: dict[str, Any] = {
         "campaign_id": status.campaign_id,
         "name": status.name,
@@ -20,10 +25,17 @@ def campaign_document(status: campaign_pb2.CampaignStatus, *, with_runs: bool = 
         "runs_total": status.runs_total,
         "runs_done": status.runs_done,
         "runs_failed": status.runs_failed,
+        "runs_running": status.runs_running,
         "failure": _failure(status.failure) if status.HasField("failure") else None,
     }
+    if not listed:
+        document |= {name: getattr(status, name) for name in ("slices", "slices_done", "retries")}
+        document["waiting"] = [
+            {"reason": each.reason, "first_run_id": each.first_run_id, "runs": each.runs}
+            for each in status.waiting
+        ]
     document["resting"] = rest_documents(status.resting)
-    if with_runs:
+    if with_runs and not listed:
         document["runs"] = [run_document(run) for run in status.runs]
     return document
 

@@ -165,13 +165,13 @@ class LocalService:
         while not agent.registered and self._agent_error is None and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
         self.raise_agent_error()
-        status = client.status(campaign_id)
-        reasons = [run["waiting_for"] for run in status["runs"] if run["waiting_for"]]
-        if agent.registered and reasons:
+        status = client.summary(campaign_id)
+        stuck, reason = _stuck(status)
+        if agent.registered and stuck:
             client.cancel(campaign_id)
             raise NotReadyError(
                 f"campaign {campaign_id}",
-                f"{len(reasons):,} of {status['runs_total']:,} runs can never begin here: {reasons[0]}",
+                f"{stuck:,} of {status['runs_total']:,} runs can never begin here: {reason}",
                 "correct the campaign's gpus, or run it where they are: a server takes it with assay submit, "
                 "and an agent there measures; see assay doctor --for agent",
             )
@@ -187,13 +187,13 @@ class LocalService:
             yield status
             if any(rest["failures"] < _RESTS_WAITED_FOR for rest in status["resting"]):
                 continue  # a lock or counters that another program held for a moment
-            left = [run for run in status["runs"] if run["state"] in ("waiting", "running")]
-            reasons = [run["waiting_for"] for run in left if run["waiting_for"]]
-            if reasons and len(reasons) == len(left):
+            left = status["runs_total"] - status["runs_done"] - status["runs_failed"]
+            stuck, reason = _stuck(status)
+            if stuck and stuck == left:
                 client.cancel(status["campaign_id"])
                 raise NotReadyError(
                     f"campaign {status['campaign_id']}",
-                    f"{len(left):,} of {status['runs_total']:,} runs cannot go on here: {reasons[0]}",
+                    f"{left:,} of {status['runs_total']:,} runs cannot go on here: {reason}",
                     f"the agent's state folder is {self._state / 'agent'} (assay-agent quarantine --state)",
                 )
 
@@ -230,6 +230,12 @@ class LocalService:
             if self._campaign_id is not None:
                 with contextlib.suppress(AssayError), Client(self.address) as client:
                     client.cancel(self._campaign_id)
+
+
+def _stuck(status: Mapping[str, Any]) -> tuple[int, str]:
+    """How many runs wait for what is not there, and what the first of them waits for."""
+    waiting = status["waiting"]
+    return sum(each["runs"] for each in waiting), waiting[0]["reason"] if waiting else ""
 
 
 @contextlib.contextmanager

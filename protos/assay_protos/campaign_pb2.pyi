@@ -70,10 +70,16 @@ class SetAside(_message.Message):
     def __init__(self, folder: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_at_ms: _Optional[int] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
-    __slots__ = ("campaign_id",)
+    __slots__ = ("campaign_id", "runs_from", "runs_most", "without_runs")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FROM_FIELD_NUMBER: _ClassVar[int]
+    RUNS_MOST_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_RUNS_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
-    def __init__(self, campaign_id: _Optional[str] = ...) -> None: ...
+    runs_from: int
+    runs_most: int
+    without_runs: bool
+    def __init__(self, campaign_id: _Optional[str] = ..., runs_from: _Optional[int] = ..., runs_most: _Optional[int] = ..., without_runs: _Optional[bool] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("campaign_id",)
@@ -117,8 +123,18 @@ class RunStatus(_message.Message):
     retries: int
     def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ...) -> None: ...
 
+class WaitingRuns(_message.Message):
+    __slots__ = ("reason", "first_run_id", "runs")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    FIRST_RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    first_run_id: str
+    runs: int
+    def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
+
 class CampaignStatus(_message.Message):
-    __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting")
+    __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +145,12 @@ class CampaignStatus(_message.Message):
     RUNS_DONE_FIELD_NUMBER: _ClassVar[int]
     RUNS_FAILED_FIELD_NUMBER: _ClassVar[int]
     RESTING_FIELD_NUMBER: _ClassVar[int]
+    RUNS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    SLICES_DONE_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    RUNS_NEXT_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     name: str
     state: str
@@ -139,7 +161,13 @@ class CampaignStatus(_message.Message):
     runs_done: int
     runs_failed: int
     resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
-    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ...) -> None: ...
+    runs_running: int
+    slices: int
+    slices_done: int
+    retries: int
+    waiting: _containers.RepeatedCompositeFieldContainer[WaitingRuns]
+    runs_next: int
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)

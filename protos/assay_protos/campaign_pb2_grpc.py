@@ -93,7 +93,7 @@ class CampaignServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """The status now, and again after every change, until the campaign has ended.
+        """The status without runs now, and again after every change, until the campaign has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,10 +26,60 @@ class CampaignFileLimits:
 
 
 @dataclass(frozen=True)
+class QueryLimits:
+    """What one question of a person, or one that keeps watching, may take (:mod:`assay_server.rpc`).
+
+    ``status_threads`` and ``status_page_runs``: so many statuses are made at a time, with so many runs each.
+    """
+
+    status_threads: int = 2
+    status_page_runs: int = 1_000
+    watch_streams: int = 256
+    waiting_leases: int = 2_048
+
+
+@dataclass(frozen=True)
+class UploadLimits:
+    """What the streams of launch records may hold (:mod:`assay_server.rpc.ingest_servicer`).
+
+    ``upload_idle_seconds`` for the next message, ``upload_segment_seconds`` for a whole segment from its
+    header on, and ``upload_held_bytes`` of all segments that have come and are not yet stored.
+    """
+
+    upload_streams: int = 1_024
+    upload_idle_seconds: int = 60
+    upload_segment_seconds: int = 120
+    upload_held_bytes: int = 256 * _MIB
+    upload_wait_seconds: int = 30
+
+
+@dataclass(frozen=True)
+class AgentLimits:
+    """What an agent may tell (:mod:`assay_server.rpc.convert`), and how many are remembered."""
+
+    registration_bytes: int = 256 * _KIB
+    registration_slots: int = 1_024
+    registration_attempts: int = 4_096
+    heartbeat_attempts: int = 4_096
+    agents_remembered: int = 1_000
+
+
+@dataclass(frozen=True)
+class LogLimits:
+    """What bad requests may write into the log."""
+
+    bad_requests_logged_per_minute: int = 10
+
+
+@dataclass(frozen=True)
 class Limits:
     """All bounds of a server."""
 
     campaign_file: CampaignFileLimits = field(default_factory=CampaignFileLimits)
+    queries: QueryLimits = field(default_factory=QueryLimits)
+    uploads: UploadLimits = field(default_factory=UploadLimits)
+    agents: AgentLimits = field(default_factory=AgentLimits)
+    log: LogLimits = field(default_factory=LogLimits)
 
 
 DEFAULT_LIMITS = Limits()

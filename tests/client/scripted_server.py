@@ -31,6 +31,20 @@ def status(state: str, done: int = 0, **more: Any) -> campaign_pb2.CampaignStatu
     )
 
 
+def summed(status: campaign_pb2.CampaignStatus) -> campaign_pb2.CampaignStatus:
+    """A copy with what the server counts over all runs."""
+    told = campaign_pb2.CampaignStatus()
+    told.CopyFrom(status)
+    told.runs_running = sum(run.state == "running" for run in told.runs)
+    told.slices = sum(run.slices for run in told.runs)
+    told.slices_done = sum(run.slices_done for run in told.runs)
+    told.retries = sum(run.retries for run in told.runs)
+    for run in told.runs:
+        if run.waiting_for:
+            told.waiting.add(reason=run.waiting_for, first_run_id=run.run_id, runs=1)
+    return told
+
+
 @dataclass
 class Script:
     """What the server answers; a test replaces what it is about."""
@@ -61,6 +75,7 @@ class Refusal(Exception):
 class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
     def __init__(self, script: Script) -> None:
         self._script = script
+        self._ended: dict[str, campaign_pb2.CampaignStatus] = {}
 
     def _answer(self, context: grpc.ServicerContext, request: Any, call: Callable[[], Any]) -> Any:
         self._script.requests.append(request)
@@ -79,7 +94,11 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
         return self._answer(context, request, lambda: answer)
 
     def GetStatus(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._answer(context, request, lambda: self._script.status(request.campaign_id))
+        # What a watch told last is what a status is then.
+        status = self._ended.get(request.campaign_id)
+        return self._answer(
+            context, request, lambda: summed(status or self._script.status(request.campaign_id))
+        )
 
     def Cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._answer(context, request, lambda: self._script.cancel(request.campaign_id))
@@ -90,7 +109,12 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
     def Watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         self._script.requests.append(request)
         try:
-            yield from self._script.watch(request.campaign_id)
+            for told in self._script.watch(request.campaign_id):
+                if told.state in ("done", "failed", "cancelled"):
+                    self._ended[request.campaign_id] = told
+                without_runs = summed(told)
+                del without_runs.runs[:]
+                yield without_runs
         except Refusal as refusal:
             _abort(context, refusal)
 

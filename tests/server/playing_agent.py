@@ -53,7 +53,7 @@ class PlayingAgent:
         request = campaign_pb2.SubmitRequest(
             campaign_yaml=text, file_name="campaign.yaml", base_directory=base_directory
         )
-        return str(self.campaigns.Submit(request, timeout=20, wait_for_ready=True).campaign_id)
+        return str(self.campaigns.Submit(request, timeout=120, wait_for_ready=True).campaign_id)
 
     def status(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
         request = campaign_pb2.GetStatusRequest(campaign_id=campaign_id)

@@ -177,18 +177,14 @@ def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(server: Ser
         agent.register()
         campaign_id = agent.submit(CAMPAIGN)
         watch = agent.campaigns.Watch(campaign_pb2.GetStatusRequest(campaign_id=campaign_id), timeout=60)
-        assert next(watch).runs[0].state == "waiting"
+        assert next(watch).runs_running == 0
         key = agent.lease().work.key
         began = time.monotonic()
         status = next(watch)
         # Far sooner than the poll that stands behind the push.
         assert time.monotonic() - began < 4
-        assert (status.runs[0].state, status.runs[0].attempts) == ("running", 1)
-        assert status.runs[0].agent == "name of agent-1"
-        agent.heartbeat([key], 12)
-        assert next(watch).runs[0].launches == 12
+        assert (status.runs_running, len(status.runs)) == (1, 0)
         agent.upload(key, made_segments((30,), "detailed"))
-        assert next(watch).runs[0].launches == 30
         agent.finish(key, 1, 30)
         agent.play(made_segments((100,)))
         agent.play(made_segments((70,)))

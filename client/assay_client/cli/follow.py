@@ -29,7 +29,7 @@ def follow(
     before: list[str] = []
     for status in statuses:
         last = status
-        lines = [described(status), *(waiting_lines(status["runs"]) if waits else [])]
+        lines = [described(status), *(waiting_lines(status["waiting"]) if waits else [])]
         for line in [] if quiet else lines:
             if line not in before:
                 print(line, file=sys.stderr, flush=True)
@@ -52,7 +52,7 @@ def _follow_with_bar(statuses: Iterable[Mapping[str, Any]], *, waits: bool) -> M
             last = status
             ended = status["runs_done"] + status["runs_failed"]
             progress.update(task, description=described(status), completed=ended, total=status["runs_total"])
-            lines = waiting_lines(status["runs"]) if waits else []
+            lines = waiting_lines(status["waiting"]) if waits else []
             for line in lines:
                 if line not in before:
                     progress.console.print(line, soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from assay_protos import campaign_pb2
@@ -11,7 +10,9 @@ from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_
 from assay_server.campaigns.lost_records import changed_files
 from assay_server.campaigns.submit import submit
 from assay_server.campaigns.waiting import waiting_for
+from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc import convert
+from assay_server.rpc.status_board import StatusBoard
 from assay_server.store.files import storage_errors
 from assay_server.store.model import ENDED_CAMPAIGNS, Campaign, CampaignState
 
@@ -21,8 +22,10 @@ _CHUNK_BYTES = 1 << 20
 class CampaignHandler:
     """Submit, list, status, cancel, run and report."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self, coordinator: Coordinator, limits: QueryLimits = DEFAULT_LIMITS.queries) -> None:
         self._coordinator = coordinator
+        self._limits = limits
+        self._board = StatusBoard(coordinator)
 
     def submit(self, request: campaign_pb2.SubmitRequest) -> campaign_pb2.SubmitResponse:
         """Plan a campaign; raises CampaignError naming line and field."""
@@ -48,17 +51,27 @@ class CampaignHandler:
             )
 
     def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:
-        """The campaign with its runs; raises CampaignError where there is none of that name."""
+        """The campaign with a page of its runs; raises CampaignError where there is none of that name."""
+        if request.without_runs:
+            return self._board.status(request.campaign_id)
+        most = min(request.runs_most or self._limits.status_page_runs, self._limits.status_page_runs)
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
-            overviews = store.run_overviews(campaign.campaign_id)
+            overviews = store.run_overviews(
+                campaign.campaign_id, first=max(0, request.runs_from), most=max(1, most)
+            )
             agents = store.agents()
         runs = [overview.run for overview in overviews]
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
-        resting = self._coordinator.resting()
-        waiting = waiting_for(open_runs, agents, self._coordinator.clock.now_ms(), resting)
-        counts = Counter(run.state for run in runs)
-        return convert.status_message(campaign, counts, overviews, waiting, resting)
+        now_ms, resting = self._coordinator.clock.now_ms(), self._coordinator.resting()
+        waiting = waiting_for(open_runs, agents, now_ms, resting)
+        status = self._board.status(request.campaign_id)
+        status.runs.extend(
+            convert.run_message(overview, waiting.get(overview.run.run_id, "")) for overview in overviews
+        )
+        end = runs[-1].ordinal + 1 if runs else 0
+        status.runs_next = end if end < status.runs_total else 0
+        return status
 
     def cancel(self, request: campaign_pb2.CancelRequest) -> campaign_pb2.CampaignStatus:
         with self._coordinator.schedule() as schedule:

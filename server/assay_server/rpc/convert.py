@@ -282,6 +282,7 @@ def status_message(
         runs_total=sum(counts.values()),
         runs_done=counts.get(RunState.DONE, 0),
         runs_failed=counts.get(RunState.FAILED, 0),
+        runs_running=counts.get(RunState.RUNNING, 0),
         resting=rest_messages(resting) if campaign.state is CampaignState.RUNNING else (),
     )
 

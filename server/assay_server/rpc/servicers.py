@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import grpc
 
 from assay_protos import agent_pb2, agent_pb2_grpc, campaign_pb2, campaign_pb2_grpc
+from assay_server.limits import DEFAULT_LIMITS
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
@@ -30,15 +31,22 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True)
 class Threads:
-    """Where handlers block: short requests, checks of segments, and publishing each have their own."""
+    """Where handlers block: what agents and people ask, segments, and publishing each have their own.
+
+    No sign of life of an agent waits for a status.
+    """
 
     short: Executor = field(default_factory=lambda: ThreadPoolExecutor(8, "assay-rpc"))
+    status: Executor = field(
+        default_factory=lambda: ThreadPoolExecutor(DEFAULT_LIMITS.queries.status_threads, "assay-status")
+    )
+    people: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-people"))
     ingest: Executor = field(default_factory=lambda: ThreadPoolExecutor(3, "assay-ingest"))
     publish: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-publish"))
 
     def close(self) -> None:
         """Wait for what runs; start nothing more."""
-        for executor in (self.short, self.ingest, self.publish):
+        for executor in (self.short, self.status, self.people, self.ingest, self.publish):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -106,25 +114,26 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     async def Submit(
         self, request: campaign_pb2.SubmitRequest, context: Context
     ) -> campaign_pb2.SubmitResponse:
-        return await answer(context, self._threads.short, self._handler.submit, request)
+        return await answer(context, self._threads.people, self._handler.submit, request)
 
     async def ListCampaigns(
         self, request: campaign_pb2.ListCampaignsRequest, context: Context
     ) -> campaign_pb2.ListCampaignsResponse:
-        return await answer(context, self._threads.short, self._handler.list_campaigns, request)
+        return await answer(context, self._threads.status, self._handler.list_campaigns, request)
 
     async def GetStatus(
         self, request: campaign_pb2.GetStatusRequest, context: Context
     ) -> campaign_pb2.CampaignStatus:
-        return await answer(context, self._threads.short, self._handler.status, request)
+        return await answer(context, self._threads.status, self._handler.status, request)
 
     async def Watch(
         self, request: campaign_pb2.GetStatusRequest, context: Context
     ) -> AsyncIterator[campaign_pb2.CampaignStatus]:
         loop, topic, last = asyncio.get_running_loop(), campaign_topic(request.campaign_id), None
+        request = campaign_pb2.GetStatusRequest(campaign_id=request.campaign_id, without_runs=True)
         while True:
             seen, began = self._changes.version(topic), loop.time()
-            status = await answer(context, self._threads.short, self._handler.status, request)
+            status = await answer(context, self._threads.status, self._handler.status, request)
             took = loop.time() - began
             if status != last:
                 yield status
@@ -139,16 +148,16 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     async def Cancel(
         self, request: campaign_pb2.CancelRequest, context: Context
     ) -> campaign_pb2.CampaignStatus:
-        return await answer(context, self._threads.short, self._handler.cancel, request)
+        return await answer(context, self._threads.people, self._handler.cancel, request)
 
     async def GetRun(self, request: campaign_pb2.GetRunRequest, context: Context) -> campaign_pb2.RunDetail:
-        return await answer(context, self._threads.short, self._handler.run, request)
+        return await answer(context, self._threads.people, self._handler.run, request)
 
     async def GetReport(
         self, request: campaign_pb2.GetReportRequest, context: Context
     ) -> AsyncIterator[campaign_pb2.ReportChunk]:
         chunks = self._handler.report(request)
-        while (chunk := await answer(context, self._threads.short, _next_chunk, chunks)) is not None:
+        while (chunk := await answer(context, self._threads.people, _next_chunk, chunks)) is not None:
             yield chunk
 
 

@@ -333,6 +333,17 @@ class Agent:
 
 
 @dataclass(frozen=True)
+class CampaignProgress:
+    """How far a campaign is. ``needs``: an open run for each different thing that such runs need, and how
+    many need it. ``retries``: attempts beyond the first of each slice."""
+
+    slices: int
+    slices_done: int
+    retries: int
+    needs: tuple[tuple[Run, int], ...]
+
+
+@dataclass(frozen=True)
 class RunOverview:
     """A run with what its slices and attempts tell: how many there are, the newest's agent, launches so far.
 

@@ -14,6 +14,7 @@ from assay_server.store.model import (
     AttemptKey,
     AttemptState,
     Campaign,
+    CampaignProgress,
     FailureRecord,
     Run,
     RunOverview,
@@ -48,8 +49,16 @@ class MetadataReader(Protocol):
     def open_runs(self, campaign_id: str) -> int:
         """How many runs of a campaign have not ended."""
 
-    def run_overviews(self, campaign_id: str, run_id: str | None = None) -> list[RunOverview]:
-        """The runs of a campaign (or the one given), in its order, with what their attempts tell."""
+    def run_overviews(
+        self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
+    ) -> list[RunOverview]:
+        """The runs of a campaign (or the one given), in its order, with what their attempts tell.
+
+        ``first``: the place in that order to begin at; ``most``: so many (None: all).
+        """
+
+    def progress(self, campaign_id: str) -> CampaignProgress:
+        """How far a campaign is, and for what its open runs wait, counted by the database."""
 
     def slice(self, run_id: str, index: int) -> Slice | None: ...
 

@@ -21,6 +21,7 @@ from assay_server.store.model import (
     AttemptLog,
     AttemptState,
     Campaign,
+    CampaignProgress,
     CampaignState,
     Command,
     FailureRecord,
@@ -81,14 +82,18 @@ class SqlTransaction:
         )
         return int(self._connection.scalar(query) or 0)
 
-    def run_overviews(self, campaign_id: str, run_id: str | None = None) -> list[RunOverview]:
-        query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
+    def run_overviews(
+        self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
+    ) -> list[RunOverview]:
+        r = tables.runs.c
+        within = [r.campaign_id == campaign_id, r.ordinal >= first]
         if run_id is not None:
-            query = query.where(tables.runs.c.run_id == run_id)
-        runs = [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
-        chosen = sa.select(tables.runs.c.run_id).where(tables.runs.c.campaign_id == campaign_id)
-        if run_id is not None:
-            chosen = sa.select(sa.literal(run_id))
+            within.append(r.run_id == run_id)
+        query = sa.select(tables.runs).where(*within).order_by(r.ordinal).limit(most)
+        runs = [_run(row) for row in self._rows(query)]
+        if not runs:
+            return []
+        chosen = sa.select(r.run_id).where(*within, r.ordinal <= runs[-1].ordinal)
         a = tables.attempts.c
         columns = (a.run_id, a.slice, a.token, a.state, a.agent_name, a.launches, a.launches_spooled)
         attempts: dict[str, list[Row]] = {}
@@ -100,6 +105,21 @@ class SqlTransaction:
         for row in self._rows(query.group_by(s.run_id, s.state)):
             slices.setdefault(row["run_id"], {})[row["state"]] = row["slices"]
         return [_overview(run, attempts.get(run.run_id, []), slices.get(run.run_id, {})) for run in runs]
+
+    def progress(self, campaign_id: str) -> CampaignProgress:
+        given = {"campaign_id": campaign_id}
+        [counted] = self._rows(statements.slice_counts(), given)
+        needs = [
+            (run, int(row["runs"]))
+            for row in self._rows(statements.needs_of_open_runs(), given)
+            if (run := self.run(row["run_id"])) is not None
+        ]
+        return CampaignProgress(
+            int(counted["slices"]),
+            int(counted["slices_done"] or 0),
+            int(self._connection.scalar(statements.retries(), given) or 0),
+            tuple(needs),
+        )
 
     def slice(self, run_id: str, index: int) -> Slice | None:
         return _first(self._by_key(tables.slices, run_id, index), _slice)

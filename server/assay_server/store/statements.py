@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_server.store import tables
-from assay_server.store.model import OPEN_RUNS, AttemptKey, AttemptState
+from assay_server.store.model import OPEN_RUNS, AttemptKey, AttemptState, SliceState
 
 KEY = "key_"  # a column's own name would clash with the one that an update sets
 
@@ -25,6 +25,48 @@ def update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
     changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
     keys = (k == sa.bindparam(KEY + k.name) for k in table.primary_key)
     return sa.update(table).where(*keys).values(changed)
+
+
+@cache
+def slice_counts() -> Any:
+    """How many slices the runs of a campaign have, and how many of them are done."""
+    s, r = tables.slices.c, tables.runs.c
+    done = sa.func.sum(sa.case((s.state == str(SliceState.DONE), 1), else_=0))
+    return (
+        sa.select(sa.func.count().label("slices"), done.label("slices_done"))
+        .join_from(tables.runs, tables.slices, s.run_id == r.run_id)
+        .where(r.campaign_id == sa.bindparam("campaign_id"))
+    )
+
+
+@cache
+def retries() -> Any:
+    """How many attempts of a campaign are not the first of their slice."""
+    a, r = tables.attempts.c, tables.runs.c
+    return (
+        sa.select(sa.func.count())
+        .join_from(tables.runs, tables.attempts, a.run_id == r.run_id)
+        .where(r.campaign_id == sa.bindparam("campaign_id"), a.attempt > 1)
+    )
+
+
+@cache
+def needs_of_open_runs() -> sa.Select[Any]:
+    """For each different thing that open runs of a campaign need: the first such run, and how many."""
+    r = tables.runs.c
+    need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state)
+    each = (
+        sa.select(sa.func.min(r.ordinal).label("ordinal"), sa.func.count().label("runs"))
+        .where(r.campaign_id == sa.bindparam("campaign_id"), r.state.in_([str(s) for s in OPEN_RUNS]))
+        .group_by(*need)
+        .subquery()
+    )
+    return (
+        sa.select(r.run_id, each.c.runs)
+        .join_from(tables.runs, each, r.ordinal == each.c.ordinal)
+        .where(r.campaign_id == sa.bindparam("campaign_id"))
+        .order_by(r.ordinal)
+    )
 
 
 @cache

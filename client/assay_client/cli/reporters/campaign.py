@@ -100,7 +100,7 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             ", ".join(flag["name"] for flag in run["flags"] if flag["name"] != ASSUMED),
         )
     drawn.print(console)
-    for line in (*waiting_lines(campaign["runs"]), *resting_lines(campaign["resting"])):
+    for line in (*waiting_lines(campaign["waiting"]), *resting_lines(campaign["resting"])):
         console.print(line, soft_wrap=True)
     for run in campaign["runs"]:
         if run["failure"]:
@@ -112,27 +112,25 @@ def described(campaign: Mapping[str, Any]) -> str:
 
     Slices are left out where every run has one; a retry is an attempt beyond the first of its slice.
     """
-    runs = campaign["runs"]
-    running = sum(run["state"] == "running" for run in runs)
-    slices, done = (sum(run[what] for run in runs) for what in ("slices", "slices_done"))
-    retries = sum(run["retries"] for run in runs)
+    running, slices = campaign["runs_running"], campaign["slices"]
+    done, retries = campaign["slices_done"], campaign["retries"]
     parts = [f"{count(campaign['runs_done'])} of {count(campaign['runs_total'])} runs done"]
     parts += [f"{count(running)} running"] if running else []
     parts += [f"{count(campaign['runs_failed'])} failed"] if campaign["runs_failed"] else []
-    parts += [f"{count(done)} of {count(slices)} slices done"] if slices > len(runs) else []
+    parts += [f"{count(done)} of {count(slices)} slices done"] if slices > campaign["runs_total"] else []
     parts += [counted(retries, "retry", "retries")] if retries else []
     return f"{campaign['campaign_id']} {campaign['state']}: {', '.join(parts)}"
 
 
-def waiting_lines(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def waiting_lines(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
     """What waiting runs need and no agent offers, each said once, with the first run and how many more."""
-    by_reason: dict[str, list[str]] = {}
-    for run in runs:
-        if run.get("waiting_for"):
-            by_reason.setdefault(run["waiting_for"], []).append(run["run_id"])
+    by_reason: dict[str, tuple[str, int]] = {}
+    for each in waiting:
+        first, runs = by_reason.get(each["reason"], (each["first_run_id"], 0))
+        by_reason[each["reason"]] = (first, runs + each["runs"])
     return [
-        printable(f"{ids[0]}{f' and {len(ids) - 1:,} more' if len(ids) > 1 else ''} waiting: {reason}")
-        for reason, ids in by_reason.items()
+        printable(f"{first}{f' and {runs - 1:,} more' if runs > 1 else ''} waiting: {reason}")
+        for reason, (first, runs) in by_reason.items()
     ]
 
 

@@ -1,0 +1,118 @@
+"""The status of a campaign of many runs: in pages, and one summary for all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import grpc
+import pytest
+from playing_agent import PlayingAgent
+
+from assay_client.api import Client
+from assay_protos import campaign_pb2
+from assay_server.app import Server
+from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.status_board import StatusBoard
+
+RUNS = 2_345
+
+
+def many(runs: int = RUNS) -> str:
+    recording = "recordings: [{device: V100, light: r.sqlite}]"
+    workloads = "".join(f"  - {{name: w{i}, {recording}}}\n" for i in range(runs))
+    return f"campaign: many\nworkloads:\n{workloads}"
+
+
+def asked(agent: PlayingAgent, **more: object) -> campaign_pb2.CampaignStatus:
+    request = campaign_pb2.GetStatusRequest(campaign_id="many-1", **more)  # type: ignore[arg-type]
+    return agent.campaigns.GetStatus(request, timeout=60)
+
+
+def test_runs_come_in_pages_and_a_client_puts_them_together(server: Server) -> None:
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.submit(many())
+        first = asked(agent)
+        assert (len(first.runs), first.runs_next, first.runs_total) == (1_000, 1_000, RUNS)
+        last = asked(agent, runs_from=2_000)
+        assert (len(last.runs), last.runs_next) == (345, 0)
+        assert (last.slices, last.slices_done, last.runs_running) == (RUNS, 0, 0)
+        few = asked(agent, runs_from=7, runs_most=3)
+        assert [run.workload for run in few.runs] == ["w7", "w8", "w9"]
+        assert few.runs_next == 10
+        assert len(asked(agent, runs_most=1_000_000).runs) == 1_000
+        assert not asked(agent, without_runs=True).runs
+        beyond = asked(agent, runs_from=RUNS)
+        assert (len(beyond.runs), beyond.runs_next) == (0, 0)
+        assert len(asked(agent, runs_from=-5, runs_most=-1).runs) == 1
+    with Client(server.addresses[0]) as client:
+        found = client.status("many-1")
+        assert [run["workload"] for run in found["runs"]] == [f"w{i}" for i in range(RUNS)]
+        assert found["waiting"] == [
+            {"reason": "no agent has registered", "first_run_id": "many-1.0000", "runs": RUNS}
+        ]
+
+
+def test_a_watch_has_no_runs_and_counts_them_all(server: Server) -> None:
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.submit(many())
+        agent.register()
+        agent.lease()
+        request = campaign_pb2.GetStatusRequest(campaign_id="many-1")
+        stream = agent.campaigns.Watch(request, timeout=60)
+        status = next(stream)
+        stream.cancel()
+        assert (len(status.runs), status.runs_total, status.runs_running) == (0, RUNS, 1)
+        assert status.ByteSize() < 1000
+
+
+def test_however_many_ask_a_summary_is_made_once_for_each_change(
+    make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    real = StatusBoard._made
+
+    def counted(board: StatusBoard, campaign_id: str) -> campaign_pb2.CampaignStatus:
+        made.append(campaign_id)
+        return real(board, campaign_id)
+
+    monkeypatch.setattr(StatusBoard, "_made", counted)
+    server = make_server()
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.submit(many(5))
+        for _ in range(20):
+            assert asked(agent, without_runs=True).runs_total == 5
+        assert len(made) == 1
+        agent.register()
+        agent.lease()
+        assert asked(agent, without_runs=True).runs_running == 1
+        assert len(made) == 2
+        with pytest.raises(grpc.RpcError):
+            agent.status("another-1")
+
+
+def test_signs_of_life_do_not_wait_for_statuses(
+    make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statuses that take for ever take their own threads, and no other."""
+    begun, end = threading.Semaphore(0), threading.Event()
+
+    def endless(_handler: CampaignHandler, _request: object) -> campaign_pb2.CampaignStatus:
+        begun.release()
+        end.wait(60)
+        return campaign_pb2.CampaignStatus(state="done")
+
+    monkeypatch.setattr(CampaignHandler, "status", endless)
+    server = make_server()
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.submit(many(2))
+        waiting = [
+            agent.campaigns.GetStatus.future(campaign_pb2.GetStatusRequest(campaign_id="many-1"))
+            for _ in range(40)
+        ]
+        assert begun.acquire(timeout=20)
+        agent.register()
+        key = agent.lease().work.key
+        assert not agent.heartbeat([key]).drop
+        end.set()
+        assert all(future.result(timeout=60).state == "done" for future in waiting)
