@@ -12,6 +12,7 @@ from assay_agent.pinned import Pinned
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.errors import AssayError
 from assay_sampling.failures import Failure
+from assay_sampling.identity import SmShareKind
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.validity import invalidates
 
@@ -193,6 +194,7 @@ def _condition(subject: str, condition: common_pb2.Condition) -> Condition:
         if condition.clock
         else None,
         sm_percent=condition.sm_percent or None,
+        sm_share=_one_of(subject, "sm_share", condition.sm_share or "limit", get_args(SmShareKind)),
     )
 
 

@@ -128,6 +128,7 @@ def _condition(condition: common_pb2.Condition) -> dict[str, Any]:
         "cache": condition.cache or None,
         "clock": condition.clock or None,
         "sm_percent": condition.sm_percent or None,
+        **({"sm_share": condition.sm_share} if condition.sm_share else {}),
     }
 
 

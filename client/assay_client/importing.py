@@ -20,7 +20,7 @@ from assay_sampling.levels import refuse_other_devices
 from assay_sampling.readers import ReadOptions, open_recording
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-_CONDITIONS = ("cache", "clock", "sm_percent")
+_CONDITIONS = ("cache", "clock", "sm_percent", "sm_share")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def parse_condition(texts: Sequence[str]) -> dict[str, str | float]:
         if not separator or name not in _CONDITIONS or name in condition:
             raise ParameterError(
                 "--condition",
-                f"{text!r} is not one of cache=..., clock=..., sm_percent=..., each given once",
+                f"{text!r} is not one of cache=..., clock=..., sm_percent=..., sm_share=..., each given once",
                 "write --condition cache=all,sm_percent=50",
             )
         try:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/common.proto\x12\x08\x61ssay.v1\"=\n\tCondition\x12\r\n\x05\x63\x61\x63he\x18\x01 \x01(\t\x12\r\n\x05\x63lock\x18\x02 \x01(\t\x12\x12\n\nsm_percent\x18\x03 \x01(\x01\"w\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04uuid\x18\x03 \x01(\t\x12\x1a\n\x12\x63ompute_capability\x18\x04 \x01(\t\x12\x10\n\x08sm_count\x18\x05 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x06 \x01(\x03\"K\n\nAttemptKey\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05slice\x18\x02 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05token\x18\x04 \x01(\x03\"c\n\x07\x46\x61ilure\x12\x15\n\rfailure_class\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\"A\n\x0cValidityFlag\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x13\n\x0binvalidates\x18\x03 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61ssay_protos/common.proto\x12\x08\x61ssay.v1\"O\n\tCondition\x12\r\n\x05\x63\x61\x63he\x18\x01 \x01(\t\x12\r\n\x05\x63lock\x18\x02 \x01(\t\x12\x12\n\nsm_percent\x18\x03 \x01(\x01\x12\x10\n\x08sm_share\x18\x04 \x01(\t\"w\n\x06\x44\x65vice\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04uuid\x18\x03 \x01(\t\x12\x1a\n\x12\x63ompute_capability\x18\x04 \x01(\t\x12\x10\n\x08sm_count\x18\x05 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x06 \x01(\x03\"K\n\nAttemptKey\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\r\n\x05slice\x18\x02 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05token\x18\x04 \x01(\x03\"c\n\x07\x46\x61ilure\x12\x15\n\rfailure_class\x18\x01 \x01(\t\x12\x0f\n\x07subject\x18\x02 \x01(\t\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12\x0e\n\x06remedy\x18\x04 \x01(\t\x12\x11\n\tretryable\x18\x05 \x01(\x08\"A\n\x0cValidityFlag\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x02 \x01(\t\x12\x13\n\x0binvalidates\x18\x03 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,13 +32,13 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay_protos.common_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONDITION']._serialized_start=39
-  _globals['_CONDITION']._serialized_end=100
-  _globals['_DEVICE']._serialized_start=102
-  _globals['_DEVICE']._serialized_end=221
-  _globals['_ATTEMPTKEY']._serialized_start=223
-  _globals['_ATTEMPTKEY']._serialized_end=298
-  _globals['_FAILURE']._serialized_start=300
-  _globals['_FAILURE']._serialized_end=399
-  _globals['_VALIDITYFLAG']._serialized_start=401
-  _globals['_VALIDITYFLAG']._serialized_end=466
+  _globals['_CONDITION']._serialized_end=118
+  _globals['_DEVICE']._serialized_start=120
+  _globals['_DEVICE']._serialized_end=239
+  _globals['_ATTEMPTKEY']._serialized_start=241
+  _globals['_ATTEMPTKEY']._serialized_end=316
+  _globals['_FAILURE']._serialized_start=318
+  _globals['_FAILURE']._serialized_end=417
+  _globals['_VALIDITYFLAG']._serialized_start=419
+  _globals['_VALIDITYFLAG']._serialized_end=484
 # @@protoc_insertion_point(module_scope)

@@ -5,14 +5,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Condition(_message.Message):
-    __slots__ = ("cache", "clock", "sm_percent")
+    __slots__ = ("cache", "clock", "sm_percent", "sm_share")
     CACHE_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     SM_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    SM_SHARE_FIELD_NUMBER: _ClassVar[int]
     cache: str
     clock: str
     sm_percent: float
-    def __init__(self, cache: _Optional[str] = ..., clock: _Optional[str] = ..., sm_percent: _Optional[float] = ...) -> None: ...
+    sm_share: str
+    def __init__(self, cache: _Optional[str] = ..., clock: _Optional[str] = ..., sm_percent: _Optional[float] = ..., sm_share: _Optional[str] = ...) -> None: ...
 
 class Device(_message.Message):
     __slots__ = ("index", "name", "uuid", "compute_capability", "sm_count", "memory_bytes")

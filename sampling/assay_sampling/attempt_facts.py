@@ -90,6 +90,7 @@ class ConditionFacts:
         sm_percent_in_force: as the MPS daemon says; None without one.
         effective_sms: as a probe in the run's own environment saw; None where none was asked.
         all_sms: of the whole GPU; None where that is not known.
+        sm_share: "limit", or "partition" where the share was a static partition of the SMs.
         mps_daemon: "private" or "none": nobody else's is ever used.
         mps_version: of the daemon, as its program says.
         mps_program: its path.
@@ -105,6 +106,7 @@ class ConditionFacts:
     sm_percent_in_force: float | None = None
     effective_sms: int | None = None
     all_sms: int | None = None
+    sm_share: str = "limit"
     mps_daemon: str = "none"
     mps_version: str = ""
     mps_program: str = ""

@@ -22,6 +22,8 @@ from assay_sampling.errors import ParameterError, RefusedError
 SMS_PER_TPC = 2
 # Hopper hands SMs out in eights (clusters).
 _COARSE_SINCE, _COARSE_STEP = 9, 8
+# Static partitions of the SMs, by chunks.
+_PARTITIONS_SINCE, _CHUNK_BEFORE = 8, 4
 # Where the paper draws its shares of instructions.
 DIFFERENCE_THRESHOLDS_PERCENT = (5.0, 10.0, 15.0, 20.0)
 
@@ -112,6 +114,24 @@ def share_bounds(sm_count: int, sm_percent: float, compute_capability: str = "")
     least = min(int(share / step + 1e-9) * step, rounded) - SMS_PER_TPC
     most = math.ceil(share - 1e-9) + SMS_PER_TPC
     return max(1, least), max(1, min(most, sm_count - 1))
+
+
+def has_static_partitions(compute_capability: str) -> bool:
+    """Whether GPUs of a compute capability have static partitions of their SMs: Ampere and newer ones."""
+    major = compute_capability.partition(".")[0]
+    return major.isdecimal() and int(major) >= _PARTITIONS_SINCE
+
+
+def chunks_of_share(sm_count: int, sm_percent: float, compute_capability: str) -> int:
+    """Chunks of a static partition that a share comes to, rounded down: 0 for less than one.
+
+    A chunk is eight SMs from Hopper on, four before (NVIDIA, Multi-Process Service, version 2 of its
+    interface). Raises ParameterError as :func:`effective_sms`.
+    """
+    effective_sms(sm_count, sm_percent)
+    major = int(compute_capability.partition(".")[0])
+    chunk = _COARSE_STEP if major >= _COARSE_SINCE else _CHUNK_BEFORE
+    return int(sm_count * sm_percent / 100.0 / chunk + 1e-9)
 
 
 def relative_standard_deviation_percent(totals: Sequence[float]) -> float:

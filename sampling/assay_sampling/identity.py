@@ -13,6 +13,8 @@ Level = Literal["detailed", "light"]
 RunLevel = Literal["detailed", "light", "bare"]  # a bare run has no profiler and so no launches
 CacheCondition = Literal["none", "all"]
 ClockCondition = Literal["none", "base", "boost"]
+# How a share of the SMs is made: a limit on each process (MPS's active thread percentage), or a partition.
+SmShareKind = Literal["limit", "partition"]
 
 
 @dataclass(frozen=True)
@@ -20,18 +22,24 @@ class Condition:
     """Under which a run was made: cache x clock x share of the SMs. ``None`` means not recorded.
 
     ``cache`` is "none" (left alone) or "all" (flushed between launches); ``sm_percent`` is in (0, 100].
+    ``sm_share`` is the kind of share, and is in documents only where it is "partition".
     """
 
     cache: CacheCondition | None = None
     clock: ClockCondition | None = None
     sm_percent: float | None = None
+    sm_share: SmShareKind = "limit"
 
     def __str__(self) -> str:
         share = "?" if self.sm_percent is None else f"{self.sm_percent:g}"
-        return f"cache={self.cache or '?'} clock={self.clock or '?'} sm={share}%"
+        kind = " partition" if self.sm_share == "partition" else ""
+        return f"cache={self.cache or '?'} clock={self.clock or '?'} sm={share}%{kind}"
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        document = dataclasses.asdict(self)
+        if self.sm_share == "limit":  # as in files and reports of earlier releases
+            del document["sm_share"]
+        return document
 
 
 BASELINE = Condition(cache="none", clock="none", sm_percent=100.0)

@@ -82,6 +82,7 @@ class TableMetadata:
 
     def to_json(self) -> bytes:
         document = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        document["condition"] = self.condition.to_dict()
         if not self.driver_version:  # nothing of it where nobody knows, as in files of before
             del document["driver_version"]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()

@@ -69,6 +69,7 @@ class Bench:
     folder: Path
     variables: dict[str, str] = field(default_factory=dict)
     sm_count: int | None = mps_stand_in.ALL_SMS
+    capability: str = "7.0"
 
     @property
     def state(self) -> Path:
@@ -81,7 +82,7 @@ class Bench:
     @property
     def gpu(self) -> MeasuredGPU:
         return MeasuredGPU(
-            Device(0, "Stand-in V100", mps_stand_in.UUID, "7.0", self.sm_count),
+            Device(0, "Stand-in V100", mps_stand_in.UUID, self.capability, self.sm_count),
             synthetic=False,
             path=f"{self.folder / 'bin'}:/usr/bin:/bin",
             variables={"LD_LIBRARY_PATH": str(self.folder / "lib"), **self.variables},

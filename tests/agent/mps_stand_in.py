@@ -13,6 +13,11 @@ daemon gets the SMs of its share, rounded down to pairs, and one that finds none
     half_again      its clients get half more than their share
     half_lost       its clients get half of their share
     quarter_left    its clients get a quarter of it
+    old             a control program from before CUDA 13: no version, no static mode
+    no_partitions   in static mode, the daemon makes no partition
+    unlisted        it does not list the partitions that it made
+    wordy           it answers with a sentence, as some releases do
+    lost_partition  its clients get no SMs in their partition
     never_quits     quit without a limit does not end it; with one it does
     stubborn        neither works, and SIGTERM is ignored
     no_log          the daemon does not log its clients
@@ -38,11 +43,16 @@ import fcntl, os, select, signal, socket, subprocess, sys, time
 
 PIPE, LOG = os.environ["CUDA_MPS_PIPE_DIRECTORY"], os.environ["CUDA_MPS_LOG_DIRECTORY"]
 FAULTS = set(os.environ.get("ASSAY_TEST_MPS", "").split(","))
+STATIC, ALL_SMS, UUID = "-S" in sys.argv, @ALL_SMS@, "@UUID@"
+CHUNK_SMS = 8
 
 
 def main():
-    if sys.argv[1:] in (["-f"], ["-d"]):
+    if sys.argv[1:] in (["-f"], ["-d"], ["-f", "-S"], ["-d", "-S"]) and not (STATIC and "old" in FAULTS):
         return daemon(sys.argv[1] == "-d")
+    if sys.argv[1:] == ["-v"] and "old" not in FAULTS:
+        print("Binary version: 13010")
+        return 0
     channel = socket.socket(socket.AF_UNIX)
     try:
         channel.connect(PIPE + "/control")
@@ -103,6 +113,7 @@ def say(text):
 class Daemon:
     def __init__(self, listeners):
         self.listeners, self.share, self.clients, self.server, self.over = listeners, 100.0, {}, None, False
+        self.partitions = {}
 
     def run(self):
         while not self.over:
@@ -122,7 +133,7 @@ class Daemon:
         say("Accepting connection...")
         text = channel.recv(4096).decode()
         if text.startswith("CLIENT "):
-            return self.client(channel, text.split()[1])
+            return self.client(channel, *text.split()[1:])
         say("NEW UI")
         for command in text[3:].splitlines():
             say("Cmd:" + command)
@@ -132,7 +143,7 @@ class Daemon:
         channel.close()
         say("UI closed")
 
-    def client(self, channel, process):
+    def client(self, channel, process, partition=""):
         if "no_log" not in FAULTS:
             say("NEW CLIENT %s from user %d: Server already exists" % (process, os.getuid()))
         if self.server is None:
@@ -142,6 +153,10 @@ class Daemon:
         share = 1.5 * share if "half_again" in FAULTS else share
         share = 0.5 * share if "half_lost" in FAULTS else share
         share = 0.25 * share if "quarter_left" in FAULTS else share
+        if STATIC:
+            sms = CHUNK_SMS * self.partitions.get(partition, 0)
+            sms = 0 if "lost_partition" in FAULTS else sms // 2 if "half_lost" in FAULTS else sms
+            share = 100.0 * sms / ALL_SMS
         channel.sendall(b"%.3f\n" % share)
         self.clients[channel] = process
 
@@ -167,6 +182,8 @@ class Daemon:
                     channel.close()
                     del self.clients[channel]
             return ""
+        if words[0] in ("sm_partition", "lspart") and STATIC:
+            return self.partitioned(words)
         if words[0] == "quit":
             forced = len(words) > 1
             while "stubborn" in FAULTS:
@@ -174,6 +191,24 @@ class Daemon:
             self.over = forced or "never_quits" not in FAULTS
             return ""
         return 'Unknown command "%s"\n' % words[0]
+
+    def partitioned(self, words):
+        total, used = ALL_SMS // CHUNK_SMS, sum(self.partitions.values())
+        if words[0] == "lspart":
+            gpu = UUID[:12]
+            rows = ["GPU Partition free used free used clients", "chunk chunk SM SM"]
+            sms = CHUNK_SMS * used
+            rows.append("%s - %d %d %d %d -" % (gpu, total - used, used, ALL_SMS - sms, sms))
+            for name, chunks in self.partitions.items():
+                rows.append("%s %s - %d - %d No" % (gpu, name.split("/")[1], chunks, CHUNK_SMS * chunks))
+            return "\n".join(rows[: 3 if "unlisted" in FAULTS else None]) + "\n"
+        _, action, uuid, chunks = words
+        if uuid != UUID or used + int(chunks) > total or "no_partitions" in FAULTS:
+            error = "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION"
+            return "Failed to fulfill the requested SM partition of %s chunks, error %s\n" % (chunks, error)
+        name = "%s/Dx%dAAAA" % (uuid, len(self.partitions))
+        self.partitions[name] = int(chunks)
+        return "Partition %s created\n" % name if "wordy" in FAULTS else name + "\n"
 
 
 sys.exit(main())
@@ -192,17 +227,20 @@ static int sms = ALL_SMS;
 int cuInit(unsigned flags) {
     const char *fault = getenv("ASSAY_TEST_CUDA"), *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char text[64] = "";
+    const char *partition;
+    char text[256] = "";
     int channel;
     (void)flags;
     if (fault != NULL && strcmp(fault, "no_device") == 0) return 100;
     snprintf(address.sun_path, sizeof address.sun_path, "%s/control", pipe ? pipe : "/tmp/nvidia-mps");
     channel = socket(AF_UNIX, SOCK_STREAM, 0);
     if (connect(channel, (struct sockaddr *)&address, sizeof address) != 0) return 0;
-    snprintf(text, sizeof text, "CLIENT %d\n", (int)getpid());
+    partition = getenv("CUDA_MPS_SM_PARTITION");
+    snprintf(text, sizeof text, "CLIENT %d %s\n", (int)getpid(), partition ? partition : "");
     if (write(channel, text, strlen(text)) < 0) return 807;
     memset(text, 0, sizeof text);
     if (read(channel, text, sizeof text - 1) <= 0) return 807;
+    if (atof(text) == 0.0) return 915; /* static mode, and no partition */
     sms = (int)(ALL_SMS / 2 * atof(text) / 100.0 + 1e-9) * 2;
     if (sms < 2) sms = 2;
     return 0;
@@ -232,7 +270,11 @@ int cuDeviceGetUuid(unsigned char *uuid, int device) {
 def control_program(folder: Path) -> Path:
     """Write the control program into a folder that is to be in a PATH."""
     path = folder / "nvidia-cuda-mps-control"
-    path.write_text(_CONTROL.replace("@PYTHON@", sys.executable))
+    path.write_text(
+        _CONTROL.replace("@PYTHON@", sys.executable)
+        .replace("@UUID@", UUID)
+        .replace("@ALL_SMS@", str(ALL_SMS))
+    )
     path.chmod(0o755)
     return path
 

@@ -142,6 +142,63 @@ def test_many_fewer_sms_than_the_share_are_no_share(bench: Bench) -> None:
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
 
 
+PARTITION = replace(HALF, sm_share="partition")
+
+
+@pytest.mark.parametrize(
+    ("percent", "sms", "in_force"), [(50.0, 40, 50), (33.33, 24, 30), (10.0, 8, 10), (99.0, 72, 90)]
+)
+@pytest.mark.parametrize("faults", ["", "wordy"])
+def test_a_partition_of_whole_chunks_is_made_listed_and_probed(
+    bench: Bench, percent: float, sms: int, in_force: float, faults: str
+) -> None:
+    bench.capability, bench.variables = "9.0", {"ASSAY_TEST_MPS": faults}
+    measurement = bench.measure(bench.work(condition=replace(PARTITION, sm_percent=percent), under_mps=True))
+    assert measurement.result is not None
+    assert measurement.result.stdout == f"status 0 SMs {sms}\n"
+    facts = measurement.log.facts
+    assert facts is not None
+    shown = facts.condition
+    assert (shown.sm_share, shown.sm_percent, shown.sm_percent_in_force) == ("partition", percent, in_force)
+    assert (shown.effective_sms, shown.all_sms) == (sms, 80)
+    assert f"sm_chunks={sms // 8}" in measurement.log.text
+    assert measurement.log.environment["CUDA_MPS_SM_PARTITION"] == f"{mps_stand_in.UUID}/Dx0AAAA"
+    assert "MPS: the daemon ended by quit" in measurement.log.text
+
+
+@pytest.mark.parametrize(
+    ("faults", "cause"),
+    [
+        ("old", "it is older than CUDA 13.1 (asked for its version it says: Cannot find MPS control daemon"),
+        ("no_partitions", "made no partition of 5 chunks: Failed to fulfill the requested SM partition of 5"),
+        ("unlisted", "does not list its partition Dx0AAAA"),
+        ("lost_partition", "the probe of the SMs failed: cuInit: 915"),
+        ("half_lost", "50 % of 80 SMs was set, and the probe sees 20"),
+    ],
+)
+def test_no_partition_in_force_no_run(bench: Bench, faults: str, cause: str) -> None:
+    bench.capability, bench.variables = "9.0", {"ASSAY_TEST_MPS": faults}
+    with pytest.raises(ProfilerError) as caught:
+        bench.measure(bench.work(condition=PARTITION))
+    assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
+    assert cause in caught.value.cause
+    assert bench.left() == []
+
+
+def test_a_share_smaller_than_a_chunk_is_no_partition(bench: Bench) -> None:
+    bench.capability = "9.0"
+    with pytest.raises(ProfilerError, match=r"9\.9 % of 80 SMs is less than one chunk"):
+        bench.measure(bench.work(condition=replace(PARTITION, sm_percent=9.9)))
+
+
+@pytest.mark.parametrize("capability", ["7.0", "7.5", ""])
+def test_gpus_before_ampere_have_no_partitions(bench: Bench, capability: str) -> None:
+    bench.capability = capability
+    with pytest.raises(ProfilerError, match="have no static partitions") as caught:
+        bench.measure(bench.work(condition=PARTITION))
+    assert "leave sm_share out" in caught.value.remedy
+
+
 def test_all_sms_under_a_daemon_are_all_of_the_gpu(bench: Bench) -> None:
     bench.variables = {"ASSAY_TEST_MPS": "half_lost"}
     with pytest.raises(ProfilerError, match=r"the probe sees 40 SMs at 100 %, and the GPU has 80") as caught:

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,14 @@ from nvidia_tools import RealTools
 from assay_agent import doctor_box
 from assay_agent.conditions import undo_leftovers
 from assay_agent.conditions.leftovers import end_daemon
-from assay_agent.conditions.mps_control import PROGRAM, MpsDaemon, MpsError, MpsFolders
+from assay_agent.conditions.mps_control import (
+    PROGRAM,
+    MpsDaemon,
+    MpsError,
+    MpsFolders,
+    control_release,
+)
+from assay_agent.conditions.sm_partition import add_partition
 from assay_agent.conditions.sm_probe import ProbeError, probe_sms
 from assay_agent.profilers.base import ProfilerError
 from assay_sampling.failures import FailureClass
@@ -211,6 +219,25 @@ def test_without_a_gpu_a_share_is_set_but_not_probed_and_there_is_no_run(bench: 
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
     assert "the probe of the SMs failed: cuInit: 805 (MPS connection failed)" in caught.value.cause
     assert "Failed to start : no CUDA-capable device is detected" in caught.value.cause
+
+
+def test_daemons_before_cuda_13_make_no_partitions(bench: Bench) -> None:
+    """They take -v and -S for questions to a daemon; and know no partitions where one is asked."""
+    program = bench.folder / "bin" / PROGRAM
+    release, said = control_release(str(program), bench.folder, {})
+    assert (release, said) == (0, "Cannot find MPS control daemon process")
+    bench.capability = "9.0"
+    with pytest.raises(
+        ProfilerError, match="cannot make static partitions: it is older than CUDA 13"
+    ) as caught:
+        bench.measure(bench.work(condition=replace(HALF_AT_BASE, sm_share="partition")))
+    assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
+
+
+def test_a_daemon_without_partitions_says_so(driven: MpsDaemon) -> None:
+    driven.start(threading.Event())
+    with pytest.raises(MpsError, match="sm_partition"):
+        add_partition(driven.control, "GPU-1", 4)
 
 
 def test_the_daemon_logs_its_clients_and_a_run_without_mps_is_none(

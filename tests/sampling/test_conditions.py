@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_sampling.conditions import (
+    chunks_of_share,
     counterparts,
     differences_percent,
     effective_sms,
+    has_static_partitions,
     ipc_differences_percent,
     ratio_of_totals,
     relative_standard_deviation_percent,
@@ -76,6 +78,24 @@ def test_the_sms_with_which_a_share_counts_as_in_force(
     sm_count: int, percent: float, capability: str, bounds: tuple[int, int]
 ) -> None:
     assert share_bounds(sm_count, percent, capability) == bounds
+
+
+@pytest.mark.parametrize(
+    ("sm_count", "percent", "capability", "chunks"),
+    [
+        (132, 50.0, "9.0", 8), (132, 100.0, "9.0", 16), (108, 50.0, "8.0", 13), (84, 30.0, "8.6", 6),
+        (80, 9.9, "9.0", 0),
+    ],
+)  # fmt: skip
+def test_chunks_of_a_static_partition(sm_count: int, percent: float, capability: str, chunks: int) -> None:
+    assert chunks_of_share(sm_count, percent, capability) == chunks
+
+
+@pytest.mark.parametrize(
+    ("capability", "has"), [("7.5", False), ("8.0", True), ("12.0", True), ("", False), ("?", False)]
+)
+def test_which_gpus_have_static_partitions(capability: str, has: bool) -> None:
+    assert has_static_partitions(capability) is has
 
 
 @given(st.integers(2, 400), st.floats(0.01, 99.99), st.sampled_from(["", "6.1", "7.5", "8.6", "9.0", "12.0"]))

@@ -420,6 +420,16 @@ LIVE_FAULTS = [
     ),
     (
         "{cache: all}",
+        "{sm_share: partition}",
+        "6: field conditions[0].sm_share: a partition is of some of the SMs; give an sm_percent below 100",
+    ),
+    (
+        "{cache: all}",
+        "{sm_percent: 50, sm_share: slice}",
+        "6: field conditions[0].sm_share: 'slice' is not 'limit' or 'partition'",
+    ),
+    (
+        "{cache: all}",
         "{sm_percent: 50.0}",
         "7: field conditions[1]: the condition cache=none clock=none sm=50% stands twice",
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,6 +159,14 @@ FLUSHED_BASE, HALF_BASE = Condition("all", "base", 100.0), Condition("none", "ba
                 ("light", HALF_BASE, True),
                 ("light", BASELINE, True),
                 ("light", BASE, True),
+            ],
+        ),
+        (  # two kinds of share, and what both are compared with
+            "[{sm_percent: 50}, {sm_percent: 50, sm_share: partition}]",
+            [
+                ("light", HALF, True),
+                ("light", replace(HALF, sm_share="partition"), True),
+                ("light", BASELINE, True),
             ],
         ),
     ],

@@ -11,6 +11,7 @@ from assay_agent.conditions.clocks import LockedClocks, NcuClocks, VirtualClocks
 from assay_agent.conditions.leftovers import undo
 from assay_agent.conditions.mps import SmShare, WithoutMps
 from assay_agent.conditions.occupants import AloneOnGpu
+from assay_agent.conditions.sm_partition import SmPartition
 from assay_agent.work import Assignment, ValidityFlag
 
 
@@ -83,5 +84,14 @@ def _conditions(site: Site) -> list[Condition]:
     made: list[Condition] = [AloneOnGpu(site)]
     if clock in ("base", "boost"):
         made.append(NcuClocks(site) if work.level == "detailed" else LockedClocks(site, clock))
-    made.append(SmShare(site, work.condition.sm_percent or 100.0) if under_mps(work) else WithoutMps(site))
+    made.append(_share(site))
     return made
+
+
+def _share(site: Site) -> Condition:
+    condition = site.work.condition
+    percent = condition.sm_percent or 100.0
+    if not under_mps(site.work):
+        return WithoutMps(site)
+    partition = condition.sm_share == "partition" and percent < 100
+    return SmPartition(site, percent) if partition else SmShare(site, percent)

@@ -59,6 +59,8 @@ class SmShare(Condition):
     ``all_sms``, ``cuda_version``, ``mps_program``, ``mps_version``.
     """
 
+    daemon_options: tuple[str, ...] = ()
+
     def __init__(self, site: Site, percent: float) -> None:
         super().__init__(site)
         self.percent = percent
@@ -123,7 +125,7 @@ class SmShare(Condition):
         }
         self._of_daemon = {"mps_program": program, "mps_version": program_version(program)}
         self._step("daemon")
-        self._daemon = MpsDaemon(program, environment, self.folders, (self.site.held,))
+        self._daemon = MpsDaemon(program, environment, self.folders, (self.site.held,), self.daemon_options)
         try:
             self._daemon.start(self.site.cancelled)
         except MpsError as error:
@@ -175,12 +177,20 @@ class SmShare(Condition):
                 f"{self.percent:g} % was set, and the probe sees all {found.sm_count} SMs of the GPU",
             )
         if self.percent < 100:
-            least, most = share_bounds(whole, self.percent, self.site.gpu.device.compute_capability)
-            if not least <= found.sm_count <= most:
-                raise self._failed(
-                    f"{self.percent:g} % of {whole} SMs was set, and the probe sees {found.sm_count} "
-                    f"(the share is in force with {least} to {most})"
-                )
+            self._require_share(found.sm_count, whole)
+
+    def _require_share(self, found: int, whole: int) -> None:
+        """Raises ProfilerError where the SMs that the probe found are another share than was set."""
+        least, most = share_bounds(whole, self.percent, self.site.gpu.device.compute_capability)
+        if not least <= found <= most:
+            raise self._failed(
+                f"{self.percent:g} % of {whole} SMs was set, and the probe sees {found} "
+                f"(the share is in force with {least} to {most})"
+            )
+
+    def _whole(self) -> int:
+        """SMs of the whole GPU, as the driver's library of the box or a process without MPS says."""
+        return self.site.gpu.device.sm_count or self._all_sms()
 
     def _all_sms(self) -> int:
         """SMs of the GPU as a process without MPS sees them; raises ProfilerError."""

@@ -32,13 +32,15 @@ _QUIT_SECONDS = 5.0
 _FORCE_SECONDS = 5
 _ENDING = EndingSteps(interrupt_seconds=1.0, terminate_seconds=2.0)
 _TELL = 'printf "%s\\n" "$1" | exec "$0" 2>&1'
-_SERVE = 'exec "$0" -f 2>&1'
+_SERVE = 'exec "$0" -f "$@" 2>&1'
 _NEW_CLIENT = "NEW CLIENT"
 _TROUBLE = re.compile(r"fail|invalid|already running|not found", re.IGNORECASE)
 # The program has no option that tells its version, and neither has the daemon a command: it stands alone
 # among the texts of the program, as in 535.261.03 and 550.163.01.
 _VERSION = re.compile(rb"\0(\d{3}\.\d{2,3}(?:\.\d{2})?)\0")
 _MOST_PROGRAM_BYTES = 16 << 20
+# Programs of CUDA 13 tell their version; older ones take the option for a question to a daemon.
+_RELEASE = re.compile(r"Binary version:\s*(\d+)")
 
 
 class MpsError(Exception):
@@ -86,6 +88,33 @@ def program_version(program: str) -> str:
     except OSError:
         return ""
     return found.pop().decode() if len(found) == 1 else ""
+
+
+def control_release(program: str, directory: Path, variables: Mapping[str, str]) -> tuple[int, str]:
+    """The number of a control program's release, such as 13010, and what it says; 0 where it does not tell.
+
+    It runs in ``directory``, where no daemon lives that an old program would ask.
+    """
+    environment = {
+        **variables,
+        PIPE_VARIABLE: str(directory),
+        LOG_VARIABLE: str(directory),
+        "LC_ALL": "C",
+        "PATH": os.defpath,
+    }
+    try:
+        result = run_tool(
+            [program, "-v"],
+            environment=environment,
+            directory=directory,
+            timeout_seconds=_ANSWER_SECONDS,
+            ending=EndingSteps(0.2, 0.2),
+        )
+    except OSError as error:
+        return 0, str(error)
+    said = (result.stdout + result.stderr).strip()
+    found = _RELEASE.search(said)
+    return (int(found[1]) if found else 0), said[:200] or result.ending
 
 
 class MpsControl:
@@ -152,14 +181,21 @@ class MpsDaemon:
         environment: the whole of it, with the folders and the one GPU.
         folders: its own.
         held: descriptors (of locks) that stay open as long as it lives.
+        options: of the daemon, beside ``-f``.
     """
 
     def __init__(
-        self, program: str, environment: Mapping[str, str], folders: MpsFolders, held: tuple[int, ...] = ()
+        self,
+        program: str,
+        environment: Mapping[str, str],
+        folders: MpsFolders,
+        held: tuple[int, ...] = (),
+        options: tuple[str, ...] = (),
     ) -> None:
         self.control = MpsControl(program, environment, folders.root)
         self.folders = folders
         self._program, self._environment, self._held = program, environment, held
+        self._options = options
         self._end = threading.Event()
         self._result: ToolResult | OSError | None = None
         self._thread = threading.Thread(target=self._serve, name="assay-mps", daemon=True)
@@ -189,7 +225,7 @@ class MpsDaemon:
     def _serve(self) -> None:
         try:
             self._result = run_tool(
-                ["/bin/sh", "-c", _SERVE, self._program],
+                ["/bin/sh", "-c", _SERVE, self._program, *self._options],
                 environment=self._environment,
                 directory=self.folders.root,
                 timeout_seconds=float("inf"),

@@ -27,6 +27,7 @@ from assay_sampling.launch_table import counter_columns, table_metadata
 # Of the agent's making: folders and names that differ between GPUs and agents, though the runs are alike.
 _PRIVATE = frozenset(
     ("HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
+     "CUDA_MPS_SM_PARTITION",
      "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_VIRTUAL_GPU",
      "ASSAY_VIRTUAL_SM_PERCENT", "ASSAY_VIRTUAL_CLOCK", "ASSAY_KINETO_FILE")
 )  # fmt: skip
@@ -85,6 +86,7 @@ def _condition(
         sm_percent_in_force=in_force.get("sm_percent_in_force"),
         effective_sms=in_force.get("effective_sms"),
         all_sms=in_force.get("all_sms", gpu.device.sm_count),
+        sm_share=str(in_force.get("sm_share", "limit")),
         mps_daemon="private" if mps else "none",
         mps_version=str(in_force.get("mps_version", "")),
         mps_program=str(in_force.get("mps_program", "")),

@@ -42,7 +42,8 @@ def import_(
         typer.Option(
             "--condition",
             metavar="NAME=VALUE",
-            help="Under what it was recorded: cache=all, clock=base, sm_percent=50; repeatable.",
+            help="Under what it was recorded: cache=all, clock=base, sm_percent=50, sm_share=partition; "
+            "repeatable.",
         ),
     ] = None,
     detailed: Annotated[

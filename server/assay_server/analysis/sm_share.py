@@ -60,6 +60,7 @@ def _empty(device: DeviceRuns, condition: Condition) -> Entry:
     return {
         **empty_entry(device, condition),
         "sm_percent": condition.sm_percent,
+        "sm_share": condition.sm_share,
         # Where clocks are free, the ratio of times is not that of SM cycles.
         "clocks_locked": condition.clock in ("base", "boost"),
         "effective_sms": None,
@@ -77,7 +78,7 @@ def _empty(device: DeviceRuns, condition: Condition) -> Entry:
 
 def _pair(device: DeviceRuns, shares: Sequence[RunData]) -> tuple[RunData, RunData]:
     """A run at the share and the one at all SMs that it is compared with, of the same repeat if there is."""
-    condition = replace(shares[0].condition, sm_percent=100.0)
+    condition = replace(shares[0].condition, sm_percent=100.0, sm_share="limit")
     under_mps = shares[0].under_mps
     for candidates in (device.of("light", condition, under_mps=under_mps), device.of("light", condition)):
         by_repeat = {run.repeat: run for run in candidates}

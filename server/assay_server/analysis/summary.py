@@ -52,6 +52,7 @@ def _share(each: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     chosen = _of_method(each["predictions"], entry)
     return {
         "sm_percent": each["sm_percent"],
+        "sm_share": each["sm_share"],
         "effective_sms": each["effective_sms"],
         "speedup_true": each["speedup_true"],
         "speedup_predicted": chosen.get("speedup_predicted"),

@@ -89,11 +89,7 @@ def _run_document(run: Run, slices: list[Slice], slicing: Slicing, assumed: Assu
         "device": run.device_kind,
         "level": run.level,
         "profiler": run.profiler,
-        "condition": {
-            "cache": run.condition.cache,
-            "clock": run.condition.clock,
-            "sm_percent": run.condition.sm_percent,
-        },
+        "condition": run.condition.to_dict(),
         "under_mps": run.under_mps,
         "repeat": run.repeat,
         "slices": len(planned),

@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.counters import COST_COUNTERS, FEATURE_SETS, features_of
-from assay_sampling.identity import device_key
+from assay_sampling.identity import SmShareKind, device_key
 from assay_sampling.launch_table import BASELINE, CacheCondition, ClockCondition, Condition
 from assay_sampling.replay_passes import replay_passes
 from assay_server.campaigns.assumptions import Assumptions
@@ -133,9 +133,10 @@ class LiveConditionSpec(SpecModel):
     cache: CacheCondition = "none"
     clock: ClockCondition = "none"
     sm_percent: float = Field(default=100.0, gt=0, le=100)
+    sm_share: SmShareKind = "limit"
 
     def condition(self) -> Condition:
-        return Condition(self.cache, self.clock, float(self.sm_percent))
+        return Condition(self.cache, self.clock, float(self.sm_percent), self.sm_share)
 
     @property
     def flushed(self) -> bool:
@@ -173,7 +174,7 @@ def condition_runs(
         elif not spec.flushed:
             found.append(ConditionRun("light", condition))
     found += [ConditionRun("light", condition, under_mps=True) for condition in shares]
-    whole = dict.fromkeys(replace(condition, sm_percent=100.0) for condition in shares)
+    whole = dict.fromkeys(replace(condition, sm_percent=100.0, sm_share="limit") for condition in shares)
     found += [ConditionRun("light", condition, under_mps=True) for condition in whole]
     return tuple(dict.fromkeys(run for run in found if run.level == "light" or not light_only))
 
@@ -207,13 +208,19 @@ def gpu_faults(gpus: Sequence[str]) -> Iterator[Fault]:
         seen.setdefault(key, kind)
 
 
-def condition_faults(conditions: Sequence[LiveConditionSpec], *, light_only: bool) -> Iterator[Fault]:
+def condition_faults(
+    conditions: Sequence[LiveConditionSpec], *, light_only: bool, synthetic: bool
+) -> Iterator[Fault]:
     """Conditions that are the baseline, stand twice, or cannot be made."""
     seen: set[Condition] = set()
     for position, spec in enumerate(conditions):
         place: Place = ("conditions", position)
         condition = spec.condition()
-        if condition == BASELINE:
+        if spec.sm_share == "partition" and spec.sm_percent == 100:
+            yield (*place, "sm_share"), "a partition is of some of the SMs; give an sm_percent below 100"
+        elif spec.sm_share == "partition" and synthetic:
+            yield (*place, "sm_share"), "virtual GPUs have no static partitions of their SMs; leave it out"
+        elif condition == BASELINE:
             yield place, "this is the baseline, which is always run; name conditions beside it"
         elif spec.flushed and spec.sm_percent < 100:
             yield (

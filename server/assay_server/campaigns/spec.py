@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import CampaignError, ParameterError
+from assay_sampling.identity import SmShareKind
 from assay_sampling.launch_table import CacheCondition, ClockCondition, Condition, Level
 from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_server.campaigns.light_only import light_only_faults
@@ -51,13 +52,15 @@ class ConditionSpec(SpecModel):
     cache: CacheCondition = "none"
     clock: ClockCondition = "none"
     sm_percent: float = Field(default=100.0, gt=0, le=100)
+    sm_share: SmShareKind = "limit"
 
     def condition(self) -> Condition:
-        return Condition(self.cache, self.clock, float(self.sm_percent))
+        return Condition(self.cache, self.clock, float(self.sm_percent), self.sm_share)
 
     def assumed(self) -> tuple[str, ...]:
-        """What the file leaves out, and the baseline stands for."""
-        return tuple(name for name in type(self).model_fields if name not in self.model_fields_set)
+        """What the file leaves out, and the baseline stands for; few would say the kind of a share."""
+        said = {*self.model_fields_set, "sm_share"}
+        return tuple(name for name in type(self).model_fields if name not in said)
 
 
 def _no_recording(value: Any) -> Any:
@@ -348,7 +351,9 @@ def _live_faults(campaign: Campaign) -> Iterator[tuple[Place, str]]:
     yield from gpu_faults(campaign.gpus)
     if campaign.synthetic and campaign.light == "cupti":
         yield ("light",), "virtual GPUs have no CUPTI; their light runs are made with nsys"
-    yield from condition_faults(campaign.conditions, light_only=campaign.light_only)
+    yield from condition_faults(
+        campaign.conditions, light_only=campaign.light_only, synthetic=campaign.synthetic
+    )
     yield from faults
     if faults:
         return

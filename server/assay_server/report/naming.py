@@ -19,7 +19,14 @@ def condition_text(condition: Mapping[str, Any] | None) -> str:
         return ABSENT
     share = condition.get("sm_percent")
     shown = "?" if share is None else f"{share:g}"
-    return f"{condition.get('cache') or '?'}, {condition.get('clock') or '?'}, {shown} %"
+    return (
+        f"{condition.get('cache') or '?'}, {condition.get('clock') or '?'}, {shown} %{share_kind(condition)}"
+    )
+
+
+def share_kind(entry: Mapping[str, Any]) -> str:
+    """What stands behind a share of the SMs that is no limit in percent."""
+    return " partition" if entry.get("sm_share") == "partition" else ""
 
 
 def shown_condition(entry: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from assay_server.report.naming import ABSENT, cell_names, method_names
+from assay_server.report.naming import ABSENT, cell_names, method_names, share_kind
 from assay_server.report.svg import (
     MARKERS,
     SERIES_COLOURS,
@@ -126,8 +126,9 @@ def predicted_against_true(title: str, entries: Sequence[Row]) -> str:
     for entry, each in points:
         shape = MARKERS[workloads.index(str(entry["workload"])) % len(MARKERS)]
         true, predicted = entry["speedup_true"], each["speedup_predicted"]
-        hint = (f"{entry['workload']} on {entry['device']}, {entry['sm_percent']:g} % of the SMs, "
-                f"{each['method']}: true {true:.3g}, predicted {predicted:.3g}")  # fmt: skip
+        hint = (f"{entry['workload']} on {entry['device']}, {entry['sm_percent']:g} % of the SMs"
+                f"{share_kind(entry)}, {each['method']}: "
+                f"true {true:.3g}, predicted {predicted:.3g}")  # fmt: skip
         parts.append(marker(methods.index(each["method"]), shape, across.at(true), up.at(predicted), hint))
     return picture(title, width, up.start + 50, parts)
 

@@ -14,6 +14,7 @@ from assay_server.report.naming import (
     method_names,
     percent,
     quantity,
+    share_kind,
     shown_condition,
     text,
 )
@@ -123,7 +124,7 @@ def _shares(entry: Row, what: str) -> str:
     shares = entry.get("sm_share") or []
     if len(shares) == 1:
         return quantity(shares[0][what])
-    return ", ".join(f"{s['sm_percent']:g} %: {quantity(s[what])}" for s in shares) or ABSENT
+    return ", ".join(f"{s['sm_percent']:g} %{share_kind(s)}: {quantity(s[what])}" for s in shares) or ABSENT
 
 
 def rows_table(rows: Sequence[Row]) -> Table:

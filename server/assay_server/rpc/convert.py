@@ -195,7 +195,10 @@ def device_document(device: common_pb2.Device) -> dict[str, object]:
 def condition_message(condition: Condition) -> common_pb2.Condition:
     """A condition as it travels: what is not recorded is empty or zero."""
     return common_pb2.Condition(
-        cache=condition.cache or "", clock=condition.clock or "", sm_percent=condition.sm_percent or 0.0
+        cache=condition.cache or "",
+        clock=condition.clock or "",
+        sm_percent=condition.sm_percent or 0.0,
+        sm_share="" if condition.sm_share == "limit" else condition.sm_share,
     )
 
 

@@ -448,6 +448,10 @@ def _shallow(record: Any) -> dict[str, Any]:
     return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
 
 
+def _document(value: Any) -> dict[str, Any]:
+    return value.to_dict() if isinstance(value, Condition) else dataclasses.asdict(value)
+
+
 def _json(record: Any, *names: str) -> dict[str, Any]:
     """These fields as JSON documents; None stays None."""
     documents: dict[str, Any] = {}
@@ -456,5 +460,5 @@ def _json(record: Any, *names: str) -> dict[str, Any]:
         if isinstance(value, tuple):
             documents[name] = [dataclasses.asdict(item) for item in value]
         else:
-            documents[name] = None if value is None else dataclasses.asdict(value)
+            documents[name] = None if value is None else _document(value)
     return documents

@@ -103,10 +103,32 @@ def test_an_sm_share_is_compared_with_all_sms_under_the_same_daemon(lab: Lab) ->
     assert entry["runs"] == [runs[1].run_id, runs[2].run_id]
     assert entry["flags"] == [] and entry["clocks_locked"] is False
     assert report["summary"][0]["sm_share"] == [
-        {"sm_percent": 50.0, "effective_sms": 40, "speedup_true": 660 / 368, "speedup_predicted": 640 / 328}
+        {
+            "sm_percent": 50.0,
+            "sm_share": "limit",
+            "effective_sms": 40,
+            "speedup_true": 660 / 368,
+            "speedup_predicted": 640 / 328,
+        }
     ]
     assert "cold_start" not in report and "noise" not in report
     assert "flushed_difference_percent" not in report["summary"][0]
+
+
+def test_a_partition_is_a_share_of_its_own_beside_the_one_by_percentage(lab: Lab) -> None:
+    """Both are compared with the same run at all SMs, and each says which kind of share it is."""
+    partition = replace(HALF, sm_share="partition")
+    runs = [
+        lab.light(FREE), lab.light(AT_HALF, HALF, under_mps=True),
+        lab.light(AT_HALF, partition, under_mps=True), lab.light(AT_ALL, under_mps=True),
+    ]  # fmt: skip
+    report = analysed(*runs)
+    found = [(entry["sm_share"], entry["status"], entry["condition"]) for entry in report["sm_share"]]
+    assert found == [
+        ("limit", "ok", HALF.to_dict()),
+        ("partition", "ok", {**HALF.to_dict(), "sm_share": "partition"}),
+    ]
+    assert [entry["runs"][1] for entry in report["sm_share"]] == [runs[3].run_id] * 2
 
 
 def test_the_free_run_stands_in_for_the_one_under_the_daemon_and_is_flagged(lab: Lab) -> None:
@@ -129,6 +151,7 @@ def test_a_selection_of_one_gpu_predicts_the_share_on_another(lab: Lab) -> None:
         [
             {
                 "sm_percent": 50.0,
+                "sm_share": "limit",
                 "effective_sms": 40,
                 "speedup_true": 1320 / 368,
                 "speedup_predicted": 1280 / 328,

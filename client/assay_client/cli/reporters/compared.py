@@ -9,7 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.locked_clock import render_locked_clock
 from assay_client.cli.reporters.tables import Table
-from assay_client.cli.reporters.text import clipped, condition, count
+from assay_client.cli.reporters.text import clipped, condition, count, share_kind
 
 Entry = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _render_shares(entries: Any, console: Console) -> None:
         for each in entry["predictions"] or [{"method": _state(entry)}]:
             drawn.add_row(
                 *_where_locked(entry),
-                f"{entry['sm_percent']:g}",
+                f"{entry['sm_percent']:g}{share_kind(entry)}",
                 f"{entry['effective_sms']}/{entry['all_sms']}" if known else _NONE,
                 _number(entry["speedup_true"]),
                 each["method"],

@@ -119,6 +119,8 @@ def _condition(condition: ConditionFacts) -> Iterator[tuple[str, str]]:
         parts.append(f"{condition.sm_percent_in_force:g} % in force")
     if condition.effective_sms is not None:
         parts.append(f"{condition.effective_sms} of {condition.all_sms or '?'} SMs as probed")
+    if condition.sm_share == "partition":
+        parts.append("static partition")
     if condition.mps_daemon == "private":
         parts.append(f"private MPS daemon {condition.mps_version or '(version not known)'}")
     yield "SM share", ", ".join(parts)

@@ -11,7 +11,15 @@ from rich.console import Console
 from assay_client.cli.reporters.compared import compared_remarks, render_compared
 from assay_client.cli.reporters.provenance import provenance_remarks, render_provenance
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import ASSUMED, clipped, condition, condition_of, count, printable
+from assay_client.cli.reporters.text import (
+    ASSUMED,
+    clipped,
+    condition,
+    condition_of,
+    count,
+    printable,
+    share_kind,
+)
 
 Row = Mapping[str, Any]
 
@@ -89,7 +97,10 @@ def _shares(row: Row, what: str) -> str:
     shares = row.get("sm_share") or []
     if len(shares) == 1:
         return _number(shares[0][what])
-    return ", ".join(f"{share['sm_percent']:g}%: {_number(share[what])}" for share in shares) or _NONE
+    return (
+        ", ".join(f"{share['sm_percent']:g}%{share_kind(share)}: {_number(share[what])}" for share in shares)
+        or _NONE
+    )
 
 
 def _render_rows(rows: Sequence[Row], console: Console) -> None:

@@ -70,7 +70,13 @@ def condition(document: Mapping[str, object] | None) -> str:
     document = document or {}
     share = document.get("sm_percent")
     shown = f"{share:g}" if isinstance(share, int | float) else "?"
-    return f"cache={document.get('cache') or '?'} clock={document.get('clock') or '?'} sm={shown}%"
+    triple = f"cache={document.get('cache') or '?'} clock={document.get('clock') or '?'} sm={shown}%"
+    return triple + share_kind(document)
+
+
+def share_kind(document: Mapping[str, object]) -> str:
+    """What stands behind a share of the SMs that is no limit in percent."""
+    return " partition" if document.get("sm_share") == "partition" else ""
 
 
 def profile_text(profile: Mapping[str, Any]) -> str:

@@ -1,0 +1,111 @@
+"""A static partition of the SMs: a second kind of share, whose SMs are the run's alone.
+
+A daemon in static mode (``-S``) hands SMs out in chunks, of which a partition has a whole number; a client
+names its partition in its environment, and without one it makes no context. The share is rounded down to
+whole chunks: eight SMs from Hopper on, four before.
+
+Source: NVIDIA, Multi-Process Service, "Static SM Partitioning" (CUDA 13.1, Ampere or newer, interface version
+2); how the answers look, of its quick start. Nothing of it was seen on a GPU: see docs/hardware.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from assay_agent.conditions.mps import SmShare
+from assay_agent.conditions.mps_control import MpsControl, MpsError, control_release
+from assay_sampling.conditions import chunks_of_share, has_static_partitions
+
+PARTITION_VARIABLE = "CUDA_MPS_SM_PARTITION"
+# The program numbers itself as CUDA does: 13010 is 13.1.
+_FIRST_RELEASE = 13010
+# The first of these commands initialises CUDA.
+_SECONDS = 60.0
+_IDENTITY = re.compile(r"\b(GPU-[0-9A-Fa-f-]+/[^\s/]+)")
+_COLUMNS = 7  # GPU, partition, free and used chunks, free and used SMs, clients
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition as the daemon names and counts it; ``identity`` is GPU and partition."""
+
+    identity: str
+    chunks: int
+    sm_count: int
+
+
+def add_partition(control: MpsControl, uuid: str, chunks: int) -> Partition:
+    """Have the daemon make a partition, and read back what it made; raises MpsError."""
+    said = control.tell(f"sm_partition add {uuid} {chunks}", _SECONDS)
+    found = _IDENTITY.search(said)
+    if found is None:
+        raise MpsError(f"the MPS daemon made no partition of {chunks} chunks: {said or 'it says nothing'}")
+    listed = control.tell("lspart", _SECONDS)
+    name = found[1].partition("/")[2]
+    for line in listed.splitlines():
+        words = line.split()
+        if len(words) == _COLUMNS and words[1] == name and words[3].isdecimal() and words[5].isdecimal():
+            return Partition(found[1], int(words[3]), int(words[5]))
+    raise MpsError(f"the MPS daemon does not list its partition {name}: {listed[:300] or 'it says nothing'}")
+
+
+class SmPartition(SmShare):
+    """A partition of the SMs under a private MPS daemon that lives as long as the run.
+
+    ``facts`` as of :class:`SmShare`, where ``sm_percent_in_force`` is that of the daemon's count, with
+    ``sm_share``, ``sm_chunks`` and ``sm_partition``.
+    """
+
+    daemon_options = ("-S",)
+
+    def _program(self) -> str:
+        program = super()._program()
+        capability = self.site.gpu.device.compute_capability
+        if not has_static_partitions(capability):
+            raise self._failed(
+                f"GPUs of compute capability {capability or '?'} have no static partitions of their SMs "
+                "(Ampere, 8.0, is the first that has)",
+                "leave sm_share out: a share by percentage works from Volta on",
+            )
+        release, said = control_release(program, self.site.home, self.site.gpu.variables)
+        if release < _FIRST_RELEASE:
+            raise self._failed(
+                f"{program} cannot make static partitions: it is older than CUDA 13.1 (asked for its version "
+                f"it says: {said})",
+                "leave sm_share out, or install a driver of CUDA 13.1 or newer",
+            )
+        return program
+
+    def _set_share(self) -> None:
+        self._step("share")
+        assert self._daemon is not None
+        whole = self._whole()
+        chunks = chunks_of_share(whole, self.percent, self.site.gpu.device.compute_capability)
+        if not chunks:
+            raise self._failed(
+                f"{self.percent:g} % of {whole} SMs is less than one chunk, which is the smallest partition",
+                "ask for a larger share, or leave sm_share out",
+            )
+        try:
+            made = add_partition(self._daemon.control, self.site.gpu.device.uuid, chunks)
+        except MpsError as error:
+            raise self._failed(f"{error} ({self._daemon.last_words()})") from error
+        if made.chunks != chunks:
+            raise self._failed(f"{chunks} chunks were asked for, and the MPS daemon made {made.chunks}")
+        self._partition = made
+        self.environment[PARTITION_VARIABLE] = made.identity
+        self._of_daemon |= {
+            "sm_share": "partition",
+            "sm_chunks": made.chunks,
+            "sm_partition": made.identity,
+            "sm_percent_in_force": round(100.0 * made.sm_count / whole, 2),
+        }
+
+    def _require_share(self, found: int, whole: int) -> None:
+        super()._require_share(found, whole)
+        if found != self._partition.sm_count:
+            raise self._failed(
+                f"the partition has {self._partition.sm_count} SMs, as the MPS daemon says, and the probe "
+                f"sees {found}"
+            )
