@@ -94,7 +94,7 @@ def check_kind(kind: str, run: RecordedRun) -> None:
     Raises ParameterError for a name that nobody knows, RefusedError where the recordings say that it is
     another GPU.
     """
-    named = [device.name for device in run.devices if device.name]
+    named = list(dict.fromkeys(device.name for device in run.devices if device.name))
     if any(device_key(name) == device_key(kind) for name in named):
         return
     meant = unknown(kind)
@@ -110,7 +110,7 @@ def check_kind(kind: str, run: RecordedRun) -> None:
         raise RefusedError(
             "--device",
             f"{kind!r} is given, and {', '.join(str(path) for path in run.files.values())} was recorded on "
-            f"{', '.join(dict.fromkeys(named))}",
+            f"{', '.join(named)}",
             "name the GPU that the recordings are of",
         )
 

@@ -100,6 +100,8 @@ def test_ranks_are_joined_and_every_output_says_so(
     compared = json.loads(assay("compare", trace, later, "--ranks", "-m", "stem", "--json").stdout)
     assert compared["profile"]["ranks"] == 2
 
+    assert "on Tesla V100-SXM2-16GB, 2 ranks" in shown.stdout
+
     evaluated = json.loads(assay("evaluate", written, trace, later, "--ranks", "--json").stdout)
     assert evaluated["evaluated_on"]["ranks"] == evaluated["selected_on"]["ranks"] == 2
     assert evaluated["error_percent"] == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_sampling.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
-from assay_sampling.errors import AssayError, RefusedError
+from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers import select
@@ -184,6 +184,7 @@ class _Work:
             )
         rows.rest_on(row, [*made.cell.runs_of(made.selection.method), run])
         self.refuse_invalid([run])
+        _refuse_same_records(made.whole, run)
         other = self.held.launches(run)
         self._describe(row, run)
         alignments = self.aligned(made.whole, run)
@@ -236,3 +237,14 @@ def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) ->
     if in_slices:
         require_equal_sequences(detailed, alignments[LEVELS_KIND])
     return match_facts(alignments, LEVELS_KIND, "levels")
+
+
+def _refuse_same_records(reference: RunData, run: RunData) -> None:
+    """Raise NotJoinableError where one recording was given for two GPUs: nothing differs to be scored."""
+    if run.content_hash and run.content_hash == reference.content_hash and run.run_id != reference.run_id:
+        raise NotJoinableError(
+            "same_content",
+            f"{reference.run_id} on {reference.device_kind} and {run.run_id} on {run.device_kind}",
+            "they hold the same records, so one recording was given for both GPUs",
+            "give each GPU its own recording",
+        )

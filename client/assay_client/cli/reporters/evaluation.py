@@ -89,7 +89,7 @@ def _signed(value: float | None) -> str:
 
 
 def _profile(profile: Mapping[str, Any]) -> str:
-    devices = ", ".join(map(str, profile.get("devices") or ())) or "unknown device"
+    devices = ", ".join(dict.fromkeys(map(str, profile.get("devices") or ()))) or "unknown device"
     sources = ", ".join(map(str, profile.get("sources") or ()))
     counts = f"{count(profile.get('launches'))} launches of {count(profile.get('kernels'))} kernels"
     return f"{counts}, {devices}{ranks_text(profile)}" + (f" ({sources})" if sources else "")

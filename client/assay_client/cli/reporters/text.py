@@ -83,7 +83,7 @@ def profile_text(profile: Mapping[str, Any]) -> str:
     """What a profile holds, on which GPU, and of how many ranks it is."""
     return (
         f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
-        f"{', '.join(profile['devices']) or 'an unnamed device'}{ranks_text(profile)}"
+        f"{', '.join(dict.fromkeys(profile['devices'])) or 'an unnamed device'}{ranks_text(profile)}"
     )
 
 
