@@ -234,8 +234,8 @@ def _programs(options: Options, box: plan.Box, say: Say) -> dict[str, Path]:
         say(f"workloads compiled elsewhere, in {options.programs}")
         return build.compiled_elsewhere(options.programs)
     options.cache.mkdir(parents=True, exist_ok=True)
-    compiler = build.find_compiler(options.cache)
     architecture = build.architecture_of(box.compute_capability) or build.architecture_of_box()
+    compiler = build.find_compiler(options.cache, architecture=architecture)
     programs = build.build(compiler, options.cache, architecture, strict=False)
     say(f"{len(programs)} workloads for {architecture} by nvcc {compiler.release}")
     return programs

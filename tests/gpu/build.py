@@ -1,10 +1,11 @@
-"""Compile the CUDA workloads: with the box's nvcc, else with NVIDIA's from the package index. Needs no GPU.
+"""Compile the CUDA workloads: with the box's nvcc, else with NVIDIA's from package indices. Needs no GPU.
 
     python tests/gpu/build.py [--cache DIR] [--architecture native|sm_80|...] [--from-index]
 
-Only the standard library is used, so that any Python of the box will do. Programs lie in the cache folder
-under a digest of sources, compiler and architecture, so nothing stale is run. Exit status 77: no compiler
-can be had.
+CUDA 13 compiles for Turing (sm_75) and newer GPUs; for Volta (sm_70) an nvcc of CUDA 12 is taken: of the
+box, else the one that Debian packs (toolkit12.py). Only the standard library is used, so that any Python of
+the box will do. Programs lie in the cache folder under a digest of sources, compiler and architecture, so
+nothing stale is run. Exit status 77: no compiler can be had.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ CANNOT = 77
 INDEX_PACKAGES = tuple(
     f"nvidia-{name}>=13.0,<13.1" for name in ("cuda-nvcc", "cuda-crt", "cuda-runtime", "nvvm", "cuda-cccl")
 )
+OLDEST_OF_CUDA_13 = 75  # Turing
 _FLAGS = ("-std=c++17", "-O2")
 # Ours to heed where they are mended, no reason to give a borrowed GPU back unused.
 _STRICT = ("-Xcompiler", "-Wall,-Wextra,-Werror", "-Werror", "all-warnings")
@@ -68,16 +70,42 @@ def names() -> list[str]:
     return sorted(source.stem for source in SOURCES.glob("*.cu"))
 
 
-def find_compiler(cache: Path, *, from_index: bool = False) -> Compiler:
-    """An nvcc of the box, else one from the package index; raises CannotBuildError."""
-    candidates = [
-        shutil.which("nvcc"),
-        *map(str, sorted(Path("/usr/local").glob("cuda*/bin/nvcc"), reverse=True)),
-    ]
-    for candidate in candidates:
-        if candidate and not from_index and Path(candidate).exists():
-            return Compiler(Path(candidate))
+def release_limit(architecture: str) -> int:
+    """The first major release of CUDA that does not compile for it any more; 0: none is known."""
+    number = re.fullmatch(r"sm_(\d+)[af]?", architecture)
+    return 13 if number and int(number[1]) < OLDEST_OF_CUDA_13 else 0
+
+
+def find_compiler(cache: Path, *, architecture: str = "", from_index: bool = False) -> Compiler:
+    """An nvcc of the box that compiles for the architecture, else a fetched one; raises CannotBuildError."""
+    limit = release_limit(architecture)
+    for candidate in _compilers_of_box():
+        if from_index or not Path(candidate).exists():
+            continue
+        compiler = Compiler(Path(candidate))
+        if not limit or int(compiler.release.partition(".")[0]) < limit:
+            return compiler
+    if limit:
+        return _compiler_of_cuda_12(cache, architecture)
     return _compiler_of_index(cache)
+
+
+def _compilers_of_box() -> list[str]:
+    installed = sorted(Path("/usr/local").glob("cuda*/bin/nvcc"), reverse=True)
+    return [*filter(None, [shutil.which("nvcc")]), *map(str, installed)]
+
+
+def _compiler_of_cuda_12(cache: Path, architecture: str) -> Compiler:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    from tests.gpu import toolkit12  # noqa: PLC0415 - seldom needed
+
+    try:
+        return Compiler(toolkit12.fetch(cache / "toolkit12"), toolkit12.OPTIONS)
+    except toolkit12.ToolkitError as error:
+        raise CannotBuildError(
+            f"{architecture} needs an nvcc of CUDA 12.9 or older (CUDA 13 refuses it); none is on this box, "
+            f"and none can be fetched: {error}"
+        ) from error
 
 
 def _compiler_of_index(cache: Path) -> Compiler:
@@ -205,8 +233,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         options.cache.mkdir(parents=True, exist_ok=True)
-        compiler = find_compiler(options.cache, from_index=options.from_index)
         architecture = options.architecture or architecture_of_box()
+        compiler = find_compiler(options.cache, architecture=architecture, from_index=options.from_index)
         programs = build(compiler, options.cache, architecture)
     except CannotBuildError as error:
         print(f"the CUDA workloads cannot be compiled here: {error}", file=sys.stderr)

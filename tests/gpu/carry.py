@@ -4,9 +4,10 @@
     python3 tests/gpu/carry.py run [--carried DIR] [arguments of python -m tests.gpu]    there
 
 Packed are the small Python packages that Assay needs (wheels, for another Python and processor than ours),
-the CUPTI tracer, and with --architecture the compiled workloads. The large ones (numpy, pyarrow,
-scikit-learn, ...) the box must have: every image for PyTorch work does. Only the standard library is used,
-so that any Python of the box will do; nothing is installed there. Exit status 77: something cannot be had.
+the CUPTI tracer, and with --architecture the compiled workloads (V100 and other names of ARCHITECTURES will
+do). The large ones (numpy, pyarrow, scikit-learn, ...) the box must have: every image for PyTorch work does.
+Only the standard library is used, so that any Python of the box will do; nothing is installed there. Exit
+status 77: something cannot be had.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ CARRIED = (
 ON_THE_BOX: Mapping[str, str] = {
     "numpy": "numpy", "pyarrow": "pyarrow", "sklearn": "scikit-learn", "scipy": "scipy", "joblib": "joblib",
 }  # fmt: skip
+# What the workloads are compiled for, by GPU; for those before Turing by CUDA 12, which 13 refuses.
+ARCHITECTURES: Mapping[str, str] = {
+    "V100": "sm_70", "RTX 2060": "sm_75", "A100": "sm_80", "RTX 3070": "sm_86", "L4": "sm_89", "L40": "sm_89",
+    "H100": "sm_90", "H200": "sm_90", "B200": "sm_100",
+}  # fmt: skip
 _GLIBC = (17, 24, 26, 27, 28, 31, 34, 35)
 _PIP_SECONDS = 900
 _MANIFEST = "manifest.json"
@@ -70,8 +76,9 @@ def _pack(words: Sequence[str]) -> int:
     parser.add_argument("--to", type=Path, default=Path("gpu-carry"), help="the folder to take along")
     parser.add_argument("--python", default="3.12", help="release of the Python there")
     parser.add_argument("--machine", default="x86_64", help="processor there, as uname -m says")
-    parser.add_argument("--architecture", default="", help="compile the workloads for it too, such as sm_90")
+    parser.add_argument("--architecture", default="", help="compile the workloads for it too: sm_90, or V100")
     options = parser.parse_args(words)
+    options.architecture = ARCHITECTURES.get(options.architecture, options.architecture)
     if options.to.exists() and not (options.to / _MANIFEST).is_file():
         raise CannotCarryError(f"{options.to} is there, and was not made by carry.py: name another folder")
     shutil.rmtree(options.to, ignore_errors=True)
@@ -129,7 +136,7 @@ def _compiled(folder: Path, architecture: str) -> int:
     cache = build.default_cache()
     cache.mkdir(parents=True, exist_ok=True)
     try:
-        programs = build.build(build.find_compiler(cache), cache, architecture)
+        programs = build.build(build.find_compiler(cache, architecture=architecture), cache, architecture)
     except build.CannotBuildError as problem:
         raise CannotCarryError(f"the workloads cannot be compiled: {problem}") from problem
     folder.mkdir()

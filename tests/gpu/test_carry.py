@@ -58,6 +58,14 @@ def test_every_carried_package_has_a_version() -> None:
         carry.pinned(["nosuch"])
 
 
+def test_the_architectures_of_named_gpus_stand_in_the_page() -> None:
+    page = (ROOT / "docs" / "hardware.md").read_text()
+    lines = {line for line in page.splitlines() if line.startswith("|")}
+    for gpu, architecture in carry.ARCHITECTURES.items():
+        assert any(gpu in line and f"| `{architecture}` |" in line for line in lines), gpu
+    assert {"V100": "sm_70", "RTX 2060": "sm_75", "RTX 3070": "sm_86"}.items() <= carry.ARCHITECTURES.items()
+
+
 def carried(folder: Path, python: str = HERE) -> Path:
     """What 'pack' makes, with one wheel that is ours."""
     (folder / "wheels").mkdir(parents=True)

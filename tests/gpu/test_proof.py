@@ -179,6 +179,36 @@ def test_programs_compiled_elsewhere_must_all_be_there(tmp_path: Path) -> None:
         build.compiled_elsewhere(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "releases", "found"),
+    [
+        ("sm_70", ["13.0", "12.9"], "12.9"),
+        ("sm_70", ["13.0"], "fetched"),
+        ("sm_75", ["13.0", "12.9"], "13.0"),
+        ("sm_86", ["12.4"], "12.4"),
+        ("sm_90a", ["13.0"], "13.0"),
+        ("native", ["13.0"], "13.0"),
+    ],
+)
+def test_volta_is_compiled_by_cuda_12(
+    architecture: str, releases: list[str], found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, release in enumerate(releases):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "nvcc").write_text(
+            f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}'\n"
+        )
+        (folder / "nvcc").chmod(0o755)
+    boxes = [str(tmp_path / str(number) / "nvcc") for number in range(len(releases))]
+    monkeypatch.setattr(build, "_compilers_of_box", lambda: boxes)
+    monkeypatch.setattr(
+        build, "_compiler_of_cuda_12", lambda cache, architecture: build.Compiler(Path("/fetched/nvcc"))
+    )
+    compiler = build.find_compiler(tmp_path, architecture=architecture)
+    assert ("fetched" if "fetched" in str(compiler.path) else compiler.release) == found
+
+
 @pytest.mark.parametrize(("capability", "architecture"), [("9.0", "sm_90"), ("10.3", "sm_103"), ("", "")])
 def test_programs_are_compiled_for_the_gpu_that_is_there(capability: str, architecture: str) -> None:
     assert build.architecture_of(capability) == architecture

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from fake_builds import FLAGS, HERE, compile_fake
 from traced_runs import BuiltTracer
 
 from assay_agent.tracer.build import (
@@ -17,9 +18,6 @@ from assay_agent.tracer.build import (
     why_unavailable,
 )
 
-_HERE = Path(__file__).parent
-_FLAGS = ("-std=gnu11", "-O2", "-pthread")
-
 
 def _built(cuda: str, folder: Path) -> BuiltTracer:
     library = find_tracer(cuda=cuda)
@@ -28,13 +26,12 @@ def _built(cuda: str, folder: Path) -> BuiltTracer:
         if os.environ.get("ASSAY_REQUIRE_TRACER") == "1":
             pytest.fail(f"the tracer of CUDA {cuda} is required, but it is not built: {why}")
         pytest.skip(f"the tracer of CUDA {cuda} is not built: {why}")
-    headers = [*header_folders(GENERATIONS[cuda]), _HERE]
     fake, workload = folder / f"libcupti.so.{cuda}", folder / "workload"
     try:
-        shared = (*_FLAGS, "-fPIC", "-shared", f"-Wl,-soname,{fake.name}")
-        compile_c([_HERE / f"fake_{part}.c" for part in ("cupti", "records", "cuda")], fake, headers, shared)
+        compile_fake(fake, cuda)
         beside = ("-L", str(folder), f"-l:{fake.name}", "-Wl,-rpath,$ORIGIN", "-ldl")
-        compile_c([_HERE / "workload.c"], workload, headers, _FLAGS, beside)
+        headers = [*header_folders(GENERATIONS[cuda]), HERE]
+        compile_c([HERE / "workload.c"], workload, headers, FLAGS, beside)
     except TracerBuildError as error:
         pytest.fail(str(error))
     return BuiltTracer(cuda, library, workload)
@@ -56,5 +53,5 @@ def tracer(tmp_path_factory: pytest.TempPathFactory) -> BuiltTracer:
 def forks(tracer: BuiltTracer) -> Path:
     """The program that forks while its threads push NVTX ranges."""
     program = tracer.workload.parent / "forks"
-    compile_c([_HERE / "forks.c"], program, header_folders(GENERATIONS[tracer.cuda]), _FLAGS)
+    compile_c([HERE / "forks.c"], program, header_folders(GENERATIONS[tracer.cuda]), FLAGS)
     return program

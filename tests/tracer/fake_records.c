@@ -16,6 +16,9 @@ typedef CUpti_ActivityKernel13 newest_record;
 typedef CUpti_ActivityKernel9 newest_record;
 #endif
 
+#ifndef DEFAULT_VERSION
+#define DEFAULT_VERSION CUPTI_API_VERSION
+#endif
 #define RUNNING 257u
 
 struct buffer {
@@ -70,7 +73,7 @@ uint32_t fake_switch(const char *variable, uint32_t otherwise)
 
 static void set_up(void)
 {
-    version = fake_switch("FAKE_CUPTI_VERSION", CUPTI_API_VERSION);
+    version = fake_switch("FAKE_CUPTI_VERSION", DEFAULT_VERSION);
     drop_every = fake_switch("FAKE_CUPTI_DROP_EVERY", 0);
     lose_every = fake_switch("FAKE_CUPTI_LOSE_EVERY", 0);
     untimed_every = fake_switch("FAKE_CUPTI_UNTIMED_EVERY", 0);

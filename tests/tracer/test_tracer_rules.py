@@ -15,6 +15,7 @@ from traced_runs import (
     SECONDS,
     BuiltTracer,
     TracedRun,
+    drain,
     expected_numbers,
     numbers,
     short_folder,
@@ -152,8 +153,7 @@ def test_workers_of_pythons_multiprocessing_are_traced(tracer: BuiltTracer) -> N
         command = [sys.executable, "-c", _POOL, str(fake)]
         environment = tracer_environment(tracer.library, folder / "socket")
         with subprocess.Popen(command, env=environment) as process:
-            while process.poll() is None or receiver.connected:
-                list(receiver.batches(0.02))
+            drain(receiver, process)
     assert process.returncode == 0
     assert sorted(traced.handed_on for traced in receiver.processes) == [100, 101, 102]
     assert [fault for traced in receiver.processes for fault in traced.faults()] == []

@@ -117,6 +117,15 @@ def trace(
             return TracedRun(said, process.returncode, receiver.processes, names, batches)
 
 
+def drain(receiver: Receiver, process: subprocess.Popen[str] | subprocess.Popen[bytes]) -> None:
+    """Take all that comes until the workload has ended and closed its connections."""
+    while process.poll() is None:
+        list(receiver.batches(0.02))
+    list(receiver.batches(0))
+    while receiver.connected:
+        list(receiver.batches(0.02))
+
+
 def numbers(records: pa.RecordBatch | pa.Table) -> np.ndarray:
     """The correlation IDs that the fake CUPTI put into grid and shared memory, shape (n,)."""
     grid = records["grid_x"].to_numpy()

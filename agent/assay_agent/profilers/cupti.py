@@ -107,7 +107,9 @@ class CuptiMeasurement(LiveMeasurement):
     def batches(self) -> Iterator[LaunchBatch]:
         assert self.work.command is not None
         path = self.space.temporary / "tracer"
-        self._environment |= tracer_environment(require_tracer(), path)
+        self._environment |= tracer_environment(
+            require_tracer(), path, self.gpu.device.compute_capability or ""
+        )
         with Receiver(path, self._schema) as receiver, ThreadPoolExecutor(1) as executor:
             run = executor.submit(self.measure, self.work.command.argv)
             try:
@@ -179,14 +181,18 @@ def require_tracer() -> Path:
     return path
 
 
-def tracer_environment(tracer: Path, path: Path) -> dict[str, str]:
-    """What makes CUDA and NVTX load the tracer in every process of the workload."""
+def tracer_environment(tracer: Path, path: Path, compute_capability: str = "") -> dict[str, str]:
+    """What makes CUDA and NVTX load the tracer in every process of the workload.
+
+    ``compute_capability`` of the GPU, such as "7.0": CUPTI of CUDA 13 is passed over where it lacks that GPU.
+    """
     cupti = os.environ.get("ASSAY_CUPTI")
     packaged = ":".join(map(str, cupti_of_packages(sys.path)))
     return {
         "CUDA_INJECTION64_PATH": str(tracer),
         "NVTX_INJECTION64_PATH": str(tracer),
         "ASSAY_TRACER_SOCKET": str(path),
+        **({"ASSAY_TRACER_COMPUTE_CAPABILITY": compute_capability} if compute_capability else {}),
         **({"ASSAY_TRACER_CUPTI": cupti} if cupti else {}),
         **({"ASSAY_TRACER_CUPTI_ELSE": packaged} if packaged else {}),
     }

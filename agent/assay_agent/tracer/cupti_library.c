@@ -50,10 +50,22 @@ static int find_loaded(struct dl_phdr_info *information, size_t size, void *foun
     return 0;
 }
 
-/* CUPTI of CUDA 13 does not work with a driver of CUDA 12. */
+/* The oldest GPUs (compute capability, times ten) that CUPTI of CUDA 13 knows: Volta's last one is that of 12.9. */
+#define OLDEST_OF_13 75
+
+/* CUPTI of CUDA 13 works neither with a driver of CUDA 12 nor with a GPU older than Turing. The agent names the oldest
+ * GPU of the run: the driver cannot be asked, as it is being initialised. */
+static int takes_13(int driver)
+{
+    const char *text = getenv("ASSAY_TRACER_COMPUTE_CAPABILITY");
+    int major = 0, minor = 0;
+    if (text && sscanf(text, "%d.%d", &major, &minor) >= 1 && major && 10 * major + minor < OLDEST_OF_13) return 0;
+    return driver == 0 || driver >= 13000;
+}
+
 static void *open_fitting(const char *path, int driver)
 {
-    if (!*path || (driver && driver < 13000 && strstr(path, "libcupti.so.13"))) return NULL;
+    if (!*path || (strstr(path, "libcupti.so.13") && !takes_13(driver))) return NULL;
     return dlopen(path, RTLD_NOW);
 }
 
@@ -99,7 +111,7 @@ static void *open_library(void)
     int driver = 0;
     if (driver_version) driver_version(&driver);
     void *handle = NULL;
-    if (driver == 0 || driver >= 13000) handle = dlopen("libcupti.so.13", RTLD_NOW);
+    if (takes_13(driver)) handle = dlopen("libcupti.so.13", RTLD_NOW);
     if (!handle) handle = dlopen("libcupti.so.12", RTLD_NOW);
     if (!handle) handle = dlopen("libcupti.so.11.8", RTLD_NOW);
     const char *home = getenv("CUDA_HOME");
@@ -110,6 +122,7 @@ static void *open_library(void)
     }
     if (!handle) handle = open_matching("/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.1[123]*", driver);
     if (!handle) handle = open_matching("/usr/local/cuda/lib64/libcupti.so.1[123]*", driver);
+    if (!handle) handle = open_matching("/usr/local/cuda-1[123]*/extras/CUPTI/lib64/libcupti.so.1[123]*", driver);
     if (!handle) handle = open_of(getenv("ASSAY_TRACER_CUPTI_ELSE"), driver);
     return handle;
 }
@@ -177,7 +190,10 @@ int cupti_library_open(struct cupti_library *library, char *problem, size_t prob
     void *handle = open_library();
     if (!handle) {
         const char *why = dlerror();
-        snprintf(problem, problem_bytes, "no libcupti can be loaded (%s)", why ? why : "none was found");
+        int said = snprintf(problem, problem_bytes, "no libcupti can be loaded (%s)", why ? why : "none was found");
+        if (!takes_13(0) && said > 0 && (size_t)said < problem_bytes)
+            snprintf(problem + said, problem_bytes - (size_t)said, "; compute capability %s needs one of CUDA 12",
+                     getenv("ASSAY_TRACER_COMPUTE_CAPABILITY"));
         return ASSAY_PROBLEM_NO_CUPTI;
     }
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
