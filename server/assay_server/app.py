@@ -110,10 +110,11 @@ class Server:
         analyses = self._analyses(coordinator, resources)
         server = RpcServer(
             [check_listen_address(address) for address in self.config.listen],
-            AgentHandler(coordinator, publisher, self.config.heartbeat_ms),
-            CampaignHandler(coordinator),
+            AgentHandler(coordinator, publisher, self.config.heartbeat_ms, self.config.limits.agents),
+            CampaignHandler(coordinator, self.config.limits.queries),
             ingest,
             changes,
+            limits=self.config.limits,
         )
         resources.callback(server.stop)
         self.addresses = server.start()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.server_address import ServerAddress, default_address, parse_address
+from assay_server.limits import DEFAULT_LIMITS, Limits
 
 
 def _default_listen() -> tuple[str, ...]:
@@ -23,6 +24,7 @@ class ServerConfig:
     heartbeat_ms: how often agents are asked to give one.
     analysis_workers: processes that analyse, each a workload at a time.
     retry_delay_ms: rest before a failed slice is tried again, doubled each time.
+    limits: how much one client may ask for.
     """
 
     state_dir: Path
@@ -31,6 +33,7 @@ class ServerConfig:
     heartbeat_ms: int = 5_000
     analysis_workers: int = 1
     retry_delay_ms: int = 1_000
+    limits: Limits = DEFAULT_LIMITS
 
     def __post_init__(self) -> None:
         for name in ("lease_ms", "heartbeat_ms", "analysis_workers"):

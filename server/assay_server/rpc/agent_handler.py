@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from assay_protos import agent_pb2
+from assay_sampling.errors import ParameterError
 from assay_server.campaigns.coordinator import Coordinator
 from assay_server.campaigns.publish import Publisher
 from assay_server.config import server_version
+from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc import convert
 
 
 class AgentHandler:
     """Register, heartbeat, lease, finish and fail."""
 
-    def __init__(self, coordinator: Coordinator, publisher: Publisher, heartbeat_ms: int) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        publisher: Publisher,
+        heartbeat_ms: int,
+        limits: AgentLimits = DEFAULT_LIMITS.agents,
+    ) -> None:
+        self._limits = limits
         self._coordinator = coordinator
         self._publisher = publisher
         self._heartbeat_ms = heartbeat_ms
 
     def register(self, request: agent_pb2.RegisterRequest) -> agent_pb2.RegisterResponse:
         """Take in an agent's process; raises ParameterError for a registration that cannot be."""
+        self._require_within_limits(request)
         agent = convert.agent_of(request)
         with self._coordinator.schedule() as schedule:
             resume, drop = schedule.register(agent, convert.held_of(request.held))
+            schedule.store.forget_agents(self._limits.agents_remembered)
         self._coordinator.restarted(agent)
         return agent_pb2.RegisterResponse(
             heartbeat_ms=self._heartbeat_ms,
@@ -31,7 +42,20 @@ class AgentHandler:
             server_version=server_version(),
         )
 
+    def _require_within_limits(self, request: agent_pb2.RegisterRequest) -> None:
+        limits, subject = self._limits, f"agent {request.name[:100]!r}"
+        self._require(subject, "attempts", len(request.held), limits.registration_attempts)
+        self._require(subject, "slots", len(request.slots), limits.registration_slots)
+        kept = request.ByteSize() - sum(held.ByteSize() for held in request.held)
+        self._require(subject, "bytes", kept, limits.registration_bytes)
+
+    def _require(self, subject: str, what: str, number: int, most: int) -> None:
+        if number > most:
+            cause = f"it tells of {number:,} {what}; at most {most:,} are taken"
+            raise ParameterError(subject, cause, "run the same release of Assay on agent and server")
+
     def heartbeat(self, request: agent_pb2.HeartbeatRequest) -> agent_pb2.HeartbeatResponse:
+        self._require("heartbeat", "attempts", len(request.attempts), self._limits.heartbeat_attempts)
         with self._coordinator.schedule() as schedule:
             if not schedule.is_registered(request.agent_id, request.session_id):
                 return agent_pb2.HeartbeatResponse(register_again=True)

@@ -34,7 +34,6 @@ from assay_server.store.set_aside import SetAside
 
 _LONGEST_LOG = 256 << 10
 _LONGEST_TEXT = 4096
-_MOST_SLOTS = 1024
 _MOST_ENTRIES = 1000
 _MOST_NAMES = 20
 
@@ -144,10 +143,6 @@ def agent_of(request: agent_pb2.RegisterRequest) -> Agent:
             f"agent {request.name!r}",
             "its registration lacks an identifier, or names a slot twice",
             "run the same release of Assay on agent and server",
-        )
-    if len(slots) > _MOST_SLOTS:
-        raise ParameterError(
-            f"agent {request.name!r}", f"it registers {len(slots):,} slots", "register fewer"
         )
     inventory = request.inventory
     return Agent(

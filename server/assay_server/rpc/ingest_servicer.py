@@ -10,33 +10,41 @@ from typing import Any
 import grpc
 
 from assay_protos import ingest_pb2, ingest_pb2_grpc
-from assay_sampling.errors import ParameterError
+from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.ingest import Answer, Ingest, Upload
+from assay_server.limits import DEFAULT_LIMITS, UploadLimits
 from assay_server.rpc import convert
 from assay_server.rpc.assembler import Assembler
 from assay_server.rpc.errors import abort
-from assay_server.rpc.servicers import Threads
+from assay_server.rpc.servicers import Places, Threads
 from assay_server.store.model import AttemptKey
 
 _MOST_IN_FLIGHT = 16
-_LARGEST_TOTAL_BYTES = 256 << 20
-_CHUNK_SECONDS = 60.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
 InFlight = tuple[Upload, asyncio.Future[Answer]]
 
 
 class ByteBudget:
-    """So many bytes of segments are in memory at a time, over all streams; who wants more waits."""
+    """So many bytes of segments are in memory at a time, over all streams; who wants more waits a while.
 
-    def __init__(self, total: int) -> None:
-        self._free = total
+    Bytes are taken as they come: what a header announces holds nothing.
+    """
+
+    def __init__(self, limits: UploadLimits) -> None:
+        self._limits = limits
+        self._free = limits.upload_held_bytes
         self._changed = asyncio.Condition()
 
     async def take(self, size: int) -> None:
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._free >= size)
-            self._free -= size
+        """Raises StorageError where too much is held for too long: agents send it again later."""
+        try:
+            async with asyncio.timeout(self._limits.upload_wait_seconds), self._changed:
+                await self._changed.wait_for(lambda: self._free >= size)
+                self._free -= size
+        except TimeoutError:
+            cause = f"it holds {self._limits.upload_held_bytes:,} bytes of segments that are not yet stored"
+            raise StorageError("server", cause, "send the segment again later") from None
 
     async def give_back(self, size: int) -> None:
         async with self._changed:
@@ -47,15 +55,28 @@ class ByteBudget:
 class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
     """IngestService of the wire contract."""
 
-    def __init__(self, ingest: Ingest, threads: Threads) -> None:
+    def __init__(
+        self, ingest: Ingest, threads: Threads, limits: UploadLimits = DEFAULT_LIMITS.uploads
+    ) -> None:
         self._ingest = ingest
         self._threads = threads
-        self._budget = ByteBudget(_LARGEST_TOTAL_BYTES)
+        self._limits = limits
+        self._budget = ByteBudget(limits)
+        self._places = Places(limits.upload_streams)
 
     async def Upload(
         self, requests: AsyncIterator[ingest_pb2.UploadRequest], context: Context
     ) -> AsyncIterator[ingest_pb2.UploadResponse]:
-        stream = _Stream(self._ingest, self._threads, self._budget)
+        with self._places.taken() as place:
+            if not place:
+                await abort(context, self._places.refusal("uploads"), "Upload")
+            async for response in self._upload(requests, context):
+                yield response
+
+    async def _upload(
+        self, requests: AsyncIterator[ingest_pb2.UploadRequest], context: Context
+    ) -> AsyncIterator[ingest_pb2.UploadResponse]:
+        stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
         reader = asyncio.create_task(stream.read(requests))
         reader.add_done_callback(_seen)
         try:
@@ -75,7 +96,8 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
 class _Stream:
     """One upload stream: reads ahead of the answers, so that checking and disk work side by side."""
 
-    def __init__(self, ingest: Ingest, threads: Threads, budget: ByteBudget) -> None:
+    def __init__(self, ingest: Ingest, threads: Threads, budget: ByteBudget, limits: UploadLimits) -> None:
+        self._limits = limits
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
         self._places = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._ingest = ingest
@@ -89,12 +111,13 @@ class _Stream:
         try:
             assembler = Assembler()
             messages = aiter(requests)
-            while (message := await _next(messages, within_segment=assembler.in_segment)) is not None:
+            patience = _Patience(self._limits)
+            while (message := await patience.next_of(messages, in_segment=assembler.in_segment)) is not None:
                 if message.WhichOneof("message") == "header":
-                    size = assembler.begin(message.header)
-                    await self._budget.take(size)
-                    self._held_bytes += size
+                    assembler.begin(message.header)
                 else:
+                    await self._budget.take(len(message.chunk.data))
+                    self._held_bytes += len(message.chunk.data)
                     upload = assembler.add(message.chunk)
                     if upload is not None:
                         await self._take(upload)
@@ -128,19 +151,39 @@ def _seen(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-async def _next(
-    messages: AsyncIterator[ingest_pb2.UploadRequest], *, within_segment: bool
-) -> ingest_pb2.UploadRequest | None:
-    """The next message; None at the end. Within a segment it must come soon: it holds memory."""
-    try:
-        async with asyncio.timeout(_CHUNK_SECONDS if within_segment else None):
-            return await anext(messages)
-    except StopAsyncIteration:
-        return None
-    except TimeoutError:
-        raise ParameterError(
-            "upload", f"nothing came for {_CHUNK_SECONDS:g} s in the middle of a segment", "send it again"
-        ) from None
+class _Patience:
+    """How long a stream is waited for: for each message, and for a whole segment from its header on."""
+
+    def __init__(self, limits: UploadLimits) -> None:
+        self._limits = limits
+        self._segment_ends: float | None = None
+
+    async def next_of(
+        self, messages: AsyncIterator[ingest_pb2.UploadRequest], *, in_segment: bool
+    ) -> ingest_pb2.UploadRequest | None:
+        """The next message; None at the end. Raises ParameterError where it does not come in time."""
+        now = asyncio.get_running_loop().time()
+        until = now + self._limits.upload_idle_seconds
+        if not in_segment:
+            self._segment_ends = None
+        elif self._segment_ends is None:
+            self._segment_ends = now + self._limits.upload_segment_seconds
+        if self._segment_ends is not None:
+            until = min(until, self._segment_ends)
+        try:
+            async with asyncio.timeout_at(until):
+                return await anext(messages)
+        except StopAsyncIteration:
+            return None
+        except TimeoutError:
+            raise self._too_slow(whole=until == self._segment_ends) from None
+
+    def _too_slow(self, *, whole: bool) -> ParameterError:
+        if whole:
+            cause = f"a segment was not complete after {self._limits.upload_segment_seconds:g} s"
+        else:
+            cause = f"nothing came for {self._limits.upload_idle_seconds:g} s"
+        return ParameterError("upload", cause, "send again what was not acknowledged")
 
 
 def _response(upload: Upload, answer: Answer) -> ingest_pb2.UploadResponse:

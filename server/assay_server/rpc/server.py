@@ -21,9 +21,11 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.private_folders import user_name
 from assay_sampling.server_address import ServerAddress, require_our_socket
 from assay_server.campaigns.ingest import Ingest
+from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
+from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 
@@ -49,7 +51,10 @@ class RpcServer:
         campaigns: CampaignHandler,
         ingest: Ingest,
         changes: Changes,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        self._limits = limits
         self._listen = listen
         self._agents = agents
         self._campaigns = campaigns
@@ -90,8 +95,10 @@ class RpcServer:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         self._changes.attach(self._loop)
-        threads = Threads()
-        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_MOST_CALLS)
+        threads = Threads.of(self._limits.queries)
+        server = grpc.aio.server(
+            interceptors=[Decoding(self._limits.log)], options=_OPTIONS, maximum_concurrent_rpcs=_MOST_CALLS
+        )
         try:
             self._add_services(server, threads)
             addresses = tuple(_bound(server, address) for address in self._listen)
@@ -105,13 +112,13 @@ class RpcServer:
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
         agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            AgentServicer(self._agents, threads, self._changes), server
+            AgentServicer(self._agents, threads, self._changes, self._limits.queries), server
         )
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            CampaignServicer(self._campaigns, threads, self._changes), server
+            CampaignServicer(self._campaigns, threads, self._changes, self._limits.queries), server
         )
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            IngestServicer(self._ingest, threads), server
+            IngestServicer(self._ingest, threads, self._limits.uploads), server
         )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import grpc
 
 from assay_protos import agent_pb2, agent_pb2_grpc, campaign_pb2, campaign_pb2_grpc
-from assay_server.limits import DEFAULT_LIMITS
+from assay_sampling.errors import StorageError
+from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
@@ -36,18 +38,43 @@ class Threads:
     No sign of life of an agent waits for a status.
     """
 
+    status: Executor
     short: Executor = field(default_factory=lambda: ThreadPoolExecutor(8, "assay-rpc"))
-    status: Executor = field(
-        default_factory=lambda: ThreadPoolExecutor(DEFAULT_LIMITS.queries.status_threads, "assay-status")
-    )
     people: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-people"))
     ingest: Executor = field(default_factory=lambda: ThreadPoolExecutor(3, "assay-ingest"))
     publish: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-publish"))
+
+    @classmethod
+    def of(cls, limits: QueryLimits) -> Self:
+        """As many for statuses as the limits say."""
+        return cls(status=ThreadPoolExecutor(limits.status_threads, "assay-status"))
 
     def close(self) -> None:
         """Wait for what runs; start nothing more."""
         for executor in (self.short, self.status, self.people, self.ingest, self.publish):
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+class Places:
+    """So many may do something at a time; on the event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[bool]:
+        """Whether there is a place, which is taken while the block runs."""
+        place = self._taken < self._most
+        self._taken += place
+        try:
+            yield place
+        finally:
+            self._taken -= place
+
+    def refusal(self, what: str) -> StorageError:
+        """For who found no place; programs take it for a reason to come back later."""
+        return StorageError("server", f"it has {self._most:,} {what} already", "try again later")
 
 
 async def answer(
@@ -66,7 +93,14 @@ async def answer(
 class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
     """AgentService of the wire contract."""
 
-    def __init__(self, handler: AgentHandler, threads: Threads, changes: Changes) -> None:
+    def __init__(
+        self,
+        handler: AgentHandler,
+        threads: Threads,
+        changes: Changes,
+        limits: QueryLimits = DEFAULT_LIMITS.queries,
+    ) -> None:
+        self._places = Places(limits.waiting_leases)
         self._handler = handler
         self._threads = threads
         self._changes = changes
@@ -84,6 +118,13 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
     async def Lease(self, request: agent_pb2.LeaseRequest, context: Context) -> agent_pb2.LeaseResponse:
         loop = asyncio.get_running_loop()
         until = loop.time() + min(max(request.wait_ms, 0), _LONGEST_WAIT_MS) / 1000
+        with self._places.taken() as place:
+            return await self._lease(request, context, until if place else 0.0)
+
+    async def _lease(
+        self, request: agent_pb2.LeaseRequest, context: Context, until: float
+    ) -> agent_pb2.LeaseResponse:
+        loop = asyncio.get_running_loop()
         while True:
             seen = self._changes.version(WORK)
             response = await answer(context, self._threads.short, self._handler.lease, request)
@@ -106,7 +147,14 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
 class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     """CampaignService of the wire contract."""
 
-    def __init__(self, handler: CampaignHandler, threads: Threads, changes: Changes) -> None:
+    def __init__(
+        self,
+        handler: CampaignHandler,
+        threads: Threads,
+        changes: Changes,
+        limits: QueryLimits = DEFAULT_LIMITS.queries,
+    ) -> None:
+        self._places = Places(limits.watch_streams)
         self._handler = handler
         self._threads = threads
         self._changes = changes
@@ -127,6 +175,15 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         return await answer(context, self._threads.status, self._handler.status, request)
 
     async def Watch(
+        self, request: campaign_pb2.GetStatusRequest, context: Context
+    ) -> AsyncIterator[campaign_pb2.CampaignStatus]:
+        with self._places.taken() as place:
+            if not place:
+                await abort(context, self._places.refusal("watches"), "Watch")
+            async for status in self._watch(request, context):
+                yield status
+
+    async def _watch(
         self, request: campaign_pb2.GetStatusRequest, context: Context
     ) -> AsyncIterator[campaign_pb2.CampaignStatus]:
         loop, topic, last = asyncio.get_running_loop(), campaign_topic(request.campaign_id), None

@@ -166,6 +166,9 @@ class MetadataTransaction(MetadataReader, Protocol):
     def put_agent(self, agent: Agent) -> None:
         """Add or replace an agent with its slots."""
 
+    def forget_agents(self, most: int) -> None:
+        """Keep only the ``most`` agents that were seen last, and those that hold a lease."""
+
 
 class MetadataStore(Protocol):
     """Campaigns, runs, slices, attempts, segments and agents. Safe to use from several threads."""

@@ -290,6 +290,12 @@ class SqlTransaction:
         self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
         self._write(sa.insert(tables.agents), [dataclasses.asdict(agent)])
 
+    def forget_agents(self, most: int) -> None:
+        g, a = tables.agents.c, tables.attempts.c
+        kept = sa.select(g.agent_id).order_by(g.seen_at_ms.desc(), g.agent_id).limit(most)
+        busy = sa.select(a.agent_id).where(a.state == str(AttemptState.LEASED))
+        self._write(sa.delete(tables.agents).where(g.agent_id.not_in(kept), g.agent_id.not_in(busy)))
+
     def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
         return self._connection.execute(query, values).mappings().all()
 

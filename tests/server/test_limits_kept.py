@@ -1,0 +1,182 @@
+"""No client stops the others: every limit on what one may ask for, as it is kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+from made_segments import made_segments
+from playing_agent import PlayingAgent
+from server_support import CAMPAIGN, eventually
+
+from assay_protos import agent_pb2, campaign_pb2, common_pb2, ingest_pb2
+from assay_server.app import Server
+from assay_server.limits import AgentLimits, Limits, LogLimits, QueryLimits, UploadLimits
+from assay_server.store.sqlite import SqliteStore
+
+MakeServer = Callable[..., Server]
+
+
+def code(call: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    return caught.value.code().name, caught.value.details()
+
+
+def header(size: int = 8 << 20) -> ingest_pb2.UploadRequest:
+    """Announces a segment."""
+    key = common_pb2.AttemptKey(run_id="made-1.0000", attempt=1, token=1)
+    return ingest_pb2.UploadRequest(
+        header=ingest_pb2.SegmentHeader(key=key, launches=1, launches_bytes=size, launches_hash=b"h")
+    )
+
+
+def slowly(
+    end: threading.Event, *messages: ingest_pb2.UploadRequest, drip: bool = False
+) -> Iterator[ingest_pb2.UploadRequest]:
+    """These messages, and then none until the end; ``drip``: a byte now and then."""
+    yield from messages
+    while not end.wait(0.1):
+        if drip:
+            chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x")
+            yield ingest_pb2.UploadRequest(chunk=chunk)
+
+
+def test_what_is_announced_and_never_sent_holds_nobody_up(make_server: MakeServer) -> None:
+    """Headers for twice as many bytes as the server takes; a real upload goes through all the same."""
+    server = make_server(limits=Limits(uploads=UploadLimits(upload_held_bytes=64 << 20)))
+    end = threading.Event()
+    with PlayingAgent(server.addresses[0]) as agent:
+        held = [agent.ingest.Upload(slowly(end, header())) for _ in range(16)]
+        agent.submit(CAMPAIGN)
+        agent.register()
+        agent.play(made_segments((30,), "detailed"))
+        end.set()
+        for call in held:
+            call.cancel()
+
+
+@pytest.mark.parametrize("drip", [False, True])
+def test_a_segment_that_is_not_complete_in_time_ends_its_stream(make_server: MakeServer, drip: bool) -> None:
+    limits = UploadLimits(upload_idle_seconds=1, upload_segment_seconds=2)
+    server = make_server(limits=Limits(uploads=limits))
+    end = threading.Event()
+    with PlayingAgent(server.addresses[0]) as agent:
+        name, said = code(lambda: list(agent.ingest.Upload(slowly(end, header(), drip=drip), timeout=30)))
+        end.set()
+    assert name == "INVALID_ARGUMENT"
+    assert ("was not complete after 2 s" if drip else "nothing came for 1 s") in said
+
+
+def test_a_stream_that_says_nothing_at_all_ends_too(make_server: MakeServer) -> None:
+    server = make_server(limits=Limits(uploads=UploadLimits(upload_idle_seconds=1)))
+    end = threading.Event()
+    with PlayingAgent(server.addresses[0]) as agent:
+        name, _ = code(lambda: list(agent.ingest.Upload(slowly(end), timeout=30)))
+        end.set()
+    assert name == "INVALID_ARGUMENT"
+
+
+def test_bytes_that_came_and_find_no_room_end_their_stream_for_later(make_server: MakeServer) -> None:
+    limits = UploadLimits(upload_held_bytes=3 << 20, upload_wait_seconds=1)
+    server = make_server(limits=Limits(uploads=limits))
+    end = threading.Event()
+    chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * (1 << 20))
+    sent = [header(), *[ingest_pb2.UploadRequest(chunk=chunk)] * 4]
+    with PlayingAgent(server.addresses[0]) as agent:
+        name, said = code(lambda: list(agent.ingest.Upload(slowly(end, *sent), timeout=30)))
+        end.set()
+    assert (name, "not yet stored" in said) == ("RESOURCE_EXHAUSTED", True)
+
+
+def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_server: MakeServer) -> None:
+    limits = Limits(uploads=UploadLimits(upload_streams=3), queries=QueryLimits(watch_streams=2))
+    server = make_server(limits=limits)
+    end = threading.Event()
+    with PlayingAgent(server.addresses[0]) as agent:
+        campaign_id = agent.submit(CAMPAIGN)
+        request = campaign_pb2.GetStatusRequest(campaign_id=campaign_id)
+        watches = [agent.campaigns.Watch(request) for _ in range(2)]
+        assert [next(watch).runs_total for watch in watches] == [3, 3]
+        assert code(lambda: next(agent.campaigns.Watch(request, timeout=20)))[0] == "RESOURCE_EXHAUSTED"
+        uploads = [agent.ingest.Upload(slowly(end, header())) for _ in range(3)]
+        time.sleep(1)
+        name, said = code(lambda: list(agent.ingest.Upload(iter(()), timeout=20)))
+        assert (name, "it has 3 uploads already" in said) == ("RESOURCE_EXHAUSTED", True)
+        agent.register()
+        assert not agent.heartbeat([agent.lease().work.key]).drop
+        end.set()
+        for call in (*watches, *uploads):
+            call.cancel()
+        eventually(lambda: agent.campaigns.Watch(request, timeout=9).next().runs_total == 3, "a free place")
+
+
+def test_an_agent_that_waits_for_work_beyond_the_limit_is_answered_at_once(make_server: MakeServer) -> None:
+    server = make_server(limits=Limits(queries=QueryLimits(waiting_leases=0)))
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        began = time.monotonic()
+        assert not agent.lease(wait_ms=30_000).HasField("work")
+        assert time.monotonic() - began < 20
+
+
+def test_registrations_and_heartbeats_are_bounded(make_server: MakeServer) -> None:
+    limits = AgentLimits(registration_bytes=10_000, registration_slots=3, registration_attempts=2,
+                         heartbeat_attempts=5)  # fmt: skip
+    server = make_server(limits=Limits(agents=limits))
+    keys = [common_pb2.AttemptKey(run_id="r", token=i) for i in range(6)]
+    with PlayingAgent(server.addresses[0]) as agent:
+        said = code(lambda: agent.register([f"recorded-{i}" for i in range(4)]))
+        assert said[0] == "INVALID_ARGUMENT" and "4 slots; at most 3 are taken" in said[1]
+        said = code(lambda: agent.register(["x" * 10_000]))
+        assert "bytes; at most 10,000 are taken" in said[1]
+        held = [agent_pb2.HeldAttempt(key=key) for key in keys[:3]]
+        request = agent_pb2.RegisterRequest(agent_id="a", session_id="s", name="n", held=held)
+        said = code(lambda: agent.agent.Register(request, timeout=20))
+        assert "3 attempts; at most 2 are taken" in said[1]
+        agent.register()
+        beat = agent_pb2.HeartbeatRequest(
+            agent_id=agent.agent_id,
+            session_id=agent.session_id,
+            attempts=[agent_pb2.AttemptProgress(key=key) for key in keys],
+        )
+        said = code(lambda: agent.agent.Heartbeat(beat, timeout=20))
+        assert "6 attempts; at most 5 are taken" in said[1]
+
+
+def test_agents_that_were_away_longest_are_forgotten_unless_they_hold_a_run(make_server: MakeServer) -> None:
+    server = make_server(limits=Limits(agents=AgentLimits(agents_remembered=3)))
+    with PlayingAgent(server.addresses[0], "busy") as busy:
+        busy.submit(CAMPAIGN)
+        busy.register()
+        busy.lease()
+        for i in range(9):
+            with PlayingAgent(server.addresses[0], f"agent-{i}") as agent:
+                agent.register()
+                time.sleep(0.005)
+    store = SqliteStore(server.config.state_dir / "metadata.sqlite")
+    with store.snapshot() as read:
+        assert [agent.agent_id for agent in read.agents()] == ["agent-6", "agent-7", "agent-8", "busy"]
+    store.close()
+
+
+def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
+    make_server: MakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server(limits=Limits(log=LogLimits(bad_requests_logged_per_minute=2)))
+    channel = grpc.insecure_channel(server.addresses[0])
+    for method in ("AgentService/Heartbeat", "CampaignService/GetStatus", "AgentService/Register"):
+        call = channel.unary_unary(f"/assay.v1.{method}")
+        name, said = code(lambda call=call: call(b"\xff\xff\xff", timeout=20))  # type: ignore[misc]
+        assert (name, "its bytes are no such request" in said) == ("INVALID_ARGUMENT", True)
+    watch = channel.unary_stream("/assay.v1.CampaignService/Watch")
+    assert code(lambda: next(watch(b"\xff\xff", timeout=20)))[0] == "INVALID_ARGUMENT"
+    upload = channel.stream_stream("/assay.v1.IngestService/Upload")
+    assert code(lambda: next(upload(iter([b"\xff\xff"]), timeout=20)))[0] == "INVALID_ARGUMENT"
+    channel.close()
+    lines = [record for record in caplog.records if "cannot be decoded" in record.getMessage()]
+    assert len(lines) == 2
+    assert all(record.exc_info is None for record in caplog.records)
