@@ -281,6 +281,7 @@ _DOUBTFUL_NUMBERS = (
             f"process {process}: what {'it stands' if representatives == 1 else 'they stand'} for is "
             "projected as nothing"
         ),
+        "representative_without_cost",
     ),
 )  # fmt: skip
 _OF_SEVERAL_FILES = (

@@ -326,6 +326,12 @@ _RESULT_FLAGS = (
         "use a lighter profiler, or longer kernels; durations of launches may be inflated",
         scope="result",
     ),
+    FlagKind(
+        "representative_without_cost",
+        "a representative has the cost 0 on this GPU, so what it stands for is projected as nothing",
+        "record with a finer clock, or choose representatives otherwise or with another seed",
+        scope="result",
+    ),
 )  # fmt: skip
 
 FLAGS: Mapping[str, FlagKind] = MappingProxyType({kind.name: kind for kind in (*_RUN_FLAGS, *_RESULT_FLAGS)})

@@ -123,9 +123,14 @@ def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) 
     row["representatives"] = len(selection.representatives.row)
 
 
-def score(row: Row, evaluation: Evaluation) -> None:
-    """The scores of the selection on the row's launches."""
+def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
+    """The scores of the selection on the row's launches, which are those of ``run``."""
     row.update(plain(evaluation.to_dict()))
+    free = len(evaluation.free_rows)
+    if free:
+        detail = f"{free:,} of {row['representatives']:,} cost nothing in {evaluation.quantity}"
+        name = "representative_without_cost"
+        row["flags"].append({"run_id": run.run_id, "name": name, "detail": detail, "invalidates": False})
 
 
 def fail(row: Row, error: AssayError) -> None:

@@ -149,7 +149,7 @@ class _Work:
         profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
-        rows.score(row, selection.evaluation)
+        rows.score(row, selection.evaluation, cell.whole)
         row.update(two_level_facts(selection))
         return selection
 
@@ -193,7 +193,7 @@ class _Work:
         evaluation, _ = score_on(
             made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
         )
-        rows.score(row, evaluation)
+        rows.score(row, evaluation, run)
         for what in ("model", "window", "unknown"):
             row[what] = made.row[what]
 

@@ -283,6 +283,30 @@ def test_overlapping_launches_are_flagged(store_run: StoreRun) -> None:
     assert [(flag["name"], flag["invalidates"]) for flag in row["flags"]] == [("concurrent_launches", False)]
 
 
+def test_representatives_without_cost_are_flagged(store_run: StoreRun) -> None:
+    first = store_run("V100", "light", KERNELS, duration_ns=[10, 20, 30, 40, 50, 60, 70, 80])
+    second = store_run("A100", "light", KERNELS, duration_ns=[0, 7, 0, 5, 4, 3, 2, 1])
+    report = analyse(request(first, second))
+    named = rows_of(report)
+    assert named["V100", "systematic"]["flags"] == []
+    (flag,) = named["A100", "systematic"]["flags"]
+    assert flag == {
+        "run_id": second.run_id, "name": "representative_without_cost", "invalidates": False,
+        "detail": "2 of 4 cost nothing in duration_ns",
+    }  # fmt: skip
+    assert "representative_without_cost" in render_html(report)
+
+
+def test_one_recording_given_for_two_gpus_is_refused(store_run: StoreRun) -> None:
+    durations = [10, 20, 30, 40, 50, 60, 70, 80]
+    same = {"content_hash": "one"}
+    first = store_run("V100", "light", KERNELS, duration_ns=durations, run=same)
+    second = store_run("A100", "light", KERNELS, duration_ns=durations, run=same)
+    row = rows_of(analyse(request(first, second)))["A100", "systematic"]
+    assert (row["status"], row["error_percent"]) == ("refused", None)
+    assert "one recording was given for both GPUs" in row["reason"]
+
+
 def test_slices_are_one_run(store_run: StoreRun) -> None:
     costs = [10, 20, 30, 40, 50, 60, 70, 80]
     whole = store_run("V100", "light", KERNELS, duration_ns=costs)
