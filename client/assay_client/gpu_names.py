@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+from assay_sampling.errors import ParameterError
 from assay_sampling.identity import device_key
 
 GPU_NAMES: tuple[str, ...] = (
@@ -38,8 +39,53 @@ GPU_NAMES: tuple[str, ...] = (
     "RTX PRO 6000 Blackwell Workstation Edition", "Orin (nvgpu)", "Xavier",
 )  # fmt: skip
 
+# Compute capabilities by family, as NVIDIA's table of CUDA GPUs has them; matched on the name without vendor.
+_FAMILIES: tuple[tuple[str, str], ...] = (
+    ("6.0", r"p100|quadro gp100"),
+    ("6.1", r"p4$|p40|gtx 10\d0|titan xp?|quadro p\d+"),
+    ("7.0", r"v100s?|titan v|quadro gv100"),
+    ("7.2", r"xavier"),
+    ("7.5", r"t4g?$|gtx 16\d0|rtx 20[678]0|titan rtx|quadro rtx"),
+    ("8.0", r"a100|a800|a30$"),
+    ("8.6", r"a(2|10g?|16|40)$|rtx 30[5-9]0|rtx a\d+"),
+    ("8.7", r"orin"),
+    ("8.9", r"l(4|20|40s?)$|rtx 40[5-9]0|rtx \d000 ada|rtx 4500 ada"),
+    ("9.0", r"h100|h20$|h200|h800|gh200"),
+    ("10.0", r"g?b200"),
+    ("12.0", r"rtx 50[5-9]0|rtx pro 6000 blackwell"),
+    ("12.1", r"gb10$"),
+)
+COMPUTE_CAPABILITIES = tuple(sorted({capability for capability, _ in _FAMILIES} | {"10.3"}, key=float))
+_CAPABILITY = re.compile(r"(?:sm_?|compute_)?(\d{1,2})[._]?(\d)")
+
 _MOST = 4
 _CLOSE = 0.75
+
+
+def compute_capability_of(gpu: str) -> str:
+    """The compute capability, such as "7.0", of a GPU by its name or family ("V100"), or as given ("sm_70").
+
+    Raises ParameterError for a name that is not known, with those that may be meant.
+    """
+    name = device_key(gpu)
+    given = _CAPABILITY.fullmatch(name)
+    if given and f"{given[1]}.{given[2]}" in COMPUTE_CAPABILITIES:
+        return f"{given[1]}.{given[2]}"
+    for capability, family in _FAMILIES:
+        if re.match(rf"(?:{family})(?!\d)", name):
+            return capability
+    split = (re.split(r"[- ](?=\d+ ?G|SXM|PCI|FHHL|DGXS|NVL)", known)[0] for known in GPU_NAMES)
+    families = list(dict.fromkeys(split))
+    holding = [family for family in families if len(name) > 2 and name in family.casefold()][:_MOST]
+    meant = holding or nearest(name, [*families, *GPU_NAMES], str.casefold) or ()
+    *others, last = meant or ("",)
+    hint = f"did you mean {', '.join(others)}{' or ' if others else ''}{last}? Or " if meant else ""
+    raise ParameterError(
+        "--gpu",
+        f"no GPU is known that calls itself {gpu!r}",
+        f"{hint}give its compute capability, which nvidia-smi --query-gpu=compute_cap --format=csv says: "
+        f"one of {', '.join(COMPUTE_CAPABILITIES)}",
+    )
 
 
 def nearest(kind: str, names: Iterable[str], key: Callable[[str], str]) -> Sequence[str] | None:

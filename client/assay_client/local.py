@@ -319,6 +319,22 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
     return [check.to_dict() for check in examine(need, state, server)]
 
 
+def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> str:
+    """Which releases of Nsight Compute measure a GPU, where that is limited, or that this may not; or ""."""
+    from assay_agent.doctor_pins import architecture_of  # noqa: PLC0415 - needs nothing but the agent's table
+
+    architecture = architecture_of(compute_capability)
+    if architecture is None:
+        return ""
+    pin = architecture.pin("ncu")
+    if tool_version and (pin.too_new(tool_version) or pin.too_old(tool_version)):
+        doubt = f"Nsight Compute {tool_version} may not measure {architecture.name}"
+        return f"{doubt}: {pin.remedy(tool_version)}"
+    if pin.last:
+        return f"Nsight Compute measures {architecture.name} up to release {pin.last} ({pin.source})"
+    return ""
+
+
 def markdown_report_files(report: Mapping[str, Any]) -> dict[str, str]:
     """The same with its pictures: texts by path, ``report.md`` and SVG files in a folder beside it."""
     try:

@@ -169,53 +169,26 @@ def features_of(feature_set: str) -> tuple[str, ...]:
 
 
 def require_counters(
-    table: pa.Table, names: Sequence[str], source: str, unreadable: Mapping[str, str] | None = None
+    table: pa.Table,
+    names: Sequence[str],
+    source: str,
+    unreadable: Mapping[str, str] | None = None,
+    *,
+    method: str = "",
 ) -> None:
     """Check that every counter was measured for every launch of ``table``.
 
     ``unreadable`` says of counters that a reader left out why it did
     (:attr:`assay_sampling.launches.Launches.unreadable`).
 
-    Raises CounterUnavailableError naming ``source``, the counter and how many launches lack it, and the
-    other variant where that one was measured (variants are never mixed).
+    Raises CounterUnavailableError that names ``source`` and all counters that launches lack, with the metrics
+    to collect for the selection method ``method`` (:mod:`assay_sampling.missing_counters`).
     """
-    import pyarrow.compute as pc  # noqa: PLC0415
+    from assay_sampling.missing_counters import counters_missing  # noqa: PLC0415 - it needs this module
 
-    from assay_sampling.launch_table import counter_columns  # noqa: PLC0415
-
-    present = {column.name for column in counter_columns(table.schema)}
-    for name in names:
-        values = table[name] if name in present else None
-        missing = table.num_rows if values is None else values.null_count
-        if values is not None and not missing:
-            continue
-        if values is not None and missing < table.num_rows:
-            first = pc.index(values.is_null(), True).as_py()
-            launch = table["launch"][first].as_py()
-            cause = (
-                f"the counter {name!r} was not measured (n/a or NaN) for {missing:,} of "
-                f"{table.num_rows:,} launches, first for launch {launch}"
-            )
-            remedy = "profile those launches again, or choose features without this counter"
-        else:
-            cause, remedy = not_there(name, unreadable)
-        twin = name.removesuffix("_sass") if name.endswith("_sass") else f"{name}_sass"
-        if twin in present:
-            remedy += f" ({twin!r} was measured, but it counts other instructions and never stands in)"
-        raise CounterUnavailableError(source, cause, remedy)
-
-
-def not_there(name: str, unreadable: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """Cause and remedy for a counter that a table lacks: nobody measured it, or it cannot be read."""
-    why = (unreadable or {}).get(name)
-    if why is not None:
-        return f"the counter {name!r} is needed, and it cannot be read: {why}", _EXPORT_PAGE
-    counter = registry().get(name)
-    remedy = f"collect the metric {counter.metrics[0].name}" if counter else "choose one that was measured"
-    return f"the counter {name!r} was not measured", remedy
-
-
-_EXPORT_PAGE = "export the raw page, and give that: ncu --import REPORT --csv --page raw --print-units base"
+    error = counters_missing(table, names, source, unreadable or {}, method)
+    if error is not None:
+        raise error
 
 
 def default_cost_counter(table: pa.Table) -> str | None:

@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from assay_sampling.counters import registry
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launch_table import Condition
 from assay_sampling.launches import Launches
+from assay_sampling.missing_counters import how_to_collect
 from assay_sampling.notes import Note, make_note
 
 COST_UNITS = {
@@ -50,10 +52,13 @@ def cost_of(launches: Launches, quantity: str) -> Cost:
     source = ", ".join(launches.sources) or "launches"
     if quantity not in launches.table.schema.names:
         why = launches.unreadable.get(quantity)
+        again = (
+            how_to_collect((quantity,), table=launches.table) if quantity in registry() else "profile again"
+        )
         raise CounterUnavailableError(
             source,
             f"the cost {quantity!r} was not measured" if why is None else f"the cost {quantity!r}: {why}",
-            "choose a cost that was, or profile again",
+            f"choose a cost that was, or {again if why is None else 'profile again'}",
         )
     column = launches.table[quantity]
     if column.null_count:

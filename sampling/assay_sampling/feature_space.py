@@ -19,14 +19,14 @@ EXPLAINED_VARIANCE = 0.9995
 _BLOCK_ROWS = 1 << 16
 
 
-def feature_matrix(launches: Launches, features: Sequence[str]) -> np.ndarray:
-    """Counters of every launch, shape (n, f), in their base units.
+def feature_matrix(launches: Launches, features: Sequence[str], *, method: str = "") -> np.ndarray:
+    """Counters of every launch, shape (n, f), in their base units; ``method`` is what needs them.
 
-    Raises CounterUnavailableError naming the source and the counter where one was not measured for
-    every launch or is not a finite number.
+    Raises CounterUnavailableError naming the source and the counters where some were not measured for
+    every launch, or one is not a finite number.
     """
     source = ", ".join(launches.sources) or "launches"
-    require_counters(launches.table, features, source, launches.unreadable)
+    require_counters(launches.table, features, source, launches.unreadable, method=method)
     matrix = np.empty((len(launches), len(features)))
     for index, name in enumerate(features):
         matrix[:, index] = launches.column(name)

@@ -23,6 +23,7 @@ from assay_sampling.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.kmeans import Clustering, cluster_sweep
 from assay_sampling.launches import Launches
 from assay_sampling.lloyd import blocks
+from assay_sampling.missing_counters import how_to_collect
 
 Representative = Literal["first", "centre", "random"]
 DEFAULT_K_MAX = 20
@@ -313,7 +314,9 @@ def _default_cost(launches: Launches) -> str:
     if partial is not None:
         return partial  # reading it says for how many launches it is missing
     raise CounterUnavailableError(
-        _source(launches), "no cycles were measured", f"collect one of {', '.join(CYCLE_COUNTERS)}"
+        _source(launches),
+        "no cycles were measured",
+        how_to_collect(CYCLE_COUNTERS[:1], "pks", launches.table),
     )
 
 

@@ -26,7 +26,7 @@ from assay_sampling.feature_space import feature_matrix
 from assay_sampling.launches import Launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import source_of
-from assay_sampling.samplers.needs import Needs, cycles
+from assay_sampling.samplers.needs import Needs, cycles, without_counters
 
 MemoryFeature = Literal["sectors", "requests"]
 _GLOBAL: dict[MemoryFeature, tuple[str, ...]] = {
@@ -74,7 +74,7 @@ def counted_launches(profile: Profile) -> Launches:
         raise RefusedError(
             source_of(profile.whole if detailed is None else detailed),
             "TBPoint not applicable: no counters",
-            "give a recording with hardware counters, or use random, systematic or stem",
+            without_counters("tbpoint", tbpoint_needs("sectors"), detailed or profile.whole),
         )
     if profile.light is not None:
         matched = len(align_window(detailed, profile.light, "exact").right_rows)
@@ -110,7 +110,7 @@ def tbpoint_features(
     )
     requests = (*_GLOBAL[memory], *(name for name in _LOCAL[memory] if name in measured))
     counters = tuple(dict.fromkeys(("instructions", *thread, *requests)))
-    values = dict(zip(counters, feature_matrix(launches, counters).T, strict=True))
+    values = dict(zip(counters, feature_matrix(launches, counters, method="tbpoint").T, strict=True))
     for name, column in values.items():
         if len(column) and float(column.min()) < 0:
             raise RefusedError(

@@ -29,12 +29,14 @@ from assay_sampling.alignment import (
     match_flags,
     require_match,
 )
+from assay_sampling.counters import features_of
 from assay_sampling.errors import RefusedError
 from assay_sampling.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.group_draws import choose_launches
 from assay_sampling.labelling import LabellerChoice, LabellerName, Labelling, label_rest
 from assay_sampling.launches import Launches
 from assay_sampling.levels import refuse_other_kind, source_of
+from assay_sampling.missing_counters import how_to_collect
 from assay_sampling.model_vote import DEFAULT_LABEL_ACCURACY_PERCENT
 from assay_sampling.notes import distinct_notes
 from assay_sampling.overlap import overlap_of
@@ -85,7 +87,7 @@ def two_level_selection(
     Raises RefusedError where the levels must not be joined or have no counters, MisalignedError where
     they do not hold the same launches, CounterUnavailableError where a counter or duration is missing.
     """
-    detailed, light = _levels(profile)
+    detailed, light = _levels(profile, features)
     # Asked for before the long work: without durations nothing of it could be scored.
     light_cost = cost_of(light, LIGHT_COST)
     alignment = align_window(detailed, light, match_kind)
@@ -258,7 +260,7 @@ def _flags(alignment: Alignment, *, concurrent: bool) -> list[str]:
     return [*(["concurrent_launches"] if concurrent else []), *match_flags(alignment.kind)]
 
 
-def _levels(profile: Profile) -> tuple[Launches, Launches]:
+def _levels(profile: Profile, features: str) -> tuple[Launches, Launches]:
     """Both levels of the profile, once nothing speaks against joining them."""
     detailed, light = profile.detailed, profile.light
     if detailed is None or light is None:
@@ -273,7 +275,7 @@ def _levels(profile: Profile) -> tuple[Launches, Launches]:
         raise RefusedError(
             source_of(detailed),
             "PKS not applicable: no counters",
-            "give a recording with hardware counters as the detailed one, or use random or systematic",
+            how_to_collect((*features_of(features), "cycles_gpc_avg"), "pks", detailed.table),
         )
     refuse_other_kind(subject, detailed, light)
     return detailed, light

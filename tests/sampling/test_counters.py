@@ -87,7 +87,7 @@ def test_tool_versions_bound_a_metric() -> None:
 def test_a_missing_counter_is_named_with_the_launch_that_lacks_it() -> None:
     with pytest.raises(CounterUnavailableError, match=r"a\.csv: .*1 of 3 launches, first for launch 11"):
         counters.require_counters(table(instructions=[1.0, None, 3.0]), ["instructions"], "a.csv")
-    with pytest.raises(CounterUnavailableError, match="collect the metric smsp__inst_executed"):
+    with pytest.raises(CounterUnavailableError, match=r"collect smsp__inst_executed\.sum "):
         counters.require_counters(table(thread_blocks=[1.0]), ["instructions"], "a.csv")
 
 

@@ -56,7 +56,9 @@ def test_the_methods_that_are_built_in() -> None:
 
 
 def test_a_method_that_does_not_exist_is_answered_with_those_that_do() -> None:
-    with pytest.raises(ParameterError, match=r"no method 'pka'; use one of pks, random, systematic"):
+    with pytest.raises(
+        ParameterError, match=r"no method 'pka'; did you mean pks\? There are pks, random, systematic"
+    ):
         select("pka", light(1), {})
 
 

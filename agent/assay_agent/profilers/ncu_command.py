@@ -1,23 +1,23 @@
-"""The command lines of Nsight Compute, as pure functions of tool, work and paths.
+"""What Nsight Compute is asked for in a detailed run: metrics, and command lines from tool, work and paths.
 
-Every default that differs between releases is given explicitly, and no option that the tool does not list.
-One differs and is left out: ``--app-replay-mode``, which the tool refuses beside ``--replay-mode kernel``.
-Source: notes on Nsight Compute, sections 1.3 and 6b.
+The options are those of :mod:`assay_sampling.nsight.commands`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.preflight import NOT_ASKED, Listing, refused_metrics
-from assay_agent.profilers.tool_version import ToolVersion
 from assay_agent.work import Assignment, CommandSource
 from assay_sampling.counters import CYCLE_COUNTERS, metric_of, registry
 from assay_sampling.errors import CounterUnavailableError, ParameterError
 from assay_sampling.failures import FailureClass
+from assay_sampling.launch_table import ClockCondition
+from assay_sampling.nsight import commands
+from assay_sampling.nsight.tool import ToolVersion
 
 # All of these together fit into one pass, without save and restore between passes.
 ONE_PASS_COUNTERS = (
@@ -101,42 +101,20 @@ def profile_command(
     that this release cannot make.
     """
     assert work.command is not None
-    options = [
-        *_known(tool, "--config-file", "off"),
-        *_known(tool, "--target-processes", "all"),
-        *_known(tool, "--replay-mode", "kernel"),
-        *_known(tool, "--graph-profiling", "node"),
-        "--cache-control", work.condition.cache or "none",
-        "--clock-control", _clock(tool, work),
-        *_known(tool, "--pipeline-boost-state", "stable"),
-        *_known(tool, "--rename-kernels", "off"),
-        *_known(tool, "--apply-rules", "no"),
-        *_known(tool, "--import-source", "no"),
-        *_known(tool, "--import-sass", "no"),
-        *_known(tool, "--disable-extra-suffixes"),
-        *_known(tool, "--check-exit-code", "yes"),
-        "--metrics", ",".join(metrics.names),
-    ]  # fmt: skip
-    if work.launch_skip:
-        options += ["--launch-skip", str(work.launch_skip)]
-    if work.launch_count:
-        options += ["--launch-count", str(work.launch_count), *_known(tool, "--kill", "yes")]
-    options += ["--log-file", str(log), *_known(tool, "--null-stdin"), "-f", "-o", str(report)]
-    return [tool.program, *options, *work.command.argv]
+    return commands.ncu_profile(
+        tool,
+        metrics.names,
+        work.command.argv,
+        report=str(report),
+        log=str(log),
+        window=commands.Window(work.launch_skip, work.launch_count),
+        condition=replace(work.condition, clock=_clock(tool, work)),
+    )
 
 
 def import_command(tool: ToolVersion, report: Path) -> list[str]:
     """The command that prints a report as the raw page, in base units."""
-    return [
-        tool.program,
-        *_known(tool, "--config-file", "off"),
-        "--import", str(report),
-        "--csv", "--page", "raw",
-        "--print-units", "base",
-        *_known(tool, "--print-kernel-base", "demangled"),
-        *_known(tool, "--rename-kernels", "off"),
-        *_known(tool, "--print-fp"),
-    ]  # fmt: skip
+    return commands.ncu_import(tool, str(report))
 
 
 def require_command(work: Assignment) -> CommandSource:
@@ -157,11 +135,7 @@ def require_command(work: Assignment) -> CommandSource:
     return work.command
 
 
-def _known(tool: ToolVersion, option: str, *value: str) -> list[str]:
-    return [option, *value] if tool.has(option) else []
-
-
-def _clock(tool: ToolVersion, work: Assignment) -> str:
+def _clock(tool: ToolVersion, work: Assignment) -> ClockCondition:
     clock = work.condition.clock or "none"
     if clock == "boost" and not tool.offers("--clock-control", "boost"):
         raise ProfilerError(

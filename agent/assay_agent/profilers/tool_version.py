@@ -10,13 +10,15 @@ import re
 import shutil
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.classify import refuse_killed
 from assay_agent.profilers.tool_run import ToolResult, run_tool
 from assay_sampling.failures import FailureClass
+from assay_sampling.nsight.tool import ToolVersion
+
+__all__ = ["ToolBox", "ToolVersion", "parse_options", "parse_version"]
 
 _VERSION = re.compile(r"\b[Vv]ersion:?\s+(\d{4}\.\d+(?:\.\d+)*)")
 _FLAG = re.compile(r"^\s{0,8}(?:-\w(?:,\s*|\s+\[\s*))?(--[a-z][a-z0-9-]*)", re.MULTILINE)
@@ -24,28 +26,6 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _QUESTION_SECONDS = 60.0
 # What the tools answer depends on these.
 _RELEVANT = ("PATH", "ASSAY_VIRTUAL_NCU_VERSION", "ASSAY_VIRTUAL_NSYS_VERSION")
-
-
-@dataclass(frozen=True)
-class ToolVersion:
-    """A tool of this box. ``options`` maps each long option to the words of its description."""
-
-    program: str
-    version: str
-    options: Mapping[str, frozenset[str]] = field(default_factory=dict)
-
-    def has(self, option: str) -> bool:
-        """Whether the tool knows an option such as ``--config-file``."""
-        return option in self.options
-
-    def offers(self, option: str, value: str) -> bool:
-        """Whether the description of an option names a value."""
-        return value in self.options.get(option, ())
-
-    def at_least(self, year: int, release: int) -> bool:
-        """Whether this is release ``year.release`` or a later one."""
-        first, second, *_ = (*(int(part) for part in self.version.split(".")), 0, 0)
-        return (first, second) >= (year, release)
 
 
 def parse_version(text: str) -> str:

@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     "doctor": "assay_client.cli.doctor",
     "init": "assay_client.cli.init",
     "plan": "assay_client.cli.plan",
+    "metrics": "assay_client.cli.metrics",
     "inspect": "assay_client.cli.inspect",
     "select": "assay_client.cli.select",
     "compare": "assay_client.cli.compare",

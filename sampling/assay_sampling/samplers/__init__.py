@@ -14,7 +14,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.levels import check_levels
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, Sampler
-from assay_sampling.samplers.needs import Needs, needs_of
+from assay_sampling.samplers.needs import Needs, needs_of, require_measured
 from assay_sampling.selection import Selection
 
 ENTRY_POINT_GROUP = "assay.samplers"
@@ -106,8 +106,11 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     Raises ParameterError for an unknown method, parameter or value, RefusedError where the method does
     not apply to the profile, or its two levels are not of one workload.
     """
-    sampler = _sampler(method)
+    sampler = _sampler(method, "select")
     validated = _validated(method, sampler, parameters)
+    wanted = needs_of(sampler, validated)
+    if wanted is not None:
+        require_measured(method, wanted, profile)
     # A method that joins the levels aligns them itself; the others would pass a wrong pair on in silence.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
@@ -119,7 +122,7 @@ def needs(method: str, parameters: Mapping[str, Any]) -> Needs | None:
 
     Raises as :func:`select` for an unknown method, parameter or value.
     """
-    sampler = _sampler(method)
+    sampler = _sampler(method, "metrics")
     return needs_of(sampler, _validated(method, sampler, parameters))
 
 
@@ -130,12 +133,12 @@ def methods_without_counters() -> tuple[str, ...]:
     return tuple(name for name, wanted in found if wanted is not None and wanted.nothing)
 
 
-def _sampler(method: str) -> Sampler:
+def _sampler(method: str, verb: str) -> Sampler:
     known = samplers()
     if method not in known:
         close = difflib.get_close_matches(method, known, n=1)
         hint = f"did you mean {close[0]}? There are" if close else "use one of"
-        raise ParameterError("select", f"there is no method {method!r}", f"{hint} {', '.join(known)}")
+        raise ParameterError(verb, f"there is no method {method!r}", f"{hint} {', '.join(known)}")
     return known[method]
 
 

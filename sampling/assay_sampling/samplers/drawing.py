@@ -10,13 +10,14 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel
 
-from assay_sampling.counters import not_there
 from assay_sampling.errors import CounterUnavailableError
 from assay_sampling.evaluation import Cost, instructions_of
 from assay_sampling.intervals import Interval, ratio_interval, stratified_interval
 from assay_sampling.launches import Launches
+from assay_sampling.missing_counters import cannot_be_read
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import grouped_selection, source_of, whole_cost
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, without_counters
 from assay_sampling.selection import Selection
 
 Estimator = Literal["expansion", "ratio"]
@@ -30,18 +31,18 @@ NO_INTERVAL_FEW_FOR_RATIOS = (
 _BAND_PERCENT = (2.5, 97.5)
 
 
-def instructions_needed(launches: Launches, why: str) -> np.ndarray:
+def instructions_needed(launches: Launches, why: str, method: str) -> np.ndarray:
     """Instructions of every launch, shape (n,); raises CounterUnavailableError where one lacks them."""
     found = instructions_of(launches)
     if found is None:
         unreadable = launches.unreadable.get("instructions")
         if unreadable is not None:
-            cause, remedy = not_there("instructions", launches.unreadable)
+            cause, remedy = cannot_be_read("instructions", unreadable)
             raise CounterUnavailableError(source_of(launches), f"{cause}; {why} needs it", remedy)
         raise CounterUnavailableError(
             source_of(launches),
             f"the counter 'instructions' was not measured for all launches, and {why} needs it",
-            "collect smsp__inst_executed.sum, or use a method without instructions",
+            without_counters(method, INSTRUCTIONS_OF_ALL, launches),
         )
     return found
 
@@ -59,8 +60,10 @@ class Population:
     instructions: np.ndarray | None = None
 
     @classmethod
-    def of(cls, profile: Profile, estimator: Estimator, labels: np.ndarray | None = None) -> Population:
-        """All launches of the whole workload, in one group unless ``labels`` are given.
+    def of(
+        cls, profile: Profile, estimator: Estimator, method: str, labels: np.ndarray | None = None
+    ) -> Population:
+        """All launches of the whole workload, in one group unless ``labels`` are given, for a ``method``.
 
         Raises what :func:`whole_cost` raises, CounterUnavailableError for a ratio without instructions.
         """
@@ -69,7 +72,7 @@ class Population:
             labels = np.zeros(len(cost.values), np.int32)
         if estimator == "expansion":
             return cls(cost, labels)
-        return cls(cost, labels, instructions_needed(profile.whole, "the ratio estimator"))
+        return cls(cost, labels, instructions_needed(profile.whole, "the ratio estimator", method))
 
     def __len__(self) -> int:
         return len(self.labels)

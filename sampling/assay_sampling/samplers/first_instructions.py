@@ -37,7 +37,7 @@ class FirstInstructionsSampler:
         """Raises RefusedError for no launches, CounterUnavailableError where instructions or cost of one
         were not measured."""
         cost = whole_cost(profile)
-        executed = instructions_needed(profile.whole, "a budget of instructions")
+        executed = instructions_needed(profile.whole, "a budget of instructions", self.name)
         spent = np.cumsum(executed)
         last = int(np.searchsorted(spent, parameters.instructions, side="left"))
         rows = np.arange(min(last + 1, len(spent)))

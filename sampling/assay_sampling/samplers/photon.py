@@ -17,7 +17,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.group_draws import choose_launches
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
-from assay_sampling.samplers.needs import NO_COUNTERS, Needs
+from assay_sampling.samplers.needs import Needs
 from assay_sampling.selection import Selection
 
 
@@ -42,7 +42,10 @@ class PhotonSampler:
 
     def needs(self, parameters: PhotonParameters) -> Needs:
         """Which counters it looks at."""
-        return NO_COUNTERS
+        return Needs(
+            beside="photon needs basic-block vectors, which binary instrumentation gives: --param bbv=FILE "
+            "('assay docs bbv-format' has the format)"
+        )
 
     def select(self, profile: Profile, parameters: PhotonParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost,

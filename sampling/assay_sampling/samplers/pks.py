@@ -22,7 +22,7 @@ from assay_sampling.principal_kernels import (
 )
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, instruction_share, source_of
-from assay_sampling.samplers.needs import Needs, cycles
+from assay_sampling.samplers.needs import Needs, cycles, without_counters
 from assay_sampling.selection import ProfileSummary, Representatives, Selection
 
 _TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
@@ -83,7 +83,7 @@ class PksSampler:
             raise RefusedError(
                 source_of(profile.whole if detailed is None else detailed),
                 "PKS not applicable: no counters",
-                "give a recording with hardware counters, or use random or systematic",
+                without_counters(self.name, self.needs(parameters), detailed or profile.whole),
             )
         if profile.light is not None:
             # It brings the models, which single-level selection can do without.

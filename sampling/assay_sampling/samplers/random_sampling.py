@@ -53,7 +53,7 @@ class RandomSampler:
     def select(self, profile: Profile, parameters: RandomParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
-        population = Population.of(profile, parameters.estimator)
+        population = Population.of(profile, parameters.estimator, self.name)
         total = len(population)
         size = sample_size(parameters.launches, total)
 

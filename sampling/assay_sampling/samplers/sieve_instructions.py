@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from assay_sampling.alignment import align_window
-from assay_sampling.counters import not_there
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches import Launches
+from assay_sampling.missing_counters import cannot_be_read
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import source_of
+from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, without_counters
 
 _COUNTER = "instructions"
 _REMEDY = "profile every launch with the counter smsp__inst_executed.sum, or use a method that needs none"
@@ -29,10 +30,12 @@ def with_instructions(profile: Profile) -> tuple[Profile, np.ndarray]:
         whole = _joined(profile.detailed, whole)
         profile = replace(profile, light=whole)
     if _COUNTER in whole.unreadable:
-        raise CounterUnavailableError(source_of(whole), *not_there(_COUNTER, whole.unreadable))
+        raise CounterUnavailableError(source_of(whole), *cannot_be_read(_COUNTER, whole.unreadable[_COUNTER]))
     if _COUNTER not in whole.table.schema.names:
         raise RefusedError(
-            source_of(whole), "Sieve needs the instructions of every launch, and it has no counters", _REMEDY
+            source_of(whole),
+            "Sieve needs the instructions of every launch, and it has no counters",
+            without_counters("sieve", INSTRUCTIONS_OF_ALL, whole),
         )
     executed = whole.column(_COUNTER).astype(np.float64)
     _check(whole, executed)

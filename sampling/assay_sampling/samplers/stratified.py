@@ -57,7 +57,9 @@ class StratifiedSampler:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
         launches = profile.whole
-        population = Population.of(profile, parameters.estimator, _groups(launches, parameters.groups))
+        population = Population.of(
+            profile, parameters.estimator, self.name, _groups(launches, parameters.groups)
+        )
         sizes = np.bincount(population.labels)
         need = sizes.astype(np.float64)
         if parameters.allocation == "neyman":

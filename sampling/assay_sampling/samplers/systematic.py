@@ -56,7 +56,7 @@ class SystematicSampler:
     def select(self, profile: Profile, parameters: SystematicParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them, ParameterError for a start outside the period."""
-        population = Population.of(profile, parameters.estimator)
+        population = Population.of(profile, parameters.estimator, self.name)
         total = len(population)
         selected = sample_size(parameters.launches, total)
         spacing = total / selected

@@ -27,6 +27,7 @@ from assay_sampling.counters import CYCLE_COUNTERS
 from assay_sampling.errors import AssayError, CounterUnavailableError, RefusedError
 from assay_sampling.evaluation import COST_UNITS, cost_of
 from assay_sampling.launches import Launches
+from assay_sampling.missing_counters import how_to_collect
 from assay_server.analysis import rows
 from assay_server.analysis.compared import (
     DeviceRuns,
@@ -122,7 +123,7 @@ def common_cycles(warm: Launches, flushed: Launches) -> str:
     raise CounterUnavailableError(
         ", ".join((*warm.sources, *flushed.sources)),
         "no kind of cycles was measured for every launch of both runs",
-        f"collect one of {', '.join(CYCLE_COUNTERS)} in both",
+        f"in both, {how_to_collect(CYCLE_COUNTERS[:1], table=warm.table)}",
     )
 
 

@@ -1,0 +1,33 @@
+"""What to measure for a method, as a shell script: remarks begin with #, and each command is one line."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+
+def render_measuring(document: Mapping[str, Any], console: Console) -> None:
+    """The commands in order, what each is for, and what must be known beside."""
+    for line in (_heading(document), *document["notes"]):
+        console.print(f"# {line}", soft_wrap=True)
+    for number, command in enumerate(document["commands"], start=1):
+        words = shlex.join(command["argv"])
+        output = f" > {shlex.quote(command['output'])}" if command["output"] else ""
+        console.print(f"\n# {number}. {command['what']}", soft_wrap=True)
+        console.print(f"{words}{output}", soft_wrap=True)
+
+
+def _heading(document: Mapping[str, Any]) -> str:
+    where = " on any GPU (name yours with --gpu)"
+    if document["compute_capability"]:
+        # A name may hold anything, and stands in a script.
+        name = " ".join(str(document["gpu"]).split())
+        where = f" on {name} (compute capability {document['compute_capability']})"
+    if not document["counters"]:
+        return f"{document['method']}{where}: no counters"
+    bound = "" if document["passes_exact"] else "at most "
+    passes = f"{bound}{document['passes']} {'pass' if document['passes'] == 1 else 'passes'}"
+    return f"{document['method']}{where}: {len(document['counters'])} counters in {passes} over each launch"

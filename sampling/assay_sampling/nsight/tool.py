@@ -1,0 +1,102 @@
+"""A release of one of the tools, and which options it has."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from assay_sampling.errors import ParameterError
+
+Program = Literal["ncu", "nsys"]
+PRODUCTS: dict[Program, str] = {"ncu": "Nsight Compute", "nsys": "Nsight Systems"}
+_VERSION = re.compile(r"20\d\d\.\d{1,2}(\.\d+)*")
+
+
+@dataclass(frozen=True)
+class ToolVersion:
+    """A tool. ``options`` maps each long option to the words of its description."""
+
+    program: str
+    version: str
+    options: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def has(self, option: str) -> bool:
+        """Whether the tool knows an option such as ``--config-file``."""
+        return option in self.options
+
+    def offers(self, option: str, value: str) -> bool:
+        """Whether the description of an option names a value."""
+        return value in self.options.get(option, ())
+
+    def at_least(self, year: int, release: int) -> bool:
+        """Whether this is release ``year.release`` or a later one."""
+        return _key(self.version) >= (year, release)
+
+
+@dataclass(frozen=True)
+class Release:
+    """From which release on a tool has an option, and the values that came to options later."""
+
+    oldest: str
+    always: tuple[str, ...]
+    since: Mapping[str, str]
+    values: Mapping[str, Mapping[str, str]]
+
+
+def tool_of_release(program: Program, version: str = "") -> ToolVersion:
+    """What a release such as "2024.1" knows of the options that our command lines use.
+
+    Without a version: what every release knows, from the oldest in the table (``releases.toml``) on. Raises
+    ParameterError for what is no release, or an older one.
+    """
+    table = _releases()[program]
+    if version and not _VERSION.fullmatch(version):
+        raise ParameterError(
+            "--tool-version", f"{version!r} is no release of {PRODUCTS[program]}", "write it like 2024.1"
+        )
+    if version and _key(version) < _key(table.oldest):
+        raise ParameterError(
+            "--tool-version",
+            f"the options of {PRODUCTS[program]} {version} are not known here",
+            f"use release {table.oldest} or a later one",
+        )
+    known = [*table.always, *(name for name, first in table.since.items() if _has(version, first))]
+    words = {
+        name: frozenset(value for value, first in values.items() if _has(version, first))
+        for name, values in table.values.items()
+    }
+    return ToolVersion(program, version, {name: words.get(name, frozenset()) for name in known})
+
+
+def options_since(program: Program) -> dict[str, str]:
+    """The options that not every release has, each with the first that does."""
+    return dict(_releases()[program].since)
+
+
+def oldest_release(program: Program) -> str:
+    """The oldest release whose options are known."""
+    return _releases()[program].oldest
+
+
+def _has(version: str, first: str) -> bool:
+    return bool(version) and _key(version) >= _key(first)
+
+
+def _key(version: str) -> tuple[int, int]:
+    first, second, *_ = (*(int(part) for part in version.split(".")), 0, 0)
+    return first, second
+
+
+@cache
+def _releases() -> dict[str, Release]:
+    text = resources.files("assay_sampling.nsight").joinpath("releases.toml").read_text()
+    return {name: _release(entry) for name, entry in tomllib.loads(text).items()}
+
+
+def _release(entry: dict[str, Any]) -> Release:
+    return Release(entry["oldest"], tuple(entry["always"]), entry["since"], entry.get("values", {}))
