@@ -56,7 +56,7 @@ def metrics(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what to measure for a method, as command lines of ncu and nsys.
+    """Print the ncu and nsys command lines for a method.
 
     Metrics, cache and clock control, page, window of launches and names are those that Assay's own agent asks
     for and its readers need. What is printed is a shell script: assay metrics pks > measure.sh
