@@ -46,8 +46,8 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
-        "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate", "project",
-        "scale-model", "cold-start", "reuse",
+        "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate",
+        "project", "scale-model", "cold-start", "reuse",
         "import", "run", "submit", "status", "watch", "cancel", "runs", "report", "demo", "docs",
     ]  # fmt: skip
 
