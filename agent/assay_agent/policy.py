@@ -226,6 +226,8 @@ class Gate:
         else:
             why = f"no rule of {policy.path} allows the program {_shown(resolved)}"
         remedy = f"change the campaign, or have {policy.path} allow it, and restart the agent"
+        if any(loads_code(name) for name in command.environment):
+            remedy = "leave variables of loaders and tools out of the campaign file: no policy lets them in"
         return Decision(False, why, remedy, program, resolved, title)
 
     def _program(self, command: CommandSource) -> str:

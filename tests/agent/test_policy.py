@@ -211,6 +211,7 @@ def test_what_is_for_loaders_and_tools_no_policy_lets_in(box: Box, name: str) ->
     careless.policy = careless.policy.model_copy(update={"environment": [name]})
     refused = careless.decide(command("matmul", **{name: "/evil.so"}))
     assert refused.why.endswith(f"but never the environment variable {name}, which is for loaders and tools")
+    assert refused.remedy.endswith("out of the campaign file: no policy lets them in")
 
 
 @pytest.mark.parametrize("name", HARMLESS)
