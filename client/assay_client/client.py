@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from assay_client.connection import ENDED_STATES, Connection
 from assay_client.documents import (
     campaign_document,
+    changed_document,
     rest_documents,
     run_detail_document,
     set_aside_document,
@@ -79,6 +80,7 @@ class Client:
             "campaigns": [campaign_document(c, listed=True) for c in answer.campaigns],
             "resting": rest_documents(answer.resting),
             "set_aside": [set_aside_document(each) for each in answer.set_aside],
+            "changed_records": [changed_document(each) for each in answer.changed],
         }
 
     def status(self, campaign_id: str) -> dict[str, Any]:
@@ -127,5 +129,5 @@ class Client:
         """
         data, changed = self._connection.report(campaign_id, form)
         if changed:
-            on_changed([{"run_id": each.run_id, "file": each.file, "what": each.what} for each in changed])
+            on_changed([changed_document(each) for each in changed])
         return data

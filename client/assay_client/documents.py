@@ -76,6 +76,11 @@ def run_document(run: campaign_pb2.RunStatus) -> dict[str, Any]:
     }
 
 
+def changed_document(changed: campaign_pb2.ChangedFile) -> dict[str, Any]:
+    """A published file that is not what was published: its run, its name, and "missing", "changed" or so."""
+    return {"run_id": changed.run_id, "file": changed.file, "what": changed.what}
+
+
 def set_aside_document(moved: campaign_pb2.SetAside) -> dict[str, Any]:
     """Files that the server moved out of the way: where to, why, when, how many, and the first names."""
     return {

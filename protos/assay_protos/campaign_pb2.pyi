@@ -30,14 +30,16 @@ class ListCampaignsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ListCampaignsResponse(_message.Message):
-    __slots__ = ("campaigns", "resting", "set_aside")
+    __slots__ = ("campaigns", "resting", "set_aside", "changed")
     CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
     RESTING_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
     campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
     resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
     set_aside: _containers.RepeatedCompositeFieldContainer[SetAside]
-    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ...) -> None: ...
+    changed: _containers.RepeatedCompositeFieldContainer[ChangedFile]
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ...) -> None: ...
 
 class SlotRest(_message.Message):
     __slots__ = ("agent", "slot", "failures", "remaining_ms", "failure")

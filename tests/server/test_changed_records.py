@@ -190,6 +190,7 @@ def test_who_asks_for_an_old_report_hears_that_its_records_are_not_what_they_wer
         ended(agent)
         whole = report_of(agent)
         assert [c.run_id for chunk in whole for c in chunk.changed] == []
+        whole_file = (server.config.state_dir / FILE).read_bytes()
         CHANGES[what](server.config.state_dir / FILE)
         again = report_of(agent)
         assert b"".join(c.data for c in again) == b"".join(c.data for c in whole)
@@ -198,12 +199,23 @@ def test_who_asks_for_an_old_report_hears_that_its_records_are_not_what_they_wer
         assert found.what == ("missing" if what == "missing" else "changed")
         assert FILE in caplog.text
         assert agent.status("made-1").state == "done"
+        assert named_in_status(agent) == [(FILE, found.what)]
     server.stop()
     caplog.clear()
     with caplog.at_level(logging.WARNING):
         server = start("old")
     if what != "changed":  # at the start only sizes are looked at: hashing everything would hold it up
         assert FILE in caplog.text
+        with PlayingAgent(server.addresses[0]) as agent:
+            assert named_in_status(agent) == [(FILE, found.what)]
+            (server.config.state_dir / FILE).parent.mkdir(exist_ok=True)
+            (server.config.state_dir / FILE).write_bytes(whole_file)  # out of a backup
+            assert [c for chunk in report_of(agent) for c in chunk.changed] == named_in_status(agent) == []
+
+
+def named_in_status(agent: PlayingAgent) -> list[tuple[str, str]]:
+    answer = agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest(), timeout=20)
+    return [(each.file, each.what) for each in answer.changed]
 
 
 def test_a_campaign_that_runs_has_lost_files_measured_again_at_the_next_start(

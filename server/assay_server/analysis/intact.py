@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,30 @@ class ChangedFile:
     run_id: str
     path: str
     what: Change
+
+
+class ChangedRecords:
+    """Files of campaigns that have ended, as far as somebody looked. Safe to use from several threads.
+
+    Names are relative to the state folder.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._files: dict[str, ChangedFile] = {}
+
+    def note(self, changed: ChangedFile) -> None:
+        with self._lock:
+            self._files[changed.path] = changed
+
+    def forget(self, path: str) -> None:
+        """It is what was published, again."""
+        with self._lock:
+            self._files.pop(path, None)
+
+    def all(self) -> list[ChangedFile]:
+        with self._lock:
+            return list(self._files.values())
 
 
 class RecordsChangedError(StorageError):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from assay_sampling.errors import StorageError
+from assay_server.analysis.intact import ChangedRecords
 from assay_server.campaigns.resting import RestingSlots, Row
 from assay_server.campaigns.schedule import Schedule
 from assay_server.campaigns.transitions import Effects, SchedulePolicy
@@ -29,6 +30,7 @@ class Coordinator:
         self.clock = clock
         self.policy = policy
         self.slots = RestingSlots(policy.rest)
+        self.changed_records = ChangedRecords()
         self._metadata = metadata
         self._listeners: list[Listener] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from assay_sampling.failures import FailureClass, failure
@@ -58,6 +59,7 @@ def look_for_lost_records(coordinator: Coordinator) -> None:
             found = ChangedFile(piece.run_id, str(path), "changed" if path.exists() else "missing")
             if _has_ended(store, piece):
                 _log.warning("%s, of a campaign that has ended, is %s", _name(piece), found.what)
+                coordinator.changed_records.note(replace(found, path=_name(piece)))
             else:
                 lost.append(found)
     lose_records(coordinator, lost)
@@ -73,6 +75,9 @@ def changed_files(coordinator: Coordinator, campaign_id: str) -> list[ChangedFil
         if what is not None:
             _log.warning("%s, which the report of %s was made of, is %s", _name(piece), campaign_id, what)
             found.append(ChangedFile(piece.run_id, _name(piece), what))
+            coordinator.changed_records.note(found[-1])
+        else:
+            coordinator.changed_records.forget(_name(piece))
     return found
 
 

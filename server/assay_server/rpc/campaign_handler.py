@@ -48,6 +48,7 @@ class CampaignHandler:
                 set_aside=[
                     convert.set_aside_message(each) for each in self._coordinator.records.all_set_aside()
                 ],
+                changed=convert.changed_messages(self._coordinator.changed_records.all()),
             )
 
     def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:
@@ -110,10 +111,7 @@ class CampaignHandler:
         with storage_errors(path), path.open("rb") as file:
             while data := file.read(_CHUNK_BYTES):
                 yield campaign_pb2.ReportChunk(data=data)
-        changed = [
-            campaign_pb2.ChangedFile(run_id=each.run_id, file=each.path, what=each.what)
-            for each in changed_files(self._coordinator, campaign.campaign_id)
-        ]
+        changed = convert.changed_messages(changed_files(self._coordinator, campaign.campaign_id))
         if changed:
             yield campaign_pb2.ReportChunk(changed=changed)
 

@@ -13,6 +13,7 @@ from assay_sampling.attempt_facts import MOST_BYTES
 from assay_sampling.errors import ParameterError
 from assay_sampling.launch_table import Condition
 from assay_sampling.validity import FLAGS, invalidates
+from assay_server.analysis.intact import ChangedFile
 from assay_server.campaigns.resting import NO_RESTS, Row
 from assay_server.campaigns.schedule import Lease
 from assay_server.store.model import (
@@ -297,6 +298,11 @@ def rest_messages(resting: Row) -> list[campaign_pb2.SlotRest]:
         )
         for rest in resting.rests
     ]
+
+
+def changed_messages(changed: Iterable[ChangedFile]) -> list[campaign_pb2.ChangedFile]:
+    """Published files that are not what was published, as they travel."""
+    return [campaign_pb2.ChangedFile(run_id=each.run_id, file=each.path, what=each.what) for each in changed]
 
 
 def set_aside_message(moved: SetAside) -> campaign_pb2.SetAside:

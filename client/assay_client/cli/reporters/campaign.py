@@ -19,6 +19,9 @@ def render_overview(overview: Mapping[str, Any], console: Console) -> None:
         console.print(line, soft_wrap=True)
     for moved in overview["set_aside"]:
         console.print(printable(_set_aside(moved)), soft_wrap=True)
+    for each in overview["changed_records"]:
+        told = f"{each['file']} of run {each['run_id']} is {each['what']} since its report was made"
+        console.print(printable(told), soft_wrap=True)
 
 
 _WHY_SET_ASIDE = {
