@@ -22,7 +22,7 @@ from assay_server.campaigns.publish import Publisher
 from assay_server.campaigns.retry import RetryPolicy
 from assay_server.campaigns.schedule import live_keys
 from assay_server.campaigns.transitions import Effects, SchedulePolicy
-from assay_server.clock import Clock, SteadyClock, wall_seconds
+from assay_server.clock import Clock, SteadyClock, wall_ms
 from assay_server.config import ServerConfig, check_listen_address
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -153,7 +153,7 @@ def _recover(coordinator: Coordinator) -> None:
     if moved is not None:
         warn_of(moved)
     with coordinator.schedule() as schedule:
-        schedule.store.begin_epoch(wall_seconds())
+        schedule.store.begin_epoch(wall_ms())
         schedule.extend_all()
         schedule.mend_clocks()
     look_for_lost_records(coordinator)

@@ -12,9 +12,9 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
-def wall_seconds() -> int:
-    """Unix time by the wall clock, which people and restored backups can set back."""
-    return int(time.time())
+def wall_ms() -> int:
+    """Unix milliseconds by the wall clock, which people can set back."""
+    return time.time_ns() // 1_000_000
 
 
 class SteadyClock:

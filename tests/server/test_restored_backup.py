@@ -17,6 +17,7 @@ from server_support import eventually
 from assay_protos import campaign_pb2
 from assay_sampling.readers import open_recording
 from assay_server.app import Server
+from assay_server.store.sql import EPOCH_SHIFT
 
 RUNS = 6
 CAMPAIGN = """\
@@ -185,10 +186,10 @@ def test_after_a_whole_folder_was_restored_the_lost_lease_proves_nothing(
 def test_every_start_raises_the_epoch_of_tokens_also_where_the_clock_went_back(
     make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [2_000_000_000.0]
-    monkeypatch.setattr("assay_server.app.wall_seconds", lambda: int(now[0]))
+    now = [2_000_000_000_000]
+    monkeypatch.setattr("assay_server.app.wall_ms", lambda: now[0])
     tokens = []
-    for step in (0.0, 0.0, 0.4, -100_000.0, 3600.0):
+    for step in (0, 0, 1, -100_000_000, 3_600_000):
         now[0] += step
         server = make_server()
         with PlayingAgent(server.addresses[0], session_id=f"session-{len(tokens)}") as agent:
@@ -197,6 +198,6 @@ def test_every_start_raises_the_epoch_of_tokens_also_where_the_clock_went_back(
             tokens.append(agent.lease(wait_ms=5000).work.key.token)
             agent.fail(agent.lease().work.key, "permission", retryable=False)
         server.stop()
-    epochs = [token >> 30 for token in tokens]
+    epochs = [token >> EPOCH_SHIFT for token in tokens]
     assert all(later > earlier for earlier, later in itertools.pairwise(epochs))
     assert max(tokens) < 2**63

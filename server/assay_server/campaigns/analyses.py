@@ -186,6 +186,11 @@ class Analyses:
             self._running.discard(campaign_id)
         try:
             lose_records(self._coordinator, error.files)
+            with self._coordinator.snapshot() as store:
+                campaign = store.campaign(campaign_id)
+            # Where the last of its runs failed with that, this starts nothing that is not under way.
+            if campaign is not None and campaign.state is CampaignState.ANALYSING:
+                self.start(campaign_id)
         except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(campaign_id, _failure_of(refused, campaign_id))
 

@@ -149,11 +149,11 @@ class MetadataTransaction(MetadataReader, Protocol):
     def next_token(self) -> int:
         """A fencing token larger than every one before, also over restarts."""
 
-    def begin_epoch(self, now_s: int) -> int:
-        """Let all tokens from now on be of a later epoch; returns it. ``now_s``: Unix time by the wall clock.
+    def begin_epoch(self, now_ms: int) -> int:
+        """Let all tokens from now on be of a later epoch; returns it. ``now_ms``: by the wall clock.
 
         Tokens of a state that was lost, because a backup took its place, never come again: the epoch is at
-        least the second of the start, and the first token in it is chosen at random.
+        least the millisecond of the start, and the first token in it is chosen at random.
         """
         ...
 

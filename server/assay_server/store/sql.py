@@ -36,8 +36,8 @@ from assay_server.store.model import (
     Slot,
 )
 
-# A token is an epoch, then a count of this many bits: seconds fit until the year 2242.
-EPOCH_SHIFT = 30
+# A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
+EPOCH_SHIFT = 21
 
 Row = Mapping[Any, Any]
 Record = TypeVar("Record")
@@ -260,9 +260,9 @@ class SqlTransaction:
         self._keep_token(token)
         return token
 
-    def begin_epoch(self, now_s: int) -> int:
-        epoch = max((self._last_token() >> EPOCH_SHIFT) + 1, now_s)
-        # The upper half is left for counting: a start gives out fewer leases than that.
+    def begin_epoch(self, now_ms: int) -> int:
+        epoch = max((self._last_token() >> EPOCH_SHIFT) + 1, now_ms)
+        # The upper half is left for counting; where a start gives out more leases, its epoch goes on by one.
         self._keep_token((epoch << EPOCH_SHIFT) + secrets.randbelow(1 << (EPOCH_SHIFT - 1)))
         return epoch
 
