@@ -71,6 +71,10 @@ test-tracer: tracer  ## the tracer fed by a fake CUPTI; 'make test' runs it too 
 tracer-soak: tracer  ## ten million launches through the tracer: none lost, memory bounded, launches per second
 	ASSAY_REQUIRE_TRACER=1 ASSAY_TRACER_LAUNCHES=10000000 $(BIN)/pytest -q tests/tracer -k million $(PYTEST_ARGS)
 
+.PHONY: tracer-sanitize
+tracer-sanitize: tracer  ## the tracer under gcc's address, undefined-behaviour and thread sanitizers and valgrind; SANITIZE_ARGS=--short
+	$(BIN)/python tests/tracer/sanitize.py --may-lack $(SANITIZE_ARGS)
+
 # The proof on a GPU. GPU_PYTHON: a Python that has Assay's packages, on a box where none can be installed.
 GPU_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/gpu-workloads
 GPU_PYTHON ?= $(BIN)/python

@@ -120,7 +120,7 @@ void fake_reset(void)
     pthread_mutex_lock(&lock);
     struct fake_context *context = primary[this_device];
     primary[this_device] = NULL;
-    if (context) context->alive = 0;
+    if (context) __atomic_store_n(&context->alive, 0, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&lock);
     if (context) {
         of_context(CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING, context);
@@ -141,7 +141,7 @@ VISIBLE CUresult CUDAAPI cuCtxSynchronize(void)
 {
     struct fake_context *context = (struct fake_context *)(void *)set_context;
     if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-    if (!context->alive) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (!__atomic_load_n(&context->alive, __ATOMIC_RELAXED)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     fake_wait_for(context);
     return CUDA_SUCCESS;
 }

@@ -23,6 +23,7 @@ from traced_runs import (
 )
 
 from assay_agent.profilers.cupti import tracer_environment
+from assay_agent.tracer.build import nvtx2_library
 from assay_agent.tracer.receiver import Receiver
 
 pytestmark = [pytest.mark.tracer, pytest.mark.processes]
@@ -117,6 +118,15 @@ def test_a_counted_graph_launch_is_handed_on_without_waiting_for_flushes(tracer:
     assert found.faults == []
     assert np.array_equal(numbers(found.table), expected_numbers(60_000, graphs=10))
     assert sum(batch.num_rows for batch in found.batches[:-1]) > len(found.table) / 2
+
+
+def test_ranges_of_nvtx_version_2_are_those_of_version_3(tracer: BuiltTracer) -> None:
+    library = nvtx2_library()
+    if not library.is_file():
+        pytest.skip(f"NVTX version 2 was not fetched: {library} ('make tracer' does)")
+    found = run(tracer, {"NVTX2_LIBRARY": library}, launches=12, threads=2, nvtx=2)
+    assert found.faults == []
+    assert sorted(filter(None, found.texts("nvtx_id"))) == ["backward"] * 6 + ["forward"] * 6
 
 
 @pytest.mark.parametrize("end", ["exit", "_exit", "_Exit", "quick_exit"])

@@ -1,6 +1,6 @@
 /* A program that launches made-up kernels through the fake CUPTI, under real NVTX ranges.
  *
- *   workload launches=N [threads=T] [graphs=G] [nodes=M] [captured=C] [failing=F] [nvtx=1] [pause_us=P] [every=E]
+ *   workload launches=N [threads=T] [graphs=G] [nodes=M] [captured=C] [failing=F] [nvtx=1|2] [pause_us=P] [every=E]
  *            [graph=plain|nested|conditional|disabled] [devices=D] [reset=R] [reset_device=D]
  *            [children=K] [child=fork|exec|worker] [end=exit|_exit|_Exit|quick_exit|kill|system_call]
  *
@@ -11,6 +11,7 @@
  * as 'end' says.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <limits.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
@@ -37,20 +38,35 @@ static enum fake_call rule(uint32_t correlation)
     return FAKE_KERNEL;
 }
 
+/* NVTX version 2 is a library; NVTX2_LIBRARY names it. */
+static int (*push2)(const char *), (*pop2)(void);
+
+static void use_nvtx2(void)
+{
+    void *library = dlopen(getenv("NVTX2_LIBRARY"), RTLD_NOW);
+    push2 = library ? (int (*)(const char *))dlsym(library, "nvtxRangePushA") : NULL;
+    pop2 = library ? (int (*)(void))dlsym(library, "nvtxRangePop") : NULL;
+    if (!push2 || !pop2) exit(98);
+}
+
 static void *launch_all(void *thread)
 {
     char text[128];
     unsigned long device = (uintptr_t)thread % devices;
     fake_use_device((unsigned)device);
     for (unsigned long i = 0; i < launches / threads; i++) {
-        if (nvtx) {
+        if (nvtx == 2) {
+            push2(i % 2 ? "backward" : "forward");
+        } else if (nvtx) {
             nvtxRangePushA(i % 2 ? "backward" : "forward");
             snprintf(text, sizeof text, "aten::mm, seq = %lu, op_id = %lu, sizes = [[2, %lu], [%lu, 4]]", i, i + 7,
                      i % 3, i % 3);
             nvtxRangePushA(text);
         }
         fake_call(rule);
-        if (nvtx) {
+        if (nvtx == 2) {
+            pop2();
+        } else if (nvtx) {
             nvtxRangePop();
             nvtxRangePop();
         }
@@ -93,6 +109,7 @@ static void work(void)
     static const char *const kinds[] = {"plain", "nested", "conditional", "disabled"};
     pthread_t others[64];
     fake_init();
+    if (nvtx == 2) use_nvtx2();
     for (unsigned i = 0; graphs && i < 4; i++)
         if (strcmp(graph, kinds[i]) == 0) fake_make_graph((enum fake_graph)i, (uint32_t)nodes);
     if (captured) fake_begin_capture();
@@ -106,7 +123,7 @@ static void start_child(const char *program)
     char *again[] = {(char *)(uintptr_t)program, (char *)"launches=100", NULL};
     pid_t process = fork();
     if (process == 0 && strcmp(child, "exec") == 0) {
-        execv("/proc/self/exe", again);
+        execv(program, again);
         _exit(97);
     }
     if (process == 0 && strcmp(child, "worker") == 0) {

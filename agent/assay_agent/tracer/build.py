@@ -76,6 +76,11 @@ GENERATIONS = {
 }
 
 
+# The last release that has NVTX version 2 as a library of its own; version 3 is headers only.
+_NVTX2 = Generation("NVTX version 2", ("nvidia-nvtx-cu12==12.1.*",))
+_NVTX2_LIBRARY = "libnvToolsExt.so.1"
+
+
 def default_cache() -> Path:
     """$ASSAY_TRACER_CACHE, else ``assay/tracer`` in the user's cache folder."""
     given = os.environ.get("ASSAY_TRACER_CACHE")
@@ -222,6 +227,26 @@ def _download(generation: Generation, wheels: Path) -> None:
         )
 
 
+def nvtx2_library(cache: Path | None = None) -> Path:
+    """NVTX version 2, as older PyTorch has it; tests alone use it, and it may not be there."""
+    return (cache or default_cache()) / "headers" / _NVTX2_LIBRARY
+
+
+def fetch_nvtx2(cache: Path) -> Path:
+    """Download NVTX version 2 once; raises TracerLackingError where it cannot be had."""
+    library = nvtx2_library(cache)
+    if not library.is_file():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache, prefix=".partial-") as work:
+            _download(_NVTX2, Path(work))
+            for wheel in Path(work).glob("*.whl"):
+                with zipfile.ZipFile(wheel) as archive:
+                    member = next(name for name in archive.namelist() if name.endswith(f"/{_NVTX2_LIBRARY}"))
+                    (Path(work) / _NVTX2_LIBRARY).write_bytes(archive.read(member))
+            (Path(work) / _NVTX2_LIBRARY).replace(library)
+    return library
+
+
 def _unpack_headers(wheel: Path, folder: Path) -> None:
     """What lies below ``include/`` in a wheel, whatever stands before it, and libcupti, which tests ask."""
     with zipfile.ZipFile(wheel) as archive:
@@ -275,6 +300,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             except TracerBuildError as error:
                 reasons[generation.name] = str(error)
                 failed |= not (given.may_lack and isinstance(error, TracerLackingError))
+        try:
+            fetch_nvtx2(given.cache)
+        except (TracerLackingError, OSError) as error:
+            say(f"tracer: NVTX version 2 is not tested: {error}\n")
         path = given.cache / _UNAVAILABLE
         if reasons:
             path.write_text(json.dumps(reasons, indent=2) + "\n")

@@ -452,8 +452,12 @@ static void finish_once(void)
         add(&totals.unsynchronised, 1);
         collect(1); /* of kernels that run, the times are lost */
     }
+    pthread_mutex_lock(&lock);
+    CUcontext context = last_context;
+    uint32_t stream = last_stream;
+    pthread_mutex_unlock(&lock);
     note_dropped(NULL, 0);
-    note_dropped(last_context, last_stream);
+    note_dropped(context, stream);
     pthread_mutex_lock(&lock);
     stopping = 1;
     pthread_cond_broadcast(&work);
