@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 import grpc
 
+from assay_client.ending import ended_in_order, raise_if_asked
 from assay_protos import campaign_pb2, campaign_pb2_grpc
 from assay_sampling import errors
 from assay_sampling.errors import (
@@ -183,15 +184,19 @@ class Connection:
                     raise
             if last is not None and last.state in ENDED_STATES:
                 return
+            raise_if_asked()
             time.sleep(0.2)
 
     def _watch_once(self, campaign_id: str) -> Iterator[campaign_pb2.CampaignStatus]:
         stream = self._stub.Watch(campaign_pb2.GetStatusRequest(campaign_id=utf8(campaign_id)))
         try:
-            for status in stream:
-                self._reached = True
-                yield status
+            with ended_in_order(stream.cancel):
+                for status in stream:
+                    self._reached = True
+                    yield status
+                    raise_if_asked()
         except grpc.RpcError as error:
+            raise_if_asked()
             raise self._typed(error) from None
         finally:
             stream.cancel()

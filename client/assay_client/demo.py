@@ -19,6 +19,7 @@ from typing import Any
 
 from assay_client.client import Client
 from assay_client.connection import ENDED_STATES
+from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import write_atomically
 from assay_client.local import markdown_report_files
 from assay_client.outcome import Follow, Outcome, Status, see_through
@@ -49,7 +50,7 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
     Raises StorageError where the folder cannot be used, AssayError where a program cannot be kept alive.
     An interruption leaves the campaign as it is, to go on with it later.
     """
-    with _held(out):
+    with ended_in_order(), _held(out):
         if (out / _LAST_PAGE).exists():
             say(f"the demo in {out} is finished: this one begins anew there")
             _clear(out)
@@ -92,8 +93,10 @@ def _while_alive(statuses: Iterable[Status], service: Service) -> Iterator[Statu
         try:
             item = received.get(timeout=_LOOK_SECONDS)
         except queue.Empty:
+            raise_if_asked()
             service.raise_problem()
             continue
+        raise_if_asked()
         if isinstance(item, Exception):
             service.raise_problem()
             raise item

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from assay_client.campaign_checks import Finding, Surroundings, look_at, refuse
 from assay_client.client import Client
 from assay_client.connection import utf8
+from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import AnyPath, read_campaign
 from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
@@ -64,7 +65,7 @@ def run_campaign(
     refuse(check_campaign(campaign_file), str(campaign_file), here=True)
     check_free_space(state)
     require_usable(state)
-    with LocalService(state) as service, Client(service.address) as client:
+    with ended_in_order(), LocalService(state) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
         service.serve(campaign_id)
         service.refuse_what_cannot_begin(client)
@@ -163,6 +164,7 @@ class LocalService:
             return
         deadline = time.monotonic() + _AGENT_START_SECONDS
         while not agent.registered and self._agent_error is None and time.monotonic() < deadline:
+            raise_if_asked()
             time.sleep(_LOOK_SECONDS)
         self.raise_agent_error()
         status = client.summary(campaign_id)

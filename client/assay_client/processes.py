@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_client import bound
+from assay_client.ending import raise_if_asked
 from assay_client.places import private_socket_address, remove_socket_folder
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.private_folders import private_opener, take_state_folder
@@ -105,7 +106,8 @@ class Service:
     def __enter__(self) -> Service:
         self._keeper.start()
         try:
-            self._ready.wait()
+            while not self._ready.wait(_LOOK_SECONDS):
+                raise_if_asked()
             self.raise_problem()
         except BaseException:
             self.__exit__()

@@ -20,6 +20,7 @@ import typer
 from assay_client.cli import main as main_module
 from assay_client.cli.main import VERBS, app, main
 from assay_client.cli.reporters.failure import Failure, render_failure
+from assay_client.ending import ended_in_order, raise_if_asked
 from assay_sampling import errors
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -268,19 +269,21 @@ def test_signals_and_closed_pipes_end_quietly(
 
 
 def test_sigterm_unwinds_what_a_verb_had_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    unwound = []
+    unwound: list[str] = []
 
     def wait(_: object) -> int:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            unwound.append(True)
+        with ended_in_order(lambda: unwound.append("told")):
+            try:
+                signal.raise_signal(signal.SIGTERM)
+                raise_if_asked()
+            finally:
+                unwound.append("unwound")
         return 0
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(main_module, "_invoke", wait)
     assert main(["status"]) == 143
-    assert unwound == [True]
+    assert unwound[-1] == "unwound"
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -18,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from assay_client.cli.reporters.failure import Failure, render_failure
+from assay_client.ending import signals_noted
 from assay_sampling.errors import AssayError, StorageError
 
 EXIT_INTERNAL = 1
@@ -143,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json = "--json" in before_dashes
     debug = "--debug" in before_dashes or os.environ.get("ASSAY_DEBUG", "0") not in ("", "0", "false")
     _prepare_streams(debug)
-    with _termination_as_exit():
+    with signals_noted(lambda code: _interrupted(code, as_json)):
         try:
             code = _invoke(given)
         except BrokenPipeError:
@@ -157,8 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if debug:
                 traceback.print_exc()
             return _fail(_unexpected(error), as_json)
-        if code == EXIT_INTERRUPTED:
-            _fail(Failure("Interrupted", "assay", "interrupted", "", EXIT_INTERRUPTED), as_json)
+        _interrupted(code, as_json)
         return code
 
 
@@ -239,22 +239,9 @@ def _fail(failure: Failure, as_json: bool) -> int:
     return failure.exit_code
 
 
-@contextlib.contextmanager
-def _termination_as_exit() -> Iterator[None]:
-    """Let SIGTERM unwind the stack, so that what a verb started is stopped in order."""
-
-    def leave(_number: int, _frame: object) -> None:
-        raise SystemExit(EXIT_TERMINATED)
-
-    try:
-        before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:  # not in the main thread: the caller owns the signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _interrupted(code: int, as_json: bool) -> None:
+    if code == EXIT_INTERRUPTED:
+        _fail(Failure("Interrupted", "assay", "interrupted", "", EXIT_INTERRUPTED), as_json)
 
 
 def _detach_output() -> None:
