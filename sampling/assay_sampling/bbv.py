@@ -123,11 +123,16 @@ def _table(path: Path) -> pa.Table:
             with path.open("rb") as raw:
                 is_parquet = raw.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
             if is_parquet:
-                return parquet.read_table(path)
+                return _named(parquet.read_table(path))
             with open_binary(path) as file:
-                return csv.read_csv(file)
-    except pa.ArrowException as error:
+                return _named(csv.read_csv(file))
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(path, f"it is neither CSV nor Parquet ({error})", _REMEDY) from error
+
+
+def _named(table: pa.Table) -> pa.Table:
+    """The table; raises UnicodeDecodeError where the name of a column is no text."""
+    return table.rename_columns(table.schema.names)
 
 
 def _integers(path: Path, table: pa.Table, name: str) -> np.ndarray:

@@ -35,6 +35,7 @@ from reader_files import (
 )
 
 from assay_client.analyses import load_selection
+from assay_sampling.bbv import read_basic_block_vectors
 from assay_sampling.errors import AssayError, InputError
 from assay_sampling.parquet import unpack_names
 from assay_sampling.projection_csv import read_series
@@ -259,6 +260,13 @@ def test_a_table_of_names_that_unpacks_to_far_more() -> None:
     assert len(bomb) < 1 << 20
     error = refusal(lambda: unpack_names(bomb, "x.parquet"))
     assert "unreasonably large" in error.cause
+
+
+def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
+    """Found by ``make fuzz``."""
+    path = write(tmp_path / "x.csv", b"launch,block,count,warps,\xb1\xff\n0,0,1,8,1\n")
+    error = refusal(lambda: read_basic_block_vectors(path, made_launches(["a"])))
+    assert isinstance(error, InputError) and "neither CSV nor Parquet" in error.cause
 
 
 # --- selections and labels ------------------------------------------------------------------------

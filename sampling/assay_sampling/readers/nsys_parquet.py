@@ -98,7 +98,8 @@ def _copy_table(
     with _reading(path):
         file = pq.ParquetFile(path, pre_buffer=False)  # else all that was read is kept
     with file:
-        present = [name for name in file.schema_arrow.names if columns is None or name in columns]
+        with _reading(path):
+            present = [name for name in file.schema_arrow.names if columns is None or name in columns]
         if not present:
             return
         listed = ", ".join(quoted(name) for name in present)

@@ -1,0 +1,1 @@
+"""Mutated inputs for every reader: ``make fuzz``, or ``python -m tests.fuzz --help``."""

@@ -1,0 +1,163 @@
+"""Small whole inputs of every kind, from which mutated ones are made. All of them are made up."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sampling"))
+
+import accel_sim_logs as logs
+import ncu_reports
+import reader_files as files
+from made_launches import made_launches
+from test_reader_bounds import TRACE
+from test_reader_ncu_details import details_page, launch_rows
+
+from assay_client import analyses
+from assay_sampling.launches import Launches
+from assay_sampling.parquet import LaunchWriter
+from assay_sampling.readers import open_recording
+
+Seed = bytes | dict[str, bytes]
+
+
+@cache
+def launches() -> Launches:
+    """Twelve launches, which basic-block vectors and selections are of."""
+    return made_launches(["a", "b", "c"] * 4)
+
+
+def kineto() -> list[Seed]:
+    kernels = [files.trace_kernel(10 * i + 5, i) for i in range(1, 7)]
+    calls = [files.trace_call(10 * i, i) for i in range(1, 7)]
+    ranges = [
+        files.trace_range("cpu_op", "aten::mm", 5, 60, {"External id": 1, "Input Dims": [[2, 3], []]}),
+        files.trace_range("user_annotation", "step", 0, 100),
+    ]
+    properties = [{"id": 0, "name": "GPU", "computeMajor": 8, "computeMinor": 0, "numSms": 108}]
+    events = [*calls, *kernels, *ranges]
+    whole = files.trace(events, deviceProperties=properties, baseTimeNanoseconds=10**18)
+    return [whole.encode(), json.dumps(events, indent=1).encode()]
+
+
+def ncu_raw() -> list[Seed]:
+    rows = [files.raw_row(i) for i in range(6)]
+    said = '==PROF== Connected to process 1\n==PROF== Profiling "k" - 0: 0%....100% - 3 passes\n'
+    classic = ("ID", "Process ID", "Kernel Name", "launch__grid_size", "launch__block_size",
+               "smsp__inst_executed.sum", "gpu__time_duration.sum")  # fmt: skip
+    cells = [{**row, "launch__block_size": "256"} for row in rows]
+    return [
+        files.raw_page(rows, preamble=said).encode(),
+        files.raw_page(cells, classic, ("", "", "", "", "", "inst", "nsecond")).encode(),
+        files.raw_page(rows, units=None).encode(),
+    ]
+
+
+def ncu_details() -> list[Seed]:
+    return [details_page(*[launch_rows(i) for i in range(4)]).encode()]
+
+
+def nsys_sqlite() -> list[Seed]:
+    return [_nsys("x.sqlite").read_bytes()]
+
+
+def nsys_parquet() -> list[Seed]:
+    source = _nsys("y.sqlite")
+    folder = files.parquet_folder(source, source.parent / "tables")
+    return [{path.name: path.read_bytes() for path in sorted(folder.iterdir())}]
+
+
+def _nsys(name: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="assay-fuzz-seed-"))
+    kernels = [files.nsys_kernel(100 * i + 50, i, demangledName=1 + i % 3) for i in range(6)]
+    calls = [files.nsys_call(100 * i, i, nameId=5, returnValue=0) for i in range(8)]
+    strings = {1: "void first<int>(int*)", 2: "second", 3: "third", 5: "cudaLaunchKernel_v7000"}
+    extra = {
+        "DIAGNOSTIC_EVENT": [{"severity": 2, "text": "No NVTX events collected."}],
+        "TARGET_INFO_GPU": [{"id": 0, "cuDevice": 0, "name": "GPU", "uuid": "u", "smCount": 80,
+                             "computeMajor": 7, "computeMinor": 0}],
+        "META_DATA_EXPORT": [{"name": "EXPORT_PRODUCT_VERSION", "value": "2025.3.2"}],
+    }  # fmt: skip
+    ranges = [files.nsys_range(0, 450, "outer"), files.nsys_range(90, 210, "inner")]
+    path = folder / name
+    return files.nsys_export(path, kernels, calls, ranges, strings=strings, extra=extra, page_size=512)
+
+
+def assay_parquet() -> list[Seed]:
+    folder = Path(tempfile.mkdtemp(prefix="assay-fuzz-seed-"))
+    found: list[Seed] = []
+    for index, text in enumerate((kineto()[0], ncu_raw()[0])):
+        assert isinstance(text, bytes)
+        (folder / "source").write_bytes(text)
+        with (
+            open_recording(folder / "source") as recording,
+            LaunchWriter(folder / f"{index}.parquet", recording.schema) as writer,
+        ):
+            for batch in recording.batches():
+                writer.write(batch)
+        found.append((folder / f"{index}.parquet").read_bytes())
+    return found
+
+
+def ncu_report() -> list[Seed]:
+    return [b"".join(ncu_reports.report(["a", "b", "c"]))]
+
+
+def simulator_output() -> list[Seed]:
+    launches_ = [logs.Launch(), logs.Launch(name="other", traced_id=2, cycles=400), logs.Launch(traced_id=3)]
+    return [logs.output(launches_).encode(), logs.output(launches_[:1], logs.BREAK).encode()]
+
+
+def simulator_intervals() -> list[Seed]:
+    first = [logs.sample(100 * i, 1000 * i, 2) for i in range(1, 6)]
+    return ["".join([*first, logs.sample(100, 500, 1, before=5000)]).encode()]
+
+
+def series() -> list[Seed]:
+    rows = "".join(f"{100 * i},{900 * i},{i % 3}\n" for i in range(1, 12))
+    return [f"cycles,instructions,ctas\n{rows}".encode()]
+
+
+def traces() -> list[Seed]:
+    return [TRACE.encode(), TRACE.replace("tracer version = 4", "tracer version = 5").encode()]
+
+
+def kernels_list() -> list[Seed]:
+    return [b"MemcpyHtoD,0x00007f5c40000000,1048576\nkernel-1.traceg\nkernel-2.traceg.xz\n"]
+
+
+def block_vectors() -> list[Seed]:
+    rows = [f"{i},{block},{i + block},8,{100 + block}" for i in range(12) for block in range(3)]
+    return [("launch,block,count,warps,thread_instructions\n" + "\n".join(rows) + "\n").encode()]
+
+
+def block_vectors_parquet() -> list[Seed]:
+    pairs = [(i, block) for i in range(12) for block in range(3)]
+    columns = {
+        "launch": [i for i, _ in pairs], "block": [b for _, b in pairs], "count": [1 + b for _, b in pairs],
+        "warps": [8] * len(pairs), "thread_instructions": [100 + b for _, b in pairs],
+    }  # fmt: skip
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return [sink.getvalue().to_pybytes()]
+
+
+def selections() -> list[Seed]:
+    folder = Path(tempfile.mkdtemp(prefix="assay-fuzz-seed-"))
+    trace = kineto()[0]
+    assert isinstance(trace, bytes)
+    (folder / "trace.json").write_bytes(trace)
+    selection = analyses.select("random", folder / "trace.json")
+    return [json.dumps(selection.to_dict(labels=True)).encode()]
+
+
+def campaigns() -> list[Seed]:
+    shipped = sorted((Path(__file__).parents[2] / "campaigns").glob("*.yaml"))
+    return [path.read_bytes() for path in shipped]

@@ -1,0 +1,131 @@
+"""What is fed: every reader of files that come from elsewhere, each by its public function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.fuzz import seeds
+from tests.fuzz.mutations import mutate_bytes, mutate_parquet, mutate_sqlite, mutate_text
+
+from assay_client import analyses
+from assay_sampling.bbv import read_basic_block_vectors, read_block_size_variation
+from assay_sampling.errors import AssayError
+from assay_sampling.projection_files import ProjectionOptions, project_file
+from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.files import PlainFile
+from assay_sampling.readers.ncu_container import read_container
+from assay_sampling.saved_labels import first_difference
+from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
+from assay_sampling.simulators.accel_sim_output import read_output
+from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
+from assay_sampling.simulators.accel_sim_visualizer import IntervalLog
+from assay_server.campaigns.spec import load_campaign
+
+_MEMORY_LIMIT_BYTES = 512 << 20
+_ANY = ("gzip", "zstd")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader: what it does with a file, whole inputs, how these are mutated, compressions it knows."""
+
+    feed: Callable[[Path], object]
+    seeds: Callable[[], Sequence[seeds.Seed]]
+    mutate: Callable[[bytes, Random], bytes]
+    compressions: tuple[str, ...] = ()
+
+
+def each(*reads: Callable[[], object]) -> None:
+    """Do all of them, although some may refuse; raises the last refusal where all do."""
+    refused: list[AssayError] = []
+    for read in reads:
+        try:
+            read()
+        except AssayError as error:
+            refused.append(error)
+    if len(refused) == len(reads):
+        raise refused[-1]
+
+
+def _recording(path: Path) -> None:
+    def shown() -> None:
+        # What is read must be printable, as the command line prints it.
+        json.dumps(inspect_recording(path), ensure_ascii=False).encode()
+
+    each(shown, lambda: read_launches(path, memory_limit_bytes=_MEMORY_LIMIT_BYTES))
+
+
+def _container(path: Path) -> None:
+    """A report is read by NVIDIA's package, in a process of its own, once its container is found whole."""
+    with closing(PlainFile(path)) as plain:
+        read_container(path, plain.path)
+
+
+def _projected(path: Path) -> None:
+    options = ProjectionOptions(wave_ctas=8, total_ctas=64)
+    each(lambda: project_file(path), lambda: project_file(path, options=options))
+
+
+def _selection(path: Path) -> None:
+    saved = analyses.load_selection(path)
+    labels = saved.document.get("labels")
+    each(
+        saved.labels,
+        lambda: first_difference(labels, seeds.launches(), "exact"),
+        lambda: analyses.evaluate(path, path.parent / "profile.json"),
+    )
+
+
+def _broken(path: Path) -> None:
+    """Fails as readers must not, so that a test can see the harness notice it."""
+    text = path.read_bytes()
+    if text == b"raise":
+        1 / 0  # noqa: B018
+    if text == b"memory":
+        bytearray(b"x") * ((1 << 30) + (64 << 20))
+
+
+TARGETS = {
+    "broken": Target(_broken, lambda: [b"fine", b"raise", b"memory"], mutate_bytes),
+    "kineto": Target(_recording, seeds.kineto, mutate_text, _ANY),
+    "ncu-raw": Target(_recording, seeds.ncu_raw, mutate_text, _ANY),
+    "ncu-details": Target(_recording, seeds.ncu_details, mutate_text, _ANY),
+    "ncu-report": Target(_container, seeds.ncu_report, mutate_bytes, ("zstd",)),
+    "nsys-sqlite": Target(_recording, seeds.nsys_sqlite, mutate_sqlite, _ANY),
+    "nsys-parquet": Target(_recording, seeds.nsys_parquet, mutate_parquet),
+    "assay-parquet": Target(_recording, seeds.assay_parquet, mutate_parquet, _ANY),
+    "simulator-output": Target(
+        lambda path: each(lambda: read_output(path), lambda: _projected(path)),
+        seeds.simulator_output, mutate_text, _ANY,
+    ),
+    "simulator-intervals": Target(
+        lambda path: each(lambda: list(IntervalLog(path).series()), lambda: _projected(path)),
+        seeds.simulator_intervals, mutate_text, _ANY,
+    ),
+    "series": Target(_projected, seeds.series, mutate_text, _ANY),
+    "trace": Target(
+        lambda path: each(lambda: list(read_blocks(path)), lambda: block_counts(path, line_bytes=128)),
+        seeds.traces, mutate_text, (*_ANY, "xz"),
+    ),
+    "kernels-list": Target(read_kernels_list, seeds.kernels_list, mutate_text),
+    "block-vectors": Target(
+        lambda path: each(
+            lambda: read_basic_block_vectors(path, seeds.launches()),
+            lambda: read_block_size_variation(path, seeds.launches()),
+        ),
+        seeds.block_vectors, mutate_text, _ANY,
+    ),
+    "block-vectors-parquet": Target(
+        lambda path: read_basic_block_vectors(path, seeds.launches()),
+        seeds.block_vectors_parquet, mutate_parquet,
+    ),
+    "selection": Target(_selection, seeds.selections, mutate_text),
+    "campaign": Target(
+        lambda path: load_campaign(path.read_bytes(), "campaign.yaml"), seeds.campaigns, mutate_text
+    ),
+}  # fmt: skip

@@ -1,0 +1,50 @@
+"""The short form of ``make fuzz``: some hundred inputs for every reader."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_sampling.readers.opening import READERS
+
+_ROOT = Path(__file__).parents[2]
+_SHARES = [
+    ["kineto", "nsys-sqlite", "campaign", "kernels-list"],
+    ["ncu-raw", "ncu-details", "ncu-report", "assay-parquet"],
+    ["nsys-parquet", "simulator-output", "simulator-intervals", "series"],
+    ["trace", "block-vectors", "block-vectors-parquet", "selection"],
+]
+
+
+def _fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.fuzz", *arguments]
+    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("targets", _SHARES, ids=lambda targets: targets[0])
+def test_no_mutated_input_ends_in_an_untyped_error(targets: list[str]) -> None:
+    inputs = os.environ.get("ASSAY_FUZZ_INPUTS", "200")
+    named = [part for target in targets for part in ("--target", target)]
+    ended = _fuzz("--inputs", inputs, *named)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.processes
+def test_every_reader_is_a_target_and_a_failure_says_how_to_see_it_again(tmp_path: Path) -> None:
+    """The harness finds what it is there for: an input that is fed to a reader of another kind."""
+    listed = _fuzz("--help").stdout
+    assert all(target in listed for targets in _SHARES for target in targets)
+    assert {reader.format for reader in READERS} == {
+        "assay-parquet", "nsys-sqlite", "ncu-report", "kineto-json", "ncu-details-csv", "ncu-raw-csv",
+    }  # fmt: skip
+    ended = _fuzz("--target", "broken", "--inputs", "3", "--seed", "5", "--keep", str(tmp_path / "kept"))
+    assert ended.returncode == 1
+    assert "python -m tests.fuzz --target broken --seed 5 --only 1" in ended.stdout
+    assert "ZeroDivisionError" in ended.stdout
+    assert "it took" in ended.stdout and "bytes" in ended.stdout
+    assert (tmp_path / "kept" / "broken-5-1").read_bytes() == b"raise"
