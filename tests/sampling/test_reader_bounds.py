@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import ncu_reports
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -40,7 +41,9 @@ from assay_sampling.errors import AssayError, InputError
 from assay_sampling.parquet import unpack_names
 from assay_sampling.projection_csv import read_series
 from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.ncu_container import read_container
 from assay_sampling.saved_labels import first_difference, labels_from
+from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
 from assay_sampling.simulators.accel_sim_output import read_output
 from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
 from assay_sampling.simulators.accel_sim_visualizer import IntervalLog
@@ -182,6 +185,13 @@ def test_a_dictionary_of_xz_that_is_announced(tmp_path: Path) -> None:
     assert "Memory usage limit" in error.cause
 
 
+@pytest.mark.parametrize("copy", ["0x10," + "9" * 5000, "0x" + "f" * 5000 + ",1"], ids=["bytes", "address"])
+def test_numbers_of_a_list_of_kernels(tmp_path: Path, copy: str) -> None:
+    """Found by ``make fuzz``."""
+    path = write(tmp_path / "kernelslist.g", f"MemcpyHtoD,{copy}\nkernel-1.traceg\n")
+    assert isinstance(refusal(lambda: read_kernels_list(path)), InputError)
+
+
 # --- Kineto ---------------------------------------------------------------------------------------
 
 
@@ -267,6 +277,13 @@ def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", b"launch,block,count,warps,\xb1\xff\n0,0,1,8,1\n")
     error = refusal(lambda: read_basic_block_vectors(path, made_launches(["a"])))
     assert isinstance(error, InputError) and "neither CSV nor Parquet" in error.cause
+
+
+def test_a_report_that_goes_on_with_zeros(tmp_path: Path) -> None:
+    """Found by ``make fuzz``: ten megabytes of empty blocks took a minute."""
+    content = b"".join(ncu_reports.report(["a"])) + bytes(10 << 20)
+    path = write(tmp_path / "x.ncu-rep", content)
+    assert "says nothing of itself" in refusal(lambda: read_container(path, path)).cause
 
 
 # --- selections and labels ------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def _block(file: BinaryIO, size: int, container: Container) -> None:
     counts = {1: 0, 2: 0, 7: 0}  # sources, results, range results
     payload_bytes = 0
     process, host = "", ""
-    for number, value in _fields(_sized(file, size)):
+    for number, value in _fields(_block_header(file, size)):
         if number in counts and isinstance(value, int):
             counts[number] = value
         elif number == 5 and isinstance(value, int):
@@ -107,6 +107,14 @@ def _block(file: BinaryIO, size: int, container: Container) -> None:
     for _ in range(counts[7]):
         _skip(file, end)
     file.seek(end)
+
+
+def _block_header(file: BinaryIO, size: int) -> bytes:
+    header = _sized(file, size)
+    if not header:
+        # Else a file of zeros would be walked four bytes at a time.
+        raise _MessageError("a block says nothing of itself")
+    return header
 
 
 def _sized(file: BinaryIO, size: int) -> bytes:

@@ -54,7 +54,7 @@ def read_kernels_list(path: Path) -> KernelsList:
 
 
 def _copy(path: Path, number: int, line: str) -> MemoryCopy:
-    match = re.fullmatch(r"MemcpyHtoD,\s*(0x[0-9a-fA-F]+)\s*,\s*(\d+)\s*", line)
+    match = re.fullmatch(r"MemcpyHtoD,\s*(0x[0-9a-fA-F]{1,16})\s*,\s*(\d{1,15})\s*", line)
     if match is None:
         raise InputError(path, "not of the form MemcpyHtoD,ADDRESS,BYTES", _AGAIN, line=number)
     return MemoryCopy(int(match[1], 16), int(match[2]))
