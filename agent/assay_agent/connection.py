@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable
@@ -17,12 +18,14 @@ from tenacity import (
 )
 
 from assay_protos import agent_pb2, agent_pb2_grpc, ingest_pb2_grpc
-from assay_sampling.errors import AssayError, ParameterError, ServerUnreachableError
+from assay_sampling.errors import AssayError, DuplicateIdentityError, ParameterError, ServerUnreachableError
 from assay_sampling.server_address import ServerAddress, parse_address, require_our_socket
 
 _log = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
+
+_ERROR_METADATA_KEY = "assay-error-bin"
 
 # Pauses between tries: random, so that many agents do not come back at once, and growing to this.
 PAUSES = wait_random_exponential(multiplier=0.1, min=0.05, max=5.0)
@@ -62,6 +65,20 @@ def check_address(address: str) -> ServerAddress:
             "reach a server elsewhere through an SSH tunnel to a local socket or port",
         )
     return found
+
+
+def _duplicate_identity(error: grpc.RpcError) -> DuplicateIdentityError | None:
+    """What the server said where another agent has this one's identity; None where it said something else."""
+    metadata: Any = error.trailing_metadata() if isinstance(error, grpc.Call) else None
+    for key, value in metadata or ():
+        if key == _ERROR_METADATA_KEY:
+            try:
+                told = json.loads(value)
+            except ValueError:
+                return None
+            if isinstance(told, dict) and told.get("type") == DuplicateIdentityError.__name__:
+                return DuplicateIdentityError(*(str(told.get(n, "")) for n in ("subject", "cause", "remedy")))
+    return None
 
 
 def _may_pass(state: RetryCallState) -> bool:
@@ -154,6 +171,9 @@ class Connection:
         code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
         details = (error.details() or "") if isinstance(error, grpc.Call) else str(error)
         subject = f"server {self.address}"
+        duplicate = _duplicate_identity(error)
+        if duplicate is not None:
+            return duplicate
         if code in _AWAY:
             return ServerUnreachableError(
                 subject, f"it does not answer ({details or code.name})", "check that assay-server runs there"

@@ -114,6 +114,7 @@ class Agent:
                 process = _Process(
                     self,
                     state.agent_id,
+                    state.place,
                     spool=spool,
                     connection=connection,
                     places=places,
@@ -141,6 +142,7 @@ class _Process:
         self,
         agent: Agent,
         agent_id: str,
+        place: str,
         *,
         spool: Spool,
         connection: Connection,
@@ -151,6 +153,7 @@ class _Process:
         self._agent = agent
         self._gate = gate
         self._agent_id = agent_id
+        self._place = place
         self._spool = spool
         self._connection = connection
         self._session = agent._session
@@ -241,6 +244,7 @@ class _Process:
             inventory=inventory.to_proto(),
             slots=slots,
             held=held,
+            place=self._place,
         )
         try:
             response = self._connection.register(request, self._session.stopping)

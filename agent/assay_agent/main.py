@@ -21,6 +21,7 @@ from assay_agent.inventory import Inventory, read_inventory
 from assay_agent.policy_command import POLICY_OPTION, SERVER_OPTION, policy_app, policy_in_force
 from assay_agent.probe import describe_probe, probe_box
 from assay_agent.quarantine_command import STATE_HELP, quarantine_app
+from assay_agent.state import StateDirectory
 from assay_agent.telemetry.settings import TelemetrySettings
 from assay_sampling.errors import AssayError
 from assay_sampling.server_address import default_address
@@ -121,6 +122,22 @@ def run(  # noqa: PLR0917 - a command line: every parameter is an option
         policy_file=policy_in_force(policy),
     )
     _run_until_signalled(Agent(settings))
+
+
+@app.command()
+def new_identity(
+    *,
+    state: Annotated[Path, typer.Option(envvar="ASSAY_AGENT_STATE", help=STATE_HELP)] = Path(
+        "assay-agent-state"
+    ),
+    config: Annotated[Path | None, CONFIG_OPTION] = None,  # its callback reads it
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Give the state folder of a cloned box an identity of its own; its agent must not run."""
+    with StateDirectory(state) as folder:
+        before, now = folder.agent_id, folder.renew_identity()
+    document = {"state": str(state), "agent_id_before": before, "agent_id": now}
+    typer.echo(json.dumps(document, indent=2) if as_json else f"{state}: agent {now} (was {before})")
 
 
 @app.command()

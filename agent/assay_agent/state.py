@@ -74,6 +74,24 @@ class StateDirectory:
                 "remove the file; the agent gets a new one",
             ) from error
 
+    @property
+    def place(self) -> str:
+        """What tells this folder, on this boot of this box, from its copies elsewhere."""
+        try:
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            found = self.directory.stat()
+        except OSError:
+            return ""
+        return f"{boot}:{found.st_dev}:{found.st_ino}"
+
+    def renew_identity(self) -> str:
+        """Give the folder an identity of its own, as a copy of another one needs; returns it."""
+        with storage_errors(self._subject):
+            self.agent_id = uuid.uuid4().hex
+            document = json.dumps({"agent_id": self.agent_id}).encode()
+            durable.write_atomically(self.directory / _IDENTITY, document)
+        return self.agent_id
+
     def close(self) -> None:
         """Give the directory back."""
         os.close(self._lock)

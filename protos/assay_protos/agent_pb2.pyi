@@ -42,20 +42,22 @@ class Slot(_message.Message):
     def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
-    __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "held")
+    __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "held", "place")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     INVENTORY_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     session_id: str
     name: str
     inventory: Inventory
     slots: _containers.RepeatedCompositeFieldContainer[Slot]
     held: _containers.RepeatedCompositeFieldContainer[HeldAttempt]
-    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., name: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., held: _Optional[_Iterable[_Union[HeldAttempt, _Mapping]]] = ...) -> None: ...
+    place: str
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., name: _Optional[str] = ..., inventory: _Optional[_Union[Inventory, _Mapping]] = ..., slots: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., held: _Optional[_Iterable[_Union[HeldAttempt, _Mapping]]] = ..., place: _Optional[str] = ...) -> None: ...
 
 class HeldAttempt(_message.Message):
     __slots__ = ("key", "write_secret")

@@ -120,6 +120,10 @@ class RefusedError(AssayError):
     exit_code = 7
 
 
+class DuplicateIdentityError(RefusedError):
+    """Two agents that both live have one identity: their state folders are copies of each other."""
+
+
 class MisalignedError(RefusedError):
     """Two recordings of one workload do not hold the same launches.
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from assay_sampling.errors import ParameterError, StorageError
+from assay_sampling.errors import DuplicateIdentityError, ParameterError, StorageError
 from assay_sampling.failures import FailureClass, failure
 from assay_sampling.validity import FLAGS
 from assay_server.campaigns.choice import choose
@@ -96,6 +96,7 @@ class Schedule(Transitions):
         ``held``: attempts of an earlier process that it found on its disk, with the secrets of their leases.
         Others of an earlier process are lost: their slices wait again at once.
         """
+        self._require_one_of_its_kind(agent)
         self.store.put_agent(replace(agent, seen_at_ms=self._now_ms))
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
             kept = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
@@ -114,6 +115,22 @@ class Schedule(Transitions):
             self.extend(key)
         self.effects.work = True
         return resume, drop
+
+    def _require_one_of_its_kind(self, agent: Agent) -> None:
+        """Raises DuplicateIdentityError where an agent of this identity lives in another place."""
+        known = self.store.agent(agent.agent_id)
+        if known is None or known.session_id == agent.session_id:
+            return
+        places = (known.inventory.get("place", ""), agent.inventory.get("place", ""))
+        silent_ms = self._now_ms - known.seen_at_ms
+        if all(places) and places[0] != places[1] and silent_ms < _SEEN_EVERY_MS + self._policy.lease_ms // 2:
+            raise DuplicateIdentityError(
+                f"agent {agent.name}",
+                f"its identity {agent.agent_id} is also that of agent {known.name} on host "
+                f"{known.inventory.get('host') or 'unknown'}, seen {silent_ms // 1000} s ago: one state "
+                "folder is a copy of the other",
+                "on the copy: assay-agent new-identity --state DIR, then start that agent again",
+            )
 
     def is_held(self, claim: Claim) -> bool:
         """Whether who claims an attempt holds its lease, or held it last: nobody else may write to it."""

@@ -159,6 +159,7 @@ def agent_of(request: agent_pb2.RegisterRequest) -> Agent:
             "driver_version": inventory.driver_version,
             "cuda_driver_version": inventory.cuda_driver_version,
             "no_device_reason": inventory.no_device_reason,
+            "place": request.place[:_LONGEST_TEXT],
         },
         slots=slots,
         seen_at_ms=0,
