@@ -130,8 +130,7 @@ class JsonEvents:
             except (ValueError, RecursionError, ArithmeticError) as error:
                 raise self._damaged(str(error)) from error
             # The window doubles, so that a long value is not scanned over and over.
-            for _ in range(wanted):
-                self._read()
+            self._read(wanted)
             wanted *= 2
 
     def _expect(self, character: str) -> None:
@@ -158,9 +157,16 @@ class JsonEvents:
                 return ""
             self._read()
 
-    def _read(self) -> None:
-        if self._ended:
-            return
+    def _read(self, blocks: int = 1) -> None:
+        """Put so many blocks more into the window, at once: each time all of it is copied."""
+        parts = [self._text[self._position :]]
+        while blocks and not self._ended:
+            parts.append(self._next_text())
+            blocks -= 1
+        self._text = "".join(parts)
+        self._position = 0
+
+    def _next_text(self) -> str:
         try:
             block = next(self._blocks, b"")
         except InputError as error:
@@ -168,15 +174,13 @@ class JsonEvents:
         self._ended = not block
         self.read_bytes += len(block)
         try:
-            text = self._decoder.decode(block, final=self._ended)
+            return self._decoder.decode(block, final=self._ended)
         except UnicodeDecodeError as error:
             raise InputError(
                 self.path,
                 f"it is not UTF-8 text ({error.reason}); {self._progress()}",
                 "clean it with: iconv -f UTF-8 -t UTF-8 -c",
             ) from error
-        self._text = self._text[self._position :] + text
-        self._position = 0
 
     def _progress(self) -> str:
         return f"{self.count} events in {self.read_bytes:,} bytes were read before that"
