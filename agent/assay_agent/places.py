@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_agent.conditions import undo_leftovers
+from assay_agent.conditions import makes_partitions, undo_leftovers
 from assay_agent.config import VirtualGPUs
 from assay_agent.durable import storage_errors
 from assay_agent.inventory import InstalledDevice, Inventory
@@ -161,6 +161,10 @@ def _gpu_place(gpu: MeasuredGPU, tools: ToolBox, state: Path, *, memory_bytes: i
         memory_bytes=memory_bytes,
     )
     slot = agent_pb2.Slot(
-        slot_id=gpu.device.uuid, device=device, profilers=list(profilers), synthetic=gpu.synthetic
+        slot_id=gpu.device.uuid,
+        device=device,
+        profilers=list(profilers),
+        synthetic=gpu.synthetic,
+        sm_partitions=makes_partitions(gpu),
     )
     return Place(slot, profilers)

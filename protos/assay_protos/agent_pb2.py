@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from assay_protos import common_pb2 as assay__protos_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x61ssay_protos/agent.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"\xcb\x01\n\tInventory\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x11\n\tcpu_count\x18\x03 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12!\n\x07\x64\x65vices\x18\x05 \x03(\x0b\x32\x10.assay.v1.Device\x12\x16\n\x0e\x64river_version\x18\x06 \x01(\t\x12\x1b\n\x13\x63uda_driver_version\x18\x07 \x01(\t\x12\x18\n\x10no_device_reason\x18\x08 \x01(\t\"z\n\x04Slot\x12\x0f\n\x07slot_id\x18\x01 \x01(\t\x12 \n\x06\x64\x65vice\x18\x02 \x01(\x0b\x32\x10.assay.v1.Device\x12\x11\n\tprofilers\x18\x03 \x03(\t\x12\x11\n\tsynthetic\x18\x04 \x01(\x08\x12\x19\n\x11quarantine_reason\x18\x05 \x01(\t\"\xce\x01\n\x0fRegisterRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12&\n\tinventory\x18\x04 \x01(\x0b\x32\x13.assay.v1.Inventory\x12\x1d\n\x05slots\x18\x05 \x03(\x0b\x32\x0e.assay.v1.Slot\x12#\n\x04held\x18\x07 \x03(\x0b\x32\x15.assay.v1.HeldAttempt\x12\r\n\x05place\x18\x08 \x01(\tJ\x04\x08\x06\x10\x07R\x06sealed\"F\n\x0bHeldAttempt\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x14\n\x0cwrite_secret\x18\x02 \x01(\x0c\"\x9c\x01\n\x10RegisterResponse\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\x05\x12\x10\n\x08lease_ms\x18\x02 \x01(\x05\x12$\n\x06resume\x18\x03 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x04\x64rop\x18\x04 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eserver_version\x18\x05 \x01(\t\"d\n\x0f\x41ttemptProgress\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x18\n\x10launches_spooled\x18\x02 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x03 \x01(\x0c\"e\n\x10HeartbeatRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12+\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x19.assay.v1.AttemptProgress\"O\n\x11HeartbeatResponse\x12\"\n\x04\x64rop\x18\x01 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"5\n\x0eRecordedSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x15\n\rrecorded_time\x18\x02 \x01(\x08\"\xef\x01\n\rCommandSource\x12\x0c\n\x04\x61rgv\x18\x01 \x03(\t\x12=\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32(.assay.v1.CommandSource.EnvironmentEntry\x12\x19\n\x11working_directory\x18\x03 \x01(\t\x12\x11\n\ttimeout_s\x18\x04 \x01(\x01\x12\x1a\n\x12memory_limit_bytes\x18\x05 \x01(\x03\x12\x13\n\x0bkineto_file\x18\x06 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xbc\x02\n\x07RunSpec\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08workload\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x04 \x01(\t\x12\r\n\x05level\x18\x05 \x01(\t\x12&\n\tcondition\x18\x06 \x01(\x0b\x32\x13.assay.v1.Condition\x12\x0e\n\x06repeat\x18\x07 \x01(\x05\x12\x11\n\tsynthetic\x18\x08 \x01(\x08\x12\x10\n\x08profiler\x18\t \x01(\t\x12*\n\x08recorded\x18\n \x01(\x0b\x32\x18.assay.v1.RecordedSource\x12(\n\x07\x63ommand\x18\x0b \x01(\x0b\x32\x17.assay.v1.CommandSource\x12\x10\n\x08\x63ounters\x18\x0c \x03(\t\x12\x11\n\tunder_mps\x18\r \x01(\x08\"\x9f\x01\n\x04Work\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x1e\n\x03run\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x13\n\x0blaunch_skip\x18\x03 \x01(\x03\x12\x14\n\x0claunch_count\x18\x04 \x01(\x03\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\"V\n\x0cLeaseRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07slot_id\x18\x03 \x01(\t\x12\x0f\n\x07wait_ms\x18\x04 \x01(\x05\"E\n\rLeaseResponse\x12\x1c\n\x04work\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Work\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"\xdc\x01\n\nAttemptLog\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12:\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32%.assay.v1.AttemptLog.EnvironmentEntry\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\x16\n\x0etelemetry_json\x18\x04 \x01(\t\x12\x14\n\x0cwall_seconds\x18\x05 \x01(\x01\x12\x12\n\nfacts_json\x18\x06 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe3\x01\n\x14\x46inishAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x10\n\x08segments\x18\x03 \x01(\x03\x12\x10\n\x08launches\x18\x04 \x01(\x03\x12%\n\x05\x66lags\x18\x05 \x03(\x0b\x32\x16.assay.v1.ValidityFlag\x12!\n\x03log\x18\x06 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x07 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x08 \x01(\x0c\"*\n\x15\x46inishAttemptResponse\x12\x11\n\tpublished\x18\x01 \x01(\x08\"\xba\x01\n\x12\x46\x61ilAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.assay.v1.Failure\x12!\n\x03log\x18\x04 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\"\x15\n\x13\x46\x61ilAttemptResponse2\xef\x02\n\x0c\x41gentService\x12\x41\n\x08Register\x12\x19.assay.v1.RegisterRequest\x1a\x1a.assay.v1.RegisterResponse\x12\x44\n\tHeartbeat\x12\x1a.assay.v1.HeartbeatRequest\x1a\x1b.assay.v1.HeartbeatResponse\x12\x38\n\x05Lease\x12\x16.assay.v1.LeaseRequest\x1a\x17.assay.v1.LeaseResponse\x12P\n\rFinishAttempt\x12\x1e.assay.v1.FinishAttemptRequest\x1a\x1f.assay.v1.FinishAttemptResponse\x12J\n\x0b\x46\x61ilAttempt\x12\x1c.assay.v1.FailAttemptRequest\x1a\x1d.assay.v1.FailAttemptResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x61ssay_protos/agent.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"\xcb\x01\n\tInventory\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x11\n\tcpu_count\x18\x03 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12!\n\x07\x64\x65vices\x18\x05 \x03(\x0b\x32\x10.assay.v1.Device\x12\x16\n\x0e\x64river_version\x18\x06 \x01(\t\x12\x1b\n\x13\x63uda_driver_version\x18\x07 \x01(\t\x12\x18\n\x10no_device_reason\x18\x08 \x01(\t\"\x91\x01\n\x04Slot\x12\x0f\n\x07slot_id\x18\x01 \x01(\t\x12 \n\x06\x64\x65vice\x18\x02 \x01(\x0b\x32\x10.assay.v1.Device\x12\x11\n\tprofilers\x18\x03 \x03(\t\x12\x11\n\tsynthetic\x18\x04 \x01(\x08\x12\x19\n\x11quarantine_reason\x18\x05 \x01(\t\x12\x15\n\rsm_partitions\x18\x06 \x01(\x08\"\xce\x01\n\x0fRegisterRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12&\n\tinventory\x18\x04 \x01(\x0b\x32\x13.assay.v1.Inventory\x12\x1d\n\x05slots\x18\x05 \x03(\x0b\x32\x0e.assay.v1.Slot\x12#\n\x04held\x18\x07 \x03(\x0b\x32\x15.assay.v1.HeldAttempt\x12\r\n\x05place\x18\x08 \x01(\tJ\x04\x08\x06\x10\x07R\x06sealed\"F\n\x0bHeldAttempt\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x14\n\x0cwrite_secret\x18\x02 \x01(\x0c\"\x9c\x01\n\x10RegisterResponse\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\x05\x12\x10\n\x08lease_ms\x18\x02 \x01(\x05\x12$\n\x06resume\x18\x03 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x04\x64rop\x18\x04 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eserver_version\x18\x05 \x01(\t\"d\n\x0f\x41ttemptProgress\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x18\n\x10launches_spooled\x18\x02 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x03 \x01(\x0c\"e\n\x10HeartbeatRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12+\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x19.assay.v1.AttemptProgress\"O\n\x11HeartbeatResponse\x12\"\n\x04\x64rop\x18\x01 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"5\n\x0eRecordedSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x15\n\rrecorded_time\x18\x02 \x01(\x08\"\xef\x01\n\rCommandSource\x12\x0c\n\x04\x61rgv\x18\x01 \x03(\t\x12=\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32(.assay.v1.CommandSource.EnvironmentEntry\x12\x19\n\x11working_directory\x18\x03 \x01(\t\x12\x11\n\ttimeout_s\x18\x04 \x01(\x01\x12\x1a\n\x12memory_limit_bytes\x18\x05 \x01(\x03\x12\x13\n\x0bkineto_file\x18\x06 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xbc\x02\n\x07RunSpec\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08workload\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x04 \x01(\t\x12\r\n\x05level\x18\x05 \x01(\t\x12&\n\tcondition\x18\x06 \x01(\x0b\x32\x13.assay.v1.Condition\x12\x0e\n\x06repeat\x18\x07 \x01(\x05\x12\x11\n\tsynthetic\x18\x08 \x01(\x08\x12\x10\n\x08profiler\x18\t \x01(\t\x12*\n\x08recorded\x18\n \x01(\x0b\x32\x18.assay.v1.RecordedSource\x12(\n\x07\x63ommand\x18\x0b \x01(\x0b\x32\x17.assay.v1.CommandSource\x12\x10\n\x08\x63ounters\x18\x0c \x03(\t\x12\x11\n\tunder_mps\x18\r \x01(\x08\"\x9f\x01\n\x04Work\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x1e\n\x03run\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x13\n\x0blaunch_skip\x18\x03 \x01(\x03\x12\x14\n\x0claunch_count\x18\x04 \x01(\x03\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x05 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\"V\n\x0cLeaseRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07slot_id\x18\x03 \x01(\t\x12\x0f\n\x07wait_ms\x18\x04 \x01(\x05\"E\n\rLeaseResponse\x12\x1c\n\x04work\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Work\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"\xdc\x01\n\nAttemptLog\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12:\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32%.assay.v1.AttemptLog.EnvironmentEntry\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\x16\n\x0etelemetry_json\x18\x04 \x01(\t\x12\x14\n\x0cwall_seconds\x18\x05 \x01(\x01\x12\x12\n\nfacts_json\x18\x06 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe3\x01\n\x14\x46inishAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x10\n\x08segments\x18\x03 \x01(\x03\x12\x10\n\x08launches\x18\x04 \x01(\x03\x12%\n\x05\x66lags\x18\x05 \x03(\x0b\x32\x16.assay.v1.ValidityFlag\x12!\n\x03log\x18\x06 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x07 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x08 \x01(\x0c\"*\n\x15\x46inishAttemptResponse\x12\x11\n\tpublished\x18\x01 \x01(\x08\"\xba\x01\n\x12\x46\x61ilAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.assay.v1.Failure\x12!\n\x03log\x18\x04 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\"\x15\n\x13\x46\x61ilAttemptResponse2\xef\x02\n\x0c\x41gentService\x12\x41\n\x08Register\x12\x19.assay.v1.RegisterRequest\x1a\x1a.assay.v1.RegisterResponse\x12\x44\n\tHeartbeat\x12\x1a.assay.v1.HeartbeatRequest\x1a\x1b.assay.v1.HeartbeatResponse\x12\x38\n\x05Lease\x12\x16.assay.v1.LeaseRequest\x1a\x17.assay.v1.LeaseResponse\x12P\n\rFinishAttempt\x12\x1e.assay.v1.FinishAttemptRequest\x1a\x1f.assay.v1.FinishAttemptResponse\x12J\n\x0b\x46\x61ilAttempt\x12\x1c.assay.v1.FailAttemptRequest\x1a\x1d.assay.v1.FailAttemptResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,46 +38,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_options = b'8\001'
   _globals['_INVENTORY']._serialized_start=66
   _globals['_INVENTORY']._serialized_end=269
-  _globals['_SLOT']._serialized_start=271
-  _globals['_SLOT']._serialized_end=393
-  _globals['_REGISTERREQUEST']._serialized_start=396
-  _globals['_REGISTERREQUEST']._serialized_end=602
-  _globals['_HELDATTEMPT']._serialized_start=604
-  _globals['_HELDATTEMPT']._serialized_end=674
-  _globals['_REGISTERRESPONSE']._serialized_start=677
-  _globals['_REGISTERRESPONSE']._serialized_end=833
-  _globals['_ATTEMPTPROGRESS']._serialized_start=835
-  _globals['_ATTEMPTPROGRESS']._serialized_end=935
-  _globals['_HEARTBEATREQUEST']._serialized_start=937
-  _globals['_HEARTBEATREQUEST']._serialized_end=1038
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1040
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1119
-  _globals['_RECORDEDSOURCE']._serialized_start=1121
-  _globals['_RECORDEDSOURCE']._serialized_end=1174
-  _globals['_COMMANDSOURCE']._serialized_start=1177
-  _globals['_COMMANDSOURCE']._serialized_end=1416
-  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_start=1366
-  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_end=1416
-  _globals['_RUNSPEC']._serialized_start=1419
-  _globals['_RUNSPEC']._serialized_end=1735
-  _globals['_WORK']._serialized_start=1738
-  _globals['_WORK']._serialized_end=1897
-  _globals['_LEASEREQUEST']._serialized_start=1899
-  _globals['_LEASEREQUEST']._serialized_end=1985
-  _globals['_LEASERESPONSE']._serialized_start=1987
-  _globals['_LEASERESPONSE']._serialized_end=2056
-  _globals['_ATTEMPTLOG']._serialized_start=2059
-  _globals['_ATTEMPTLOG']._serialized_end=2279
-  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_start=1366
-  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_end=1416
-  _globals['_FINISHATTEMPTREQUEST']._serialized_start=2282
-  _globals['_FINISHATTEMPTREQUEST']._serialized_end=2509
-  _globals['_FINISHATTEMPTRESPONSE']._serialized_start=2511
-  _globals['_FINISHATTEMPTRESPONSE']._serialized_end=2553
-  _globals['_FAILATTEMPTREQUEST']._serialized_start=2556
-  _globals['_FAILATTEMPTREQUEST']._serialized_end=2742
-  _globals['_FAILATTEMPTRESPONSE']._serialized_start=2744
-  _globals['_FAILATTEMPTRESPONSE']._serialized_end=2765
-  _globals['_AGENTSERVICE']._serialized_start=2768
-  _globals['_AGENTSERVICE']._serialized_end=3135
+  _globals['_SLOT']._serialized_start=272
+  _globals['_SLOT']._serialized_end=417
+  _globals['_REGISTERREQUEST']._serialized_start=420
+  _globals['_REGISTERREQUEST']._serialized_end=626
+  _globals['_HELDATTEMPT']._serialized_start=628
+  _globals['_HELDATTEMPT']._serialized_end=698
+  _globals['_REGISTERRESPONSE']._serialized_start=701
+  _globals['_REGISTERRESPONSE']._serialized_end=857
+  _globals['_ATTEMPTPROGRESS']._serialized_start=859
+  _globals['_ATTEMPTPROGRESS']._serialized_end=959
+  _globals['_HEARTBEATREQUEST']._serialized_start=961
+  _globals['_HEARTBEATREQUEST']._serialized_end=1062
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1064
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1143
+  _globals['_RECORDEDSOURCE']._serialized_start=1145
+  _globals['_RECORDEDSOURCE']._serialized_end=1198
+  _globals['_COMMANDSOURCE']._serialized_start=1201
+  _globals['_COMMANDSOURCE']._serialized_end=1440
+  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_start=1390
+  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_end=1440
+  _globals['_RUNSPEC']._serialized_start=1443
+  _globals['_RUNSPEC']._serialized_end=1759
+  _globals['_WORK']._serialized_start=1762
+  _globals['_WORK']._serialized_end=1921
+  _globals['_LEASEREQUEST']._serialized_start=1923
+  _globals['_LEASEREQUEST']._serialized_end=2009
+  _globals['_LEASERESPONSE']._serialized_start=2011
+  _globals['_LEASERESPONSE']._serialized_end=2080
+  _globals['_ATTEMPTLOG']._serialized_start=2083
+  _globals['_ATTEMPTLOG']._serialized_end=2303
+  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_start=1390
+  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_end=1440
+  _globals['_FINISHATTEMPTREQUEST']._serialized_start=2306
+  _globals['_FINISHATTEMPTREQUEST']._serialized_end=2533
+  _globals['_FINISHATTEMPTRESPONSE']._serialized_start=2535
+  _globals['_FINISHATTEMPTRESPONSE']._serialized_end=2577
+  _globals['_FAILATTEMPTREQUEST']._serialized_start=2580
+  _globals['_FAILATTEMPTREQUEST']._serialized_end=2766
+  _globals['_FAILATTEMPTRESPONSE']._serialized_start=2768
+  _globals['_FAILATTEMPTRESPONSE']._serialized_end=2789
+  _globals['_AGENTSERVICE']._serialized_start=2792
+  _globals['_AGENTSERVICE']._serialized_end=3159
 # @@protoc_insertion_point(module_scope)

@@ -28,18 +28,20 @@ class Inventory(_message.Message):
     def __init__(self, host: _Optional[str] = ..., agent_version: _Optional[str] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[_common_pb2.Device, _Mapping]]] = ..., driver_version: _Optional[str] = ..., cuda_driver_version: _Optional[str] = ..., no_device_reason: _Optional[str] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason")
+    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason", "sm_partitions")
     SLOT_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PROFILERS_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
     QUARANTINE_REASON_FIELD_NUMBER: _ClassVar[int]
+    SM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     slot_id: str
     device: _common_pb2.Device
     profilers: _containers.RepeatedScalarFieldContainer[str]
     synthetic: bool
     quarantine_reason: str
-    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ...) -> None: ...
+    sm_partitions: bool
+    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ..., sm_partitions: _Optional[bool] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "held", "place")

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 from conditions_bench import HALF_AT_BASE, Bench, Killed
 
-from assay_agent.conditions import mps_control, undo_leftovers
+from assay_agent.conditions import makes_partitions, mps_control, undo_leftovers
 from assay_agent.conditions.journal import Journal
-from assay_agent.inventory import Inventory
+from assay_agent.inventory import InstalledDevice, Inventory
 from assay_agent.places import installed_places
 from assay_agent.profilers import live, tool_run
 from assay_agent.profilers.base import ProfilerError
@@ -164,6 +164,26 @@ def test_a_partition_of_whole_chunks_is_made_listed_and_probed(
     assert f"sm_chunks={sms // 8}" in measurement.log.text
     assert measurement.log.environment["CUDA_MPS_SM_PARTITION"] == f"{mps_stand_in.UUID}/Dx0AAAA"
     assert "MPS: the daemon ended by quit" in measurement.log.text
+
+
+@pytest.mark.parametrize(
+    ("capability", "faults", "offered"),
+    [("9.0", "", True), ("8.0", "", True), ("7.5", "", False), ("", "", False), ("9.0", "old", False)],
+)
+def test_a_slot_says_whether_its_sms_can_be_partitioned(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capability: str, faults: str, offered: bool
+) -> None:
+    """The server gives runs at a partition to such slots alone."""
+    monkeypatch.setenv("PATH", bench.gpu.path)
+    monkeypatch.setenv("ASSAY_TEST_MPS", faults)
+    bench.capability, bench.variables = capability, {"ASSAY_TEST_MPS": faults}
+    assert makes_partitions(bench.gpu) is offered
+    device = InstalledDevice(0, "Stand-in", mps_stand_in.UUID, capability, 80, 1 << 34)
+    if not faults:
+        [place] = installed_places(Inventory("host", "0", 1, 1, (device,)), bench.state)
+        assert place.slot.sm_partitions is offered
+    assert not makes_partitions(replace(bench.gpu, synthetic=True))
+    assert not makes_partitions(replace(bench.gpu, path="/nowhere"))
 
 
 @pytest.mark.parametrize(

@@ -295,6 +295,29 @@ class TestMetadataStore:
             assert set(read.slice_states(wanted.run_id)) == {SliceState.DONE, SliceState.WAITING}
         assert found == {**dict.fromkeys(slots), "fits": (wanted, pieces[1])}
 
+    def test_a_share_by_partition_waits_for_a_slot_that_says_it_makes_partitions(
+        self, metadata: MetadataStore
+    ) -> None:
+        """An agent of an earlier release passes over the kind of share, and would make a limit instead."""
+        partition = Condition("none", "none", 50.0, "partition")
+        live = {"profiler": "nsys", "device_key": "h100", "state": RunState.RUNNING}
+        runs = [
+            run(0, condition=partition, **live),
+            run(1, condition=replace(partition, sm_share="limit"), **live),
+            run(2, condition=partition, state=RunState.RUNNING),
+        ]
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
+        old = Slot("a", ("nsys",), False, {"name": "H100"})
+        with metadata.snapshot() as read:
+            found = [
+                read.waiting_slice(slot, 0)
+                for slot in (old, replace(old, sm_partitions=True), Slot("r", ("recorded",)))
+            ]
+            needs = [need for need, _ in read.progress("made-1").needs]
+        assert [each and each[0].run_id for each in found] == ["made-1.0001", "made-1.0000", "made-1.0002"]
+        assert [need.run_id for need in needs] == ["made-1.0000", "made-1.0001", "made-1.0002"]
+
     def test_agents_are_listed(self, metadata: MetadataStore) -> None:
         agents = [Agent(name, "s", name, {}, (Slot("0", ("ncu",)),), 7) for name in ("b", "a")]
         with metadata.transaction() as store:

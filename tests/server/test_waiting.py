@@ -6,11 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from assay_sampling.launch_table import Condition
 from assay_server.campaigns.waiting import AWAY_AFTER_MS, waiting_for
 from assay_server.store.model import Agent, Run, RunState, Slot
 
 LIVE = Run("c-1.0000", "c-1", 0, "w", "V100", "detailed", "nsight_compute", device_key="v100", synthetic=True)
 RECORDED = replace(LIVE, profiler="recorded", device_key="")
+PARTITION = replace(
+    LIVE, level="light", profiler="nsight_systems", synthetic=False, device_kind="H100", device_key="h100",
+    condition=Condition("none", "none", 50.0, "partition"),
+)  # fmt: skip
+GPU = Slot("g", ("nsight_systems",), False, {"name": "H100"})
 VIRTUAL = Slot("a", ("nsight_compute",), True, {"name": "virtual V100"})
 
 
@@ -52,6 +58,14 @@ def agent(*slots: Slot, seen_at_ms: int = 0, name: str = "box") -> Agent:
             "no agent offers a synthetic V100 with nsight_compute: its virtual V100 has cupti, bare",
         ),
         (LIVE, [], "no agent offers a synthetic V100 with nsight_compute; they have no GPU"),
+        (PARTITION, [replace(GPU, sm_partitions=True)], None),
+        (
+            PARTITION,
+            [GPU],
+            "no agent offers a measured H100 with nsight_systems and static partitions of its SMs: its H100 "
+            "has none (they need Ampere or newer, NVIDIA's MPS of CUDA 13.1, and an agent of this release)",
+        ),
+        (replace(PARTITION, profiler="recorded", device_key=""), [Slot("r", ("recorded",))], None),
         (RECORDED, [VIRTUAL], "no agent offers the playing of recordings"),
         (RECORDED, [Slot("r", ("recorded",))], None),
         (replace(LIVE, state=RunState.RUNNING), [], None),

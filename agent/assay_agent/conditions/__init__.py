@@ -8,5 +8,6 @@ of virtual GPUs obey their environment.
 from assay_agent.conditions.around import Conditions, under_mps
 from assay_agent.conditions.base import Condition, Site
 from assay_agent.conditions.leftovers import undo_leftovers
+from assay_agent.conditions.sm_partition import makes_partitions
 
-__all__ = ["Condition", "Conditions", "Site", "under_mps", "undo_leftovers"]
+__all__ = ["Condition", "Conditions", "Site", "makes_partitions", "under_mps", "undo_leftovers"]

@@ -11,10 +11,14 @@ Source: NVIDIA, Multi-Process Service, "Static SM Partitioning" (CUDA 13.1, Ampe
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from assay_agent.conditions.mps import SmShare
-from assay_agent.conditions.mps_control import MpsControl, MpsError, control_release
+from assay_agent.conditions.mps_control import PROGRAM, MpsControl, MpsError, control_release
+from assay_agent.profilers.environment import MeasuredGPU
 from assay_sampling.conditions import chunks_of_share, has_static_partitions
 
 PARTITION_VARIABLE = "CUDA_MPS_SM_PARTITION"
@@ -33,6 +37,18 @@ class Partition:
     identity: str
     chunks: int
     sm_count: int
+
+
+def makes_partitions(gpu: MeasuredGPU) -> bool:
+    """Whether the SMs of a GPU can be partitioned: by its architecture, and by the box's control program."""
+    program = shutil.which(PROGRAM, path=gpu.path)
+    if gpu.synthetic or program is None or not has_static_partitions(gpu.device.compute_capability):
+        return False
+    try:
+        with tempfile.TemporaryDirectory(prefix="assay-") as nobody:
+            return control_release(program, Path(nobody), gpu.variables)[0] >= _FIRST_RELEASE
+    except OSError:
+        return False
 
 
 def add_partition(control: MpsControl, uuid: str, chunks: int) -> Partition:

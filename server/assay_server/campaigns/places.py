@@ -11,12 +11,19 @@ AWAY_AFTER_MS = 120_000
 
 
 def lacking(run: Run, slot: Slot) -> str | None:
-    """What a slot lacks for a run: "GPU", "mark" or "profiler"; None where it fits."""
+    """What a slot lacks for a run: "GPU", "mark", "profiler" or "partitions"; None where it fits."""
     if run.device_key and slot.device_key != run.device_key:
         return "GPU"
     if run.device_key and slot.synthetic != run.synthetic:
         return "mark"
-    return None if run.profiler in slot.profilers else "profiler"
+    if run.profiler not in slot.profilers:
+        return "profiler"
+    return "partitions" if needs_partitions(run) and not slot.sm_partitions else None
+
+
+def needs_partitions(run: Run) -> bool:
+    """Whether a run is to be made at a static partition of the SMs; a recording of one is only played."""
+    return bool(run.device_key) and run.condition.sm_share == "partition"
 
 
 def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) -> list[tuple[str, str]]:

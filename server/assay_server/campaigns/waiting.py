@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from assay_server.campaigns.places import AWAY_AFTER_MS, lacking
+from assay_server.campaigns.places import AWAY_AFTER_MS, lacking, needs_partitions
 from assay_server.campaigns.resting import NO_RESTS, Row
 from assay_server.store.model import OPEN_RUNS, Agent, Run, RunState, Slot
 
 # What a slot is asked for that is no profiler by itself.
 _PROFILERS = {"auto": "nsight_systems or cupti"}
 _MOST_NAMED = 3
+_PARTITIONS_NEED = "they need Ampere or newer, NVIDIA's MPS of CUDA 13.1, and an agent of this release"
 
 
 def waiting_for(
@@ -25,7 +26,10 @@ def waiting_for(
     for run in runs:
         if run.state not in OPEN_RUNS:
             continue
-        need = (run.profiler, run.device_key, run.device_kind, str(run.synthetic), run.state)
+        need = (
+            run.profiler, run.device_key, run.device_kind, str(run.synthetic), run.state,
+            run.condition.sm_share,
+        )  # fmt: skip
         if need not in told:
             told[need] = _told(run, agents, now_ms, resting)
         if told[need]:
@@ -86,7 +90,8 @@ def _wanted(run: Run) -> str:
 
 def _kind_wanted(run: Run) -> str:
     mark = "synthetic" if run.synthetic else "measured"
-    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}"
+    partitions = " and static partitions of its SMs" if needs_partitions(run) else ""
+    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}"
 
 
 def _in_words(profiler: str) -> str:
@@ -97,6 +102,8 @@ def _nearest(run: Run, agents: Sequence[Agent]) -> str:
     """The slot that comes nearest, and what is the matter with it."""
     slots = [(slot, lacking(run, slot)) for agent in agents for slot in agent.slots]
     for slot, lacks in slots:
+        if lacks == "partitions":
+            return f": its {slot.device.get('name', 'GPU')} has none ({_PARTITIONS_NEED})"
         if run.device_key and lacks == "profiler":
             has = ", ".join(name for name in slot.profilers if name not in _PROFILERS) or "no profiler"
             return f": its {slot.device.get('name', 'GPU')} has {has}"

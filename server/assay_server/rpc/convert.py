@@ -174,6 +174,7 @@ def slot_of(message: agent_pb2.Slot) -> Slot:
         message.synthetic,
         device_document(message.device) if message.HasField("device") else {},
         message.quarantine_reason[:_LONGEST_TEXT],
+        message.sm_partitions,
     )
 
 

@@ -305,7 +305,8 @@ class Segment:
 class Slot:
     """A place of an agent that takes one run at a time. ``device`` is empty for a player of recordings.
 
-    ``quarantine_reason``: why it is out of service; "": it takes runs.
+    ``quarantine_reason``: why it is out of service; "": it takes runs. ``sm_partitions``: its SMs can be
+    partitioned.
     """
 
     slot_id: str
@@ -313,6 +314,7 @@ class Slot:
     synthetic: bool = False
     device: dict[str, Any] = field(default_factory=dict)
     quarantine_reason: str = ""
+    sm_partitions: bool = False
 
     @property
     def device_key(self) -> str:

@@ -75,7 +75,7 @@ class MetadataReader(Protocol):
         ``passed``: runs and slices that are left out.
 
         A recorded run plays in every slot with its profiler; a live one needs also the GPU's key and the
-        slot's synthetic mark.
+        slot's synthetic mark, and one at a static partition of the SMs a slot that says it makes them.
         """
 
     def resting_slices(self, now_ms: int) -> list[Slice]:

@@ -141,6 +141,7 @@ class SqlTransaction:
             due["passed"] = list(passed)
         passing = bool(passed)
         fits = {**due, "device_key": slot.device_key, "synthetic": slot.synthetic}
+        fits["sm_partitions"] = slot.sm_partitions
         running = self._connection.scalars(
             statements.running_campaigns(), {"running": CampaignState.RUNNING}
         ).all()

@@ -54,7 +54,7 @@ def retries() -> Any:
 def needs_of_open_runs() -> sa.Select[Any]:
     """For each different thing that open runs of a campaign need: the first such run, and how many."""
     r = tables.runs.c
-    need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state)
+    need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned())
     each = (
         sa.select(sa.func.min(r.ordinal).label("ordinal"), sa.func.count().label("runs"))
         .where(r.campaign_id == sa.bindparam("campaign_id"), r.state.in_([str(s) for s in OPEN_RUNS]))
@@ -76,6 +76,12 @@ def running_campaigns() -> sa.Select[Any]:
     return sa.select(c.campaign_id).where(c.state == sa.bindparam("running")).order_by(c.ordinal)
 
 
+def _partitioned() -> sa.ColumnElement[bool]:
+    """Whether a run is at a share of the SMs by partition; documents of other conditions say no kind."""
+    kind = tables.runs.c.condition["sm_share"].as_string()
+    return sa.func.coalesce(kind, "") == "partition"
+
+
 @cache
 def first_waiting(passing: bool) -> sa.Select[Any]:
     """Identifier and ordinal of the first run with a due slice that a profiler of a slot can make.
@@ -88,7 +94,11 @@ def first_waiting(passing: bool) -> sa.Select[Any]:
     s, r = tables.slices.c, tables.runs.c
     due = (s.run_id == r.run_id, *_due(passing))
     recorded = (r.device_key == "",)
-    live = (r.device_key == sa.bindparam("device_key"), r.synthetic == sa.bindparam("synthetic"))
+    live = (
+        r.device_key == sa.bindparam("device_key"),
+        r.synthetic == sa.bindparam("synthetic"),
+        sa.or_(sa.bindparam("sm_partitions", type_=sa.Boolean), sa.not_(_partitioned())),
+    )
     first = [
         sa.select(r.run_id, r.ordinal)
         .where(
