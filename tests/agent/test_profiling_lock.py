@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,10 +150,53 @@ def test_the_tool_holds_the_turn_also_where_its_agent_dies(box: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)  # the supervisor ends the tool two seconds later
 
 
-def test_a_folder_that_is_not_this_users_own_is_refused(box: Path) -> None:
-    (box / f"assay-{os.getuid()}").mkdir(mode=0o755)
-    with pytest.raises(ProfilerError) as caught, profiling_turn(threading.Event(), print):
-        pass
+@pytest.mark.parametrize("what", ["open to others", "a link", "a file"])
+def test_a_folder_that_is_not_this_users_own_is_refused(box: Path, what: str) -> None:
+    """Whoever may write to /tmp can have made it; another TMPDIR would not help."""
+    folder = box / f"assay-{os.getuid()}"
+    (box / "elsewhere").mkdir(mode=0o700)
+    if what == "a link":
+        folder.symlink_to(box / "elsewhere")
+    elif what == "a file":
+        folder.touch(mode=0o700)
+    else:
+        folder.mkdir(mode=0o755)
+    with pytest.raises(ProfilerError) as caught:
+        profiling_turn(threading.Event(), print).__enter__()
+    assert caught.value.failure_class is FailureClass.LOCK_FILE
+    assert "TMPDIR" not in caught.value.remedy
+    assert list((box / "elsewhere").iterdir()) == []
+
+
+def test_who_waits_for_a_lock_that_was_removed_takes_the_next_one(box: Path) -> None:
+    """Programs that tidy /tmp remove it. The old file must not give a turn beside that of the new one."""
+    order: list[str] = []
+
+    def wait_for_turn() -> None:
+        with profiling_turn(threading.Event(), print):
+            order.append("waited")
+
+    waiting = threading.Thread(target=wait_for_turn)
+    with contextlib.ExitStack() as first, contextlib.ExitStack() as second:
+        first.enter_context(profiling_turn(threading.Event(), print))
+        waiting.start()
+        time.sleep(0.3)
+        shutil.rmtree(box / f"assay-{os.getuid()}")
+        second.enter_context(profiling_turn(threading.Event(), print))
+        first.close()
+        time.sleep(0.5)
+        assert order == []
+    waiting.join(10)
+    assert order == ["waited"]
+
+
+def test_a_disk_without_locks_is_told(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(profiling_lock.fcntl, "flock", refuse)
+    with pytest.raises(ProfilerError, match="No locks available") as caught:
+        profiling_turn(threading.Event(), print).__enter__()
     assert caught.value.failure_class is FailureClass.LOCK_FILE
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import threading
 import time
@@ -23,6 +24,8 @@ from assay_agent.profilers.base import ProfilerError
 from assay_agent.profilers.environment import require_private
 from assay_agent.profilers.tool_version import ToolVersion
 from assay_sampling.failures import FailureClass
+
+_log = logging.getLogger(__name__)
 
 BOX_FOLDER = Path("/tmp")
 _NAME = "nsight-compute-turn"
@@ -42,15 +45,47 @@ def profiling_turn(cancelled: threading.Event, note: Callable[[str], None]) -> I
     Waits as long as it takes, as whoever has it has a time limit. Raises ProfilerError (``lock_file``) where
     the lock cannot be made.
     """
-    path = _folder() / _NAME
+    handle = _waited(cancelled, note)
+    if handle is None:
+        yield ()
+        return
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise _failed(path, error) from error
-    try:
-        yield (handle,) if _taken(handle, cancelled, note) else ()
+        yield (handle,)
     finally:
         os.close(handle)
+
+
+def _waited(cancelled: threading.Event, note: Callable[[str], None]) -> int | None:
+    """The descriptor of the lock; None where ``cancelled`` came first."""
+    began = time.monotonic()
+    waited = False
+    while (handle := _taken()) is None:
+        if not waited:
+            _log.info("waits for a profile of another GPU of the box to end")
+        waited = True
+        if cancelled.wait(_LOOK_SECONDS):
+            return None
+    if waited:
+        note(f"waited {time.monotonic() - began:.1f} s for a profile of another GPU of the box to end")
+    return handle
+
+
+def _taken() -> int | None:
+    """The descriptor of the lock; None where somebody has it, or it was removed: programs tidy /tmp."""
+    path = _folder() / _NAME
+    with contextlib.ExitStack() as stack:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(handle), path.stat()):
+                return None
+        except (BlockingIOError, FileNotFoundError):
+            return None
+        except OSError as error:
+            raise _failed(path, error.strerror) from error
+        stack.pop_all()
+    return handle
 
 
 def _folder() -> Path:
@@ -58,31 +93,16 @@ def _folder() -> Path:
     try:
         require_private(folder)
     except OSError as error:
-        raise _failed(folder, error) from error
+        raise _failed(folder, error.strerror) from error
+    except ProfilerError as error:  # another TMPDIR, as that says, is no remedy here
+        raise _failed(folder, error.cause, f"have root remove {folder}, whoever made it") from error
     return folder
 
 
-def _taken(handle: int, cancelled: threading.Event, note: Callable[[str], None]) -> bool:
-    began = time.monotonic()
-    waited = False
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waited = True
-            if cancelled.wait(_LOOK_SECONDS):
-                return False
-        else:
-            break
-    if waited:
-        note(f"waited {time.monotonic() - began:.1f} s for a profile of another GPU of the box to end")
-    return True
-
-
-def _failed(path: Path, error: OSError) -> ProfilerError:
+def _failed(path: Path, why: str | None, remedy: str = "") -> ProfilerError:
     return ProfilerError(
         FailureClass.LOCK_FILE,
         str(path),
-        f"the lock by which profiles of this box take turns cannot be had ({error.strerror})",
-        f"let the agent's user write to {BOX_FOLDER}, on a disk that knows locks",
+        f"the lock by which profiles of this box take turns cannot be had ({why})",
+        remedy or f"let the agent's user write to {BOX_FOLDER}, on a disk that knows locks",
     )
