@@ -38,10 +38,11 @@ def why_not_ours(folder: Path) -> str:
 
     Looks at every folder and link on the way: each belongs to this user or root, and is closed to the writing
     of others, or is sticky as ``/tmp`` is; the folder itself is closed in any case. What lies in a folder of
-    this user that nobody else may enter is out of reach. Raises OSError where the way cannot be looked at.
+    this user that nobody else may enter is out of reach; what a link in it leads to is so only where it lies
+    in such a folder too. Raises OSError where the way cannot be looked at.
     """
     places = list(_on_the_way(Path(os.path.abspath(folder))))  # noqa: PTH100 - links are looked at one by one
-    closed = False
+    closed: set[Path] = set()
     for number, (place, state) in enumerate(places):
         if state.st_uid not in (0, os.geteuid()):
             return f"{place} belongs to user {user_name(state.st_uid)}"
@@ -49,9 +50,10 @@ def why_not_ours(folder: Path) -> str:
             continue
         if not stat.S_ISDIR(state.st_mode):
             return f"{place} is no folder"
-        closed = closed or (state.st_uid == os.geteuid() and not state.st_mode & _OTHERS)
+        if state.st_uid == os.geteuid() and not state.st_mode & _OTHERS:
+            closed.add(place)
         last = number == len(places) - 1
-        open_to_others = state.st_mode & _OTHERS_WRITE and not closed
+        open_to_others = state.st_mode & _OTHERS_WRITE and closed.isdisjoint(place.parents)
         if open_to_others and (last or not state.st_mode & stat.S_ISVTX):
             return f"other users may write into {place} (mode {state.st_mode & 0o7777:04o})"
     return ""

@@ -69,6 +69,21 @@ def test_what_lies_in_a_closed_folder_is_out_of_reach(shared: Path) -> None:
     assert why_not_ours(inner) == ""
 
 
+@pytest.mark.parametrize("target", ["{shared}/open", "../open"])
+def test_a_link_leads_out_of_a_closed_folder(shared: Path, target: str) -> None:
+    """``~/scratch`` in a home of mode 0700: what it leads to is as open as it is for everybody else."""
+    home, opened = shared / "home", shared / "open"
+    make_private_folder(home / "deep")
+    make_private_folder(opened / "mine")
+    opened.chmod(0o777)
+    (home / "scratch").symlink_to(target.format(shared=shared))
+    for place in (home / "scratch", home / "scratch" / "mine"):
+        assert why_not_ours(place) == f"other users may write into {opened} (mode 0777)"
+    (opened / "back").symlink_to(home / "deep")
+    assert why_not_ours(home / "scratch" / "back").startswith("other users may write")
+    assert why_not_ours(home / "deep") == ""
+
+
 @needs_root
 def test_a_folder_of_another_user_is_not_ours_whatever_its_mode(shared: Path) -> None:
     theirs = shared / "theirs"
