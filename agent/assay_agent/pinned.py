@@ -54,14 +54,9 @@ def identity_at(path: str) -> Identity | None:
 def pin_program(path: str, resolved: str) -> Pinned | None:
     """The program that is started by ``path``, opened once; None where it is not what was judged any more.
 
-    A file that is not there has no identity: starting it fails, whoever puts one there.
+    Raises OSError where it cannot be opened: it is not there, or out of this user's reach.
     """
-    try:
-        descriptor = os.open(resolved, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return Pinned(path, resolved, (0, 0, 0, 0))
-    except OSError:
-        return None
+    descriptor = os.open(resolved, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         state = os.fstat(descriptor)
         if stat.S_ISLNK(state.st_mode) or os.readlink(f"/proc/self/fd/{descriptor}") != resolved:  # noqa: PTH115

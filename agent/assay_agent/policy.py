@@ -9,6 +9,7 @@ Source: design, promise 5; docs/agent.md describes the rules.
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import pwd
 import re
@@ -17,20 +18,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_agent.pinned import Pinned, pin_program
-from assay_agent.policy_file import REST, Policy, Rule
-from assay_agent.policy_pattern import matches, matches_path
+from assay_agent.policy_file import Policy, Rule
+from assay_agent.policy_paths import JudgedPaths, shown, wrong_arguments
+from assay_agent.policy_pattern import matches_path
 from assay_agent.policy_variables import loads_code
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.work import KINETO_VARIABLE, Assignment, CommandSource, kineto_fault
 from assay_sampling.errors import NotReadyError
 from assay_sampling.failures import FailureClass
-from assay_sampling.private_folders import why_not_ours
+
+_log = logging.getLogger(__name__)
 
 # What goes into the profiler as well as into the workload: never without a policy that says so.
 _INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MOST_SHOWN = 120
 _ANYBODY = "over TCP any user of this machine can be the server, or ask it for a run"
 _SAY_WHAT = (
     "connect through a Unix socket (leave --server out, or give unix:PATH), or write a policy file that says "
@@ -51,6 +52,7 @@ class Decision:
         rule: the rule that allows it, or that came closest; "" where there is none.
         runs: the program by the path that is started: ``resolved``, or ``program`` where a rule names that
             link itself and nobody else can change it; "" where no policy judged it.
+        note: what is allowed and yet decided by other users, and who they are; "" where it is not.
     """
 
     allowed: bool
@@ -60,6 +62,7 @@ class Decision:
     resolved: str = ""
     rule: str = ""
     runs: str = ""
+    note: str = ""
 
 
 class Gate:
@@ -84,6 +87,7 @@ class Gate:
         self._server_is_ours = server_is_ours
         self._search_path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         self._user_id = os.geteuid() if user_id is None else user_id
+        self._said: set[str] = set()
 
     def admit(self, work: Assignment) -> Assignment:
         """The work, its program, paths and folder named by the very paths that were judged, and pinned.
@@ -98,19 +102,30 @@ class Gate:
                 work = dataclasses.replace(work, recorded=recorded)
         if work.command is None:
             return work
-        paths = _Paths(work.command.working_directory)
+        paths = JudgedPaths(work.command.working_directory)
         decision = self.decide(work.command, paths)
         _require(decision, str(work.key))
         if not decision.runs:
             return work
-        judged = paths.judged(work.command, decision)
+        if decision.note and decision.note not in self._said:
+            self._said.add(decision.note)
+            _log.warning("%s: %s", self.policy.path if self.policy else "policy", decision.note)
+        try:
+            judged = paths.judged(work.command, decision.runs, decision.resolved)
+        except OSError as error:
+            raise ProfilerError(
+                FailureClass.APPLICATION_FAILED,
+                str(work.key),
+                f"the program {shown(decision.program)} cannot be opened ({error.strerror})",
+                "correct the command in the campaign file, or let the agent's user reach the program",
+            ) from error
         if judged is None:
             _require(_changed(decision), str(work.key))
         return dataclasses.replace(work, command=judged)
 
-    def decide(self, command: CommandSource, paths: _Paths | None = None) -> Decision:
+    def decide(self, command: CommandSource, paths: JudgedPaths | None = None) -> Decision:
         """Whether the command may run; never raises. ``paths`` remembers what its paths led to."""
-        paths = paths or _Paths(command.working_directory)
+        paths = paths or JudgedPaths(command.working_directory)
         fault = next(_hostile(command), "")
         if fault:
             return Decision(False, fault, "correct the campaign file")
@@ -125,19 +140,19 @@ class Gate:
 
     def decide_recording(self, path: Path) -> Decision:
         """Whether a recording may be read and sent to the server; never raises."""
-        shown = _shown(str(path))
+        named = shown(str(path))
         if "\0" in str(path):
-            return Decision(False, f"the path {shown} holds a null character", "correct the campaign file")
+            return Decision(False, f"the path {named} holds a null character", "correct the campaign file")
         if self.policy is None:
-            return self._everything(f"read {shown}")
+            return self._everything(f"read {named}")
         resolved = os.path.realpath(path)
         if any(matches_path(pattern, resolved) for pattern in self.policy.recordings):
             return Decision(
-                True, f"{self.policy.path} allows the recording {_shown(resolved)}", resolved=resolved
+                True, f"{self.policy.path} allows the recording {shown(resolved)}", resolved=resolved
             )
         return Decision(
             False,
-            f"no pattern of 'recordings' in {self.policy.path} stands for {_shown(resolved)}",
+            f"no pattern of 'recordings' in {self.policy.path} stands for {shown(resolved)}",
             f"add the file or its folder to 'recordings' in {self.policy.path}, and restart the agent",
             resolved=resolved,
         )
@@ -199,13 +214,13 @@ class Gate:
             return Decision(True, f"there is no policy file, and this user's own server may {what}")
         return Decision(False, f"there is no policy file, and {_ANYBODY}: it may not {what}", _SAY_WHAT)
 
-    def _by_rules(self, policy: Policy, command: CommandSource, paths: _Paths) -> Decision:
+    def _by_rules(self, policy: Policy, command: CommandSource, paths: JudgedPaths) -> Decision:
         program = self._program(command)
         resolved = paths.resolved(program) if program else ""
         if not program:
             return Decision(
                 False,
-                f"there is no program {_shown(command.argv[0])} in the PATH of the agent",
+                f"there is no program {shown(command.argv[0])} in the PATH of the agent",
                 "write the whole path of the program into the campaign file",
             )
         closest = ("", "")
@@ -217,14 +232,14 @@ class Gate:
             title = policy.title(rule)
             if not against:
                 why = f"{title} of {policy.path} allows it"
-                runs = program if _is_named_safely(rule, program) else resolved
-                return Decision(True, why, program=program, resolved=resolved, rule=title, runs=runs)
+                runs, note = paths.started(rule, program)
+                return Decision(True, why, "", program, resolved, title, runs, note)
             closest = closest if closest[0] else (title, against)
         title, against = closest
         if against:
-            why = f"{title} of {policy.path} allows the program {_shown(resolved)}, but {against}"
+            why = f"{title} of {policy.path} allows the program {shown(resolved)}, but {against}"
         else:
-            why = f"no rule of {policy.path} allows the program {_shown(resolved)}"
+            why = f"no rule of {policy.path} allows the program {shown(resolved)}"
         remedy = f"change the campaign, or have {policy.path} allow it, and restart the agent"
         if any(loads_code(name) for name in command.environment):
             remedy = "leave variables of loaders and tools out of the campaign file: no policy lets them in"
@@ -239,95 +254,27 @@ class Gate:
         return found if found.startswith("/") else ""
 
 
-class _Paths:
-    """What the paths of one command led to when they were judged: looked up once, so that answers agree.
-
-    ``arguments`` are the numbers of those that a rule judged as paths.
-    """
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-        self._known: dict[str, str] = {}
-        self.arguments: dict[int, str] = {}
-
-    def resolved(self, path: str) -> str:
-        """Where a path leads, links followed; a relative one from the working directory."""
-        whole = path if path.startswith("/") else f"{self.resolved(self._directory)}/{path}"
-        if whole not in self._known:
-            self._known[whole] = os.path.realpath(whole)
-        return self._known[whole]
-
-    def judged(self, command: CommandSource, decision: Decision) -> CommandSource | None:
-        """The command by what was judged; None where its program is not that any more."""
-        program = pin_program(decision.runs, decision.resolved)
-        if program is None:
-            return None
-        pins, directory = [program], command.working_directory
-        argv = [decision.runs, *command.argv[1:]]
-        for number, resolved in self.arguments.items():
-            argv[number] = resolved
-            pins.append(Pinned(resolved, resolved))
-        if directory:
-            directory = self.resolved(directory)
-            pins.append(Pinned(directory, directory))
-        return dataclasses.replace(command, argv=tuple(argv), working_directory=directory, pins=tuple(pins))
-
-
-def _is_named_safely(rule: Rule, program: str) -> bool:
-    """Whether a rule names the program's path itself, and only this user and root could lead it elsewhere.
-
-    Such a link may stay: by the path of its start a Python knows the virtual environment that it is of.
-    """
-    try:
-        return rule.program == program and not why_not_ours(Path(program).parent)
-    except OSError:
-        return False
-
-
 def _changed(decision: Decision) -> Decision:
     return Decision(
         False,
-        f"the program {_shown(decision.program)} was changed while it was judged",
+        f"the program {shown(decision.program)} was changed while it was judged",
         "see who changes it, and submit the campaign again",
     )
 
 
-def _against(policy: Policy, rule: Rule, command: CommandSource, paths: _Paths) -> Iterator[str]:
+def _against(policy: Policy, rule: Rule, command: CommandSource, paths: JudgedPaths) -> Iterator[str]:
     """What of the command a rule for its program does not allow."""
-    yield from _wrong_arguments(rule, command, paths)
+    yield from wrong_arguments(rule, command, paths)
     yield from _wrong_directory([*policy.directories, *rule.directories], command, paths)
     yield from _wrong_environment({*policy.environment, *rule.environment}, command)
 
 
-def _wrong_arguments(rule: Rule, command: CommandSource, paths: _Paths) -> Iterator[str]:
-    if rule.arguments is None:
-        return
-    patterns, open_end = list(rule.arguments), rule.arguments[-1:] == [REST]
-    if open_end:
-        patterns.pop()
-    given = command.argv[1:]
-    if len(given) < len(patterns) or (len(given) > len(patterns) and not open_end):
-        most = "or more" if open_end else "exactly"
-        yield f"takes {len(patterns)} arguments {most}, and not {len(given)}"
-    for number, (pattern, argument) in enumerate(zip(patterns, given, strict=False), 1):
-        if not pattern.startswith("/"):
-            matched = matches(pattern, argument)
-        elif command.working_directory or argument.startswith("/"):
-            # A path: what it leads to counts, not how it is written.
-            paths.arguments[number] = paths.resolved(argument)
-            matched = matches_path(pattern, paths.arguments[number])
-        else:
-            matched = False
-        if not matched:
-            yield f"argument {number}, {_shown(argument)}, is not {pattern!r}"
-
-
-def _wrong_directory(patterns: list[str], command: CommandSource, paths: _Paths) -> Iterator[str]:
+def _wrong_directory(patterns: list[str], command: CommandSource, paths: JudgedPaths) -> Iterator[str]:
     if not command.working_directory:
         return  # a folder of the agent's own
     resolved = paths.resolved(command.working_directory)
     if not any(matches_path(pattern, resolved) for pattern in patterns):
-        yield f"not the working directory {_shown(resolved)}"
+        yield f"not the working directory {shown(resolved)}"
 
 
 def _wrong_environment(named: set[str], command: CommandSource) -> Iterator[str]:
@@ -350,34 +297,29 @@ def _hostile(command: CommandSource) -> Iterator[str]:
         yield "the command, its directory or its environment holds a null character"
     program = command.argv[0]
     if program.startswith("-"):
-        yield f"the program's name {_shown(program)} would be an option of the profiler"
+        yield f"the program's name {shown(program)} would be an option of the profiler"
     if "/" in program and not program.startswith("/"):
         # A server makes the programs of a campaign absolute when it is submitted.
-        yield f"the program {_shown(program)} is a relative path, and nobody says relative to what"
+        yield f"the program {shown(program)} is a relative path, and nobody says relative to what"
     if not program.isprintable():
-        yield f"the program's name {_shown(program)} holds characters that cannot be printed"
+        yield f"the program's name {shown(program)} holds characters that cannot be printed"
     if command.working_directory and not command.working_directory.startswith("/"):
-        yield f"the working directory {_shown(command.working_directory)} is no absolute path"
+        yield f"the working directory {shown(command.working_directory)} is no absolute path"
     yield from _hostile_surroundings(command)
 
 
 def _hostile_surroundings(command: CommandSource) -> Iterator[str]:
     fault = kineto_fault(command.kineto_file) if command.kineto_file else ""
     if fault:
-        yield f"the Kineto file {_shown(command.kineto_file)}: {fault}"
+        yield f"the Kineto file {shown(command.kineto_file)}: {fault}"
     for name in sorted(command.environment):
         if not _VARIABLE.fullmatch(name):
-            yield f"{_shown(name)} is no name of an environment variable"
+            yield f"{shown(name)} is no name of an environment variable"
 
 
 def _require(decision: Decision, subject: str) -> None:
     if not decision.allowed:
         raise ProfilerError(FailureClass.REFUSED_BY_POLICY, subject, decision.why, decision.remedy)
-
-
-def _shown(text: str) -> str:
-    """A hostile text as messages and logs may show it: one line, of bounded length."""
-    return repr(text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "...")
 
 
 def _user_name(user_id: int) -> str:

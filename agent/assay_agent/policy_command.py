@@ -80,6 +80,8 @@ def _described(decision: Decision) -> str:
         lines.append(f"that is  {decision.resolved!r}")
     if decision.runs not in ("", decision.resolved):
         lines.append(f"started  by {decision.runs!r}, which the rule names")
+    if decision.note:
+        lines.append(f"beware   {decision.note}")
     return "\n".join(lines)
 
 

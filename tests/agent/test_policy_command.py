@@ -55,7 +55,17 @@ def test_check_answers_in_json(policy: Path) -> None:
     document = json.loads(done.stdout)
     assert document["allowed"] is False
     assert document["policy"] == str(policy)
-    assert set(document) == {"allowed", "why", "remedy", "program", "resolved", "rule", "policy", "runs"}
+    assert set(document) == {
+        "allowed",
+        "why",
+        "remedy",
+        "program",
+        "resolved",
+        "rule",
+        "policy",
+        "runs",
+        "note",
+    }
 
 
 def test_check_knows_our_own_server_from_those_over_tcp(tmp_path: Path) -> None:
@@ -65,6 +75,14 @@ def test_check_knows_our_own_server_from_those_over_tcp(tmp_path: Path) -> None:
         refused = run_agent("policy", "check", "--server", address, "/bin/true")
         assert refused.returncode == 7
         assert "any user of this machine can be the server, or ask it for a run" in refused.stdout
+    (tmp_path / "program").write_text("#!/bin/sh\n")
+    (tmp_path / "program").chmod(0o777)
+    rules = tmp_path / "policy.toml"
+    rules.write_text(f'version = 1\nallow_root = true\n[[allow]]\nprogram = "{tmp_path}/*"\n')
+    careless = run_agent("policy", "check", "--policy", str(rules), f"{tmp_path}/program")
+    assert careless.stdout.endswith(
+        "others decide what is there: other users may write into it (mode 0777)\n"
+    )
     assert run_agent("policy", "check", "--env", "A", "/bin/true").returncode == 2
     assert run_agent("policy", "check", "--policy", str(tmp_path / "none"), "/bin/true").returncode == 3
 

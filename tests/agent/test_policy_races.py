@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from assay_agent.policy_file import read_policy
 from assay_agent.profilers.base import ProfilerError
 from assay_agent.work import Assignment, AttemptKey, CommandSource, RecordedSource
 from assay_protos import agent_pb2
+from assay_sampling.failures import FailureClass
 from assay_sampling.launch_table import BASELINE
 
 RUNS = 24
@@ -46,6 +49,15 @@ class Box:
             f'[[allow]]\nprogram = "/bin/sh"\narguments = ["{self.root}/allowed/*.sh", "..."]\n'
         )
         self.gate = Gate(read_policy(self.file), server_is_ours=True)
+
+    def write_policy(self, rules: str) -> None:
+        self.file.write_text(f"version = 1\nallow_root = true\n{rules}")
+        self.gate = Gate(read_policy(self.file), server_is_ours=True)
+
+    def write_rule(self, arguments: list[str]) -> None:
+        """One rule for the allowed program; ROOT in its arguments is the folder."""
+        given = json.dumps([argument.replace("ROOT", str(self.root)) for argument in arguments])
+        self.write_policy(f'[[allow]]\nprogram = "{self.root}/allowed/program"\narguments = {given}\n')
 
     def lead_to(self, name: str) -> None:
         """Let the link lead elsewhere, in one step."""
@@ -144,8 +156,87 @@ def test_a_pin_tells_a_program_from_what_took_its_place(box: Box) -> None:
     assert pin_program(path, path) is None
     folder = str(box.root / "away" / "work")
     assert Pinned(folder, folder).fault() == ""
-    gone = pin_program(f"{folder}/none", f"{folder}/none")
-    assert gone is not None and gone.fault()
+    with pytest.raises(FileNotFoundError):
+        pin_program(f"{folder}/none", f"{folder}/none")
+    (box.root / "away" / "link").symlink_to("/bin/sh")
+    assert pin_program(f"{box.root}/away/link", f"{box.root}/away/link") is None
+
+
+def test_scripts_and_folders_that_lead_elsewhere_are_found_before_the_start(box: Box) -> None:
+    work, script = box.root / "allowed" / "work", box.root / "allowed" / "script.sh"
+    judged = box.admitted("/bin/sh", str(script), directory=str(work))
+    assert first_fault(judged.pins) == ""
+    script.rename(box.root / "moved.sh")
+    script.symlink_to(box.root / "forbidden" / "script.sh")
+    assert first_fault(judged.pins) == f"{str(script)!r} leads to '{box.root}/forbidden/script.sh' now"
+    script.unlink()
+    (box.root / "moved.sh").rename(script)
+    work.rename(box.root / "moved")
+    work.symlink_to(box.root / "forbidden" / "work")
+    assert first_fault(judged.pins) == f"{str(work)!r} leads to '{box.root}/forbidden/work' now"
+
+
+def test_a_path_within_a_word_is_what_it_leads_to(box: Box) -> None:
+    """``--data=/srv/**`` let in ``--data=/srv/../etc/shadow``, and links as they were written."""
+    box.write_rule(["--data=ROOT/allowed/**", "@ROOT/allowed/*", "-IROOT/allowed/**"])
+    asked = f"--data={box.link}/r.csv", f"@{box.link}/script.sh", f"-I{box.link}/work"
+    judged = box.admitted(f"{box.root}/allowed/program", *asked)
+    there = box.root / "allowed"
+    assert judged.argv[1:] == (f"--data={there}/r.csv", f"@{there}/script.sh", f"-I{there}/work")
+    box.lead_to("forbidden")
+    assert first_fault(judged.pins) == ""
+    for number, hostile in (
+        (0, f"--data={there}/../forbidden/r.csv"), (0, f"--data={box.link}/r.csv"), (0, f"{there}/r.csv"),
+        (0, f"--file={there}/r.csv"), (0, "--data=r.csv"), (1, f"@{there}/../forbidden/r.csv"), (2, "-I/etc"),
+    ):  # fmt: skip
+        words = [f"--data={there}/r.csv", f"@{there}/script.sh", f"-I{there}/work"]
+        words[number] = hostile
+        with pytest.raises(ProfilerError, match=f"argument {number + 1}, "):
+            box.admitted(f"{there}/program", *words)
+
+
+def test_a_rule_that_does_not_fit_leaves_nothing_for_the_next(box: Box) -> None:
+    rule = f'[[allow]]\nprogram = "{box.root}/allowed/program"\narguments = '
+    patterns = f'["{box.root}/forbidden/*", "x"]', '["...", ]'
+    box.write_policy("".join(f"{rule}{pattern}\n" for pattern in patterns))
+    asked = f"{box.root}/forbidden/../forbidden/r.csv"
+    judged = box.admitted(f"{box.root}/allowed/program", asked, "y")
+    assert judged.argv[1:] == (asked, "y")  # as it was given: no path pattern of the rule judged it
+
+
+def test_a_program_that_is_not_there_is_no_changed_one(box: Box) -> None:
+    """A name that is wrong, or a folder that the agent's user may not enter, was called a changed file."""
+    for name, why in (
+        ("none", "No such file or directory"), ("program", ""), ("x" * 300, "File name too long")
+    ):  # fmt: skip
+        if not why:
+            assert box.admitted(f"{box.root}/allowed/{name}").argv
+            continue
+        with pytest.raises(ProfilerError, match=rf"cannot be opened \({why}\)") as raised:
+            box.admitted(f"{box.root}/allowed/{name}")
+        assert raised.value.failure_class == FailureClass.APPLICATION_FAILED
+        assert raised.value.remedy.startswith("correct the command in the campaign file")
+
+
+def test_who_else_decides_what_runs_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A rule for what others write into protects nobody: the agent's log and ``policy check`` name them."""
+    with tempfile.TemporaryDirectory(prefix="assay-shared-", dir="/tmp") as shared:
+        Path(shared).chmod(0o755)  # no closed folder above
+        box = Box(Path(shared))
+        program = f"{box.root}/allowed/program"
+        box.admitted(program)
+        assert caplog.messages == []
+        (box.root / "allowed" / "program").chmod(0o775)
+        why = "other users may write into it (mode 0775)"
+        assert box.gate.decide(CommandSource((program,), {}, "")).note.endswith(why)
+        (box.root / "allowed" / "program").chmod(0o755)
+        (box.root / "allowed").chmod(0o777)
+        for _ in range(2):
+            assert box.admitted("/bin/sh", f"{box.root}/allowed/script.sh").argv
+        assert caplog.messages == [
+            f"{box.file}: the rule allows '{box.root}/allowed/script.sh', and others decide what is there: "
+            f"other users may write into {box.root}/allowed (mode 0777)"
+        ]
 
 
 def test_a_folder_that_was_opened_is_entered_whatever_takes_its_name(box: Box) -> None:
@@ -167,8 +258,7 @@ def test_a_link_that_a_rule_names_and_nobody_else_can_change_stays(box: Box) -> 
     python = box.root / "venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to("/bin/sh")
-    box.file.write_text(f'version = 1\nallow_root = true\n[[allow]]\nprogram = "{python}"\n')
-    box.gate = Gate(read_policy(box.file), server_is_ours=True)
+    box.write_policy(f'[[allow]]\nprogram = "{python}"\n')
     assert box.admitted(str(python)).argv == (str(python),)
     resolved = os.path.realpath("/bin/sh")
     # By any other name it is what it leads to: another folder's pyvenv.cfg would name other modules.
@@ -178,6 +268,10 @@ def test_a_link_that_a_rule_names_and_nobody_else_can_change_stays(box: Box) -> 
     if os.geteuid() == 0:
         os.chown(python.parent, 65534, 65534)
         assert box.admitted(str(python)).argv == (resolved,)
+        # Without its modules: whoever wonders is told why.
+        note = box.gate.decide(CommandSource((str(python),), {}, "")).note
+        assert note.startswith(f"{resolved!r} is started, without the virtual environment of {str(python)!r}")
+        assert f"because {python.parent} belongs to user " in note
 
 
 @pytest.mark.processes
