@@ -17,7 +17,7 @@ Source: Quantifying and mitigating the cold-start problem, section 2; specs, "Co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from assay_sampling.conditions import (
 from assay_sampling.counters import default_cost_counter, require_counters
 from assay_sampling.errors import MisalignedError, NotJoinableError, ParameterError, RefusedError
 from assay_sampling.evaluation import COST_UNITS, cost_of
+from assay_sampling.identity import condition_conflict
 from assay_sampling.joining import refuse_same_content, refuse_two_kinds
 from assay_sampling.launch_table import Condition
 from assay_sampling.launches import Launches
@@ -174,14 +175,12 @@ def _require_conditions(warm: Launches, flushed: Launches) -> None:
 def _refuse_other_condition(warm: Launches, flushed: Launches) -> None:
     """Clocks and shares of the SMs change cycles too, so only the caches may differ."""
     ours, theirs = warm.metadata.condition, flushed.metadata.condition
-    for what in ("clock", "sm_percent"):
-        values = getattr(ours, what), getattr(theirs, what)
-        if None not in values and values[0] != values[1]:
-            raise RefusedError(
-                f"{_source(warm, 'warm run')} and {_source(flushed, 'flushed run')}",
-                f"they differ in more than their caches ({ours} and {theirs})",
-                "compare runs under one clock and one share of the SMs",
-            )
+    if condition_conflict(replace(ours, cache=None), theirs):
+        raise RefusedError(
+            f"{_source(warm, 'warm run')} and {_source(flushed, 'flushed run')}",
+            f"they differ in more than their caches ({ours} and {theirs})",
+            "compare runs under one clock and one share of the SMs",
+        )
 
 
 def _source(launches: Launches, side: str) -> str:

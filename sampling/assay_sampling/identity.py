@@ -42,6 +42,19 @@ class Condition:
         return document
 
 
+def condition_conflict(one: Condition, other: Condition) -> str | None:
+    """The first of cache, clock, sm_percent and sm_share in which two conditions differ; None for none.
+
+    What is not recorded of one cannot speak against the other; a kind of share is where the share is.
+    """
+    for what in ("cache", "clock", "sm_percent"):
+        values = getattr(one, what), getattr(other, what)
+        if None not in values and values[0] != values[1]:
+            return what
+    shares_known = None not in (one.sm_percent, other.sm_percent)
+    return "sm_share" if shares_known and one.sm_share != other.sm_share else None
+
+
 BASELINE = Condition(cache="none", clock="none", sm_percent=100.0)
 
 

@@ -11,7 +11,7 @@ from itertools import product
 
 from assay_sampling.alignment import LEAST_MATCH_PERCENT, align_window, require_match
 from assay_sampling.errors import NotJoinableError, RefusedError
-from assay_sampling.identity import Device, may_be_one_kind
+from assay_sampling.identity import Device, condition_conflict, may_be_one_kind
 from assay_sampling.launches import Launches
 
 
@@ -43,14 +43,12 @@ def refuse_other_kind(subject: str, detailed: Launches, light: Launches) -> None
             f"the {'detailed' if ours.synthetic else 'light'} run is synthetic and the other is measured",
             "join recordings of one kind; mark a file that is synthetic with --synthetic",
         )
-    for what in ("cache", "clock", "sm_percent"):
-        values = getattr(ours.condition, what), getattr(theirs.condition, what)
-        if None not in values and values[0] != values[1]:
-            raise RefusedError(
-                subject,
-                f"they were made under two conditions ({ours.condition} and {theirs.condition})",
-                "join recordings of one condition",
-            )
+    if condition_conflict(ours.condition, theirs.condition):
+        raise RefusedError(
+            subject,
+            f"they were made under two conditions ({ours.condition} and {theirs.condition})",
+            "join recordings of one condition",
+        )
     refuse_other_devices(subject, detailed.devices(), light.devices())
 
 

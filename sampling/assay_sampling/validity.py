@@ -73,7 +73,8 @@ _RUN_FLAGS = (
         "fewer launches have counters than were asked for, although a light run of the workload on that GPU "
         "launches more: the profiler stopped early (under MPS Nsight Compute gives one launch of each "
         "process), or the workload launches another number of kernels each time",
-        "look at the log of the detailed run for what ended the profiler, and profile again",
+        "look at the log of the detailed run for what ended the profiler, and profile again; where nothing "
+        "did, as where a workload runs for a fixed time, let it do a fixed amount of work",
         invalidates=True,
     ),
     FlagKind(

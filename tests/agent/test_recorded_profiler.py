@@ -217,6 +217,16 @@ def test_a_file_that_is_not_what_the_run_needs_is_refused(tmp_path: Path, record
             replace(flushed[0], records=pa.RecordBatch.from_arrays(flushed[0].records.columns, schema=marked))
         )
     assert "its condition (cache) is all, and the campaign says none" in refused(work(path)).cause
+    half = Condition("none", "none", 50.0)
+    marked = with_metadata(
+        schema, replace(table_metadata(schema), condition=replace(half, sm_share="partition"))
+    )
+    with LaunchWriter(path, marked) as writer:
+        writer.write(
+            replace(flushed[0], records=pa.RecordBatch.from_arrays(flushed[0].records.columns, schema=marked))
+        )
+    cause = refused(replace(work(path), condition=half)).cause
+    assert "its condition (sm_share) is partition, and the campaign says limit" in cause
 
 
 def test_a_damaged_file_is_refused_with_the_readers_words(recording: Path) -> None:

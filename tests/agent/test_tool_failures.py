@@ -55,6 +55,7 @@ esac
 while [ "$1" != --log-file ]; do shift; done
 sleep 60 > $2.output 2>&1 &
 echo "==PROF== Connected to process $! (/bin/sleep)" > $2
+[ -z "@farewell@" ] || echo "==PROF== Disconnected from process $!" >> $2
 echo '==PROF== Profiling "k" - 0 (1/20): 0%....50%....100% - 1 pass' >> $2
 """
 
@@ -355,10 +356,20 @@ def test_a_tool_that_was_told_to_stop_has_not_seen_the_end_of_the_workload(bench
 
 
 @pytest.mark.processes
-def test_a_tool_that_ends_before_its_workload_has_no_whole_window(bench: Bench, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("farewell", "failure_class", "cause"),
+    [
+        ("", F.WINDOW_SHORT, "of the workload still ran, after 1 of 20 launches"),
+        # The process had said all it had to say, and only took long to end.
+        ("said", F.REPORT_SHORT, "wrote no report"),
+    ],
+)
+def test_a_tool_that_ends_before_its_workload_has_no_whole_window(
+    bench: Bench, tmp_path: Path, farewell: str, failure_class: F, cause: str
+) -> None:
     """It says nothing of it, and leaves a process that it was connected to."""
     ncu = tmp_path / "ncu"
-    ncu.write_text(NCU_THAT_LEAVES)
+    ncu.write_text(NCU_THAT_LEAVES.replace("@farewell@", farewell))
     ncu.chmod(0o755)
     compute: Any = bench.place.profilers[COMPUTE]
     gpu = replace(compute._gpu, path=f"{tmp_path}:/usr/bin:/bin", scope=str(tmp_path))
@@ -367,7 +378,7 @@ def test_a_tool_that_ends_before_its_workload_has_no_whole_window(bench: Bench, 
         NsightComputeProfiler(gpu, ToolBox(), tmp_path).run(bench.work(COMPUTE), threading.Event()) as run,
     ):
         list(run.batches())
-    check(caught.value, F.WINDOW_SHORT, "of the workload still ran, after 1 of 20 launches")
+    check(caught.value, failure_class, cause)
 
 
 @pytest.mark.processes

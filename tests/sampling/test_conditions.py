@@ -21,6 +21,7 @@ from assay_sampling.conditions import (
     weighted_difference_percent,
 )
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.identity import Condition, condition_conflict
 
 WARM = np.array([100.0, 200.0, 100.0])
 FLUSHED = np.array([150.0, 190.0, 100.0])
@@ -132,3 +133,20 @@ def test_the_weighted_difference_is_never_below_that_of_the_totals(
     of_totals = 100 * abs((weights * flushed).sum() - (weights * warm).sum()) / (weights * warm).sum()
     assert weighted_difference_percent(warm, flushed, weights) >= of_totals - 1e-6 * (1 + of_totals)
     assert weighted_difference_percent(warm, warm, weights) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "conflict"),
+    [
+        (Condition("none", "base", 50.0), Condition("none", "base", 50.0), None),
+        (Condition("none", "base", 50.0), Condition("all", "boost", 100.0), "cache"),
+        (Condition("none", "base", 50.0), Condition(None, "boost", 100.0), "clock"),
+        (Condition("none", "base", 50.0), Condition(None, None, 100.0), "sm_percent"),
+        (Condition("none", "base", 50.0), Condition("none", "base", 50.0, "partition"), "sm_share"),
+        (Condition(), Condition("none", "base", 50.0, "partition"), None),  # a file that records nothing
+    ],
+)
+def test_the_first_thing_in_which_two_conditions_differ(
+    one: Condition, other: Condition, conflict: str | None
+) -> None:
+    assert condition_conflict(one, other) == condition_conflict(other, one) == conflict

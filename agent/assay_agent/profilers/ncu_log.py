@@ -27,6 +27,7 @@ from assay_sampling.failures import FailureClass
 NOTHING = "No kernels were profiled"
 _PROFILING = re.compile(r'^==PROF== Profiling ".*" - (\d+)')
 _CONNECTED = re.compile(r"^==PROF== Connected to process (\d+)")
+_DISCONNECTED = re.compile(r"^==PROF== Disconnected from process (\d+)")
 _SHUT_DOWN = "==PROF== Trying to shutdown target application"
 _SLOW = "Launching the workload is taking more time than expected"
 
@@ -41,6 +42,7 @@ class NcuLog:
     lines: tuple[str, ...]
     profiled: int
     connected: frozenset[int] = frozenset()
+    disconnected: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, result: ToolResult, text: str) -> NcuLog:
@@ -49,8 +51,13 @@ class NcuLog:
         return cls(
             lines,
             profiled=len({match[1] for match in map(_PROFILING.match, lines) if match}),
-            connected=frozenset(int(match[1]) for match in map(_CONNECTED.match, lines) if match),
+            connected=_processes(_CONNECTED, lines),
+            disconnected=_processes(_DISCONNECTED, lines),
         )
+
+
+def _processes(pattern: re.Pattern[str], lines: Sequence[str]) -> frozenset[int]:
+    return frozenset(int(match[1]) for match in map(pattern.match, lines) if match)
 
 
 def require_clean(
@@ -94,9 +101,9 @@ def _refuse_stopped(subject: str, log: NcuLog, result: ToolResult, launch_count:
     """Raise where the tool stopped before the workload: what it has then is no whole window.
 
     A process that leaves without a farewell (``_exit``) has no line "Disconnected" either, so the lack of one
-    says nothing: seen with 2022.3.0 and 2024.1.1.
+    says nothing: seen with 2022.3.0 and 2024.1.1. One that has it launches no more, however long it lives on.
     """
-    left = sorted(log.connected.intersection(result.left))
+    left = sorted((log.connected - log.disconnected).intersection(result.left))
     if any(line.startswith(_SHUT_DOWN) for line in log.lines):
         why = "Nsight Compute was told to stop, and ended the workload"
     elif left:

@@ -20,6 +20,7 @@ from assay_agent.records import AttemptLog
 from assay_agent.work import Assignment, RecordedSource, ValidityFlag
 from assay_sampling.errors import AssayError
 from assay_sampling.failures import FailureClass
+from assay_sampling.identity import condition_conflict
 from assay_sampling.launch_table import (
     LaunchBatch,
     TableMetadata,
@@ -213,10 +214,10 @@ def _metadata_for(work: Assignment, recording: Recording) -> TableMetadata:
         raise _contradiction(recording, "level", found.level, work.level)
     if found.synthetic and not work.synthetic:
         raise _contradiction(recording, "synthetic mark", "synthetic", "measured")
-    for part in ("cache", "clock", "sm_percent"):
+    part = condition_conflict(found.condition, work.condition)
+    if part is not None:
         recorded, wanted = getattr(found.condition, part), getattr(work.condition, part)
-        if None not in (recorded, wanted) and recorded != wanted:
-            raise _contradiction(recording, f"condition ({part})", recorded, wanted)
+        raise _contradiction(recording, f"condition ({part})", recorded, wanted)
     condition = replace(
         found.condition, **{k: v for k, v in work.condition.to_dict().items() if v is not None}
     )

@@ -175,5 +175,8 @@ class Collected:
 
 def _of_recording(condition: Mapping[str, Any]) -> ConditionFacts:
     return ConditionFacts(
-        cache=condition["cache"] or "", sm_percent=condition["sm_percent"], clock=condition["clock"] or ""
+        cache=condition["cache"] or "",
+        sm_percent=condition["sm_percent"],
+        clock=condition["clock"] or "",
+        sm_share=condition.get("sm_share", "limit"),
     )
