@@ -240,3 +240,24 @@ def test_a_workload_that_fills_every_disk_is_found_out(tmp_path: Path) -> None:
         "it failed so on 4 slots that did other runs since; the last time: no space is left"
     )
     assert lab.coordinator.resting().rests == (), "the last box is not to blame"
+
+
+def test_one_slot_gives_the_other_runs_their_turn_before_it_tries_again_what_failed_in_it(
+    tmp_path: Path,
+) -> None:
+    """The first run fills the disk each time: the others tell that the box is in order, and it fails."""
+    lab = Lab(tmp_path, 12)
+    lab.register("a")
+    turns = 0
+    while any(run.state in (RunState.WAITING, RunState.RUNNING) for run in lab.runs()) and turns < 60:
+        turns += 1
+        key = lab.lease("a")
+        if key is None:
+            lab.clock.ms += 5_000
+        elif key.run_id == "c-1.0000":
+            lab.fail(key, DISK_FULL)
+        else:
+            lab.publish(key)
+    assert lab.states() == {"done": 11, "failed": 1}, f"after {turns} turns"
+    why = lab.runs()[0].failure
+    assert why is not None and "it failed so on 1 slot that did other runs since" in why.cause

@@ -19,17 +19,29 @@ def choose(
 ) -> tuple[Run, Slice] | None:
     """The first slice for a slot; None where there is none, or the slot rests.
 
-    A slice that failed there is left to another slot for a while.
+    A slice that failed there is left to another slot for a while; a slot that has done nothing since it last
+    failed by the fault of its box is given what has not failed there first.
     """
     place = (agent.agent_id, slot.slot_id)
     if resting.at(*place, now_ms) is not None:
         return None
+    if resting.last(*place) is not None:
+        # What has not failed here tells whether it is the slot: a run that breaks every box would else be
+        # tried for ever, before all that others wait for.
+        found = _first(store, resting, agent, slot, now_ms, untried=True)
+        if found is not None:
+            return found
+    return _first(store, resting, agent, slot, now_ms, untried=False)
+
+
+def _first(
+    store: MetadataReader, resting: RestingSlots, agent: Agent, slot: Slot, now_ms: int, *, untried: bool
+) -> tuple[Run, Slice] | None:
+    place = (agent.agent_id, slot.slot_id)
     passed: list[tuple[str, int]] = []
     while len(passed) <= _MOST_PASSED:
-        found = store.waiting_slice(slot, now_ms, passed)
-        if found is None or not _is_for_another(
-            store, resting, found, (agent.agent_id, slot.slot_id), now_ms
-        ):
+        found = store.waiting_slice(slot, now_ms, passed, untried_by=agent.agent_id if untried else "")
+        if found is None or not _is_for_another(store, resting, found, place, now_ms):
             return found
         passed.append((found[0].run_id, found[1].index))
     return None

@@ -123,7 +123,8 @@ class Transitions:
         attempts = self.store.attempts(attempt.key.run_id, attempt.key.slice)
         if self._resting.run_is_to_blame(attempts):
             tried = len({(a.agent_id, a.slot_id) for a in attempts if is_of_box(a.failure)})
-            cause = f"it failed so on {tried} slots that did other runs since; the last time: {why.cause}"
+            slots = "1 slot" if tried == 1 else f"{tried} slots"
+            cause = f"it failed so on {slots} that did other runs since; the last time: {why.cause}"
             return None, replace(why, cause=cause, retryable=False)
         run = self.store.run(attempt.key.run_id)
         others = [] if run is None else elsewhere(run, attempt, self.store.agents(), self._now_ms)

@@ -118,6 +118,19 @@ class Campaign:
 
 
 @dataclass(frozen=True)
+class CampaignOverview:
+    """A campaign as one of many, without its file, which may be long; ``ordinal``: its place among all."""
+
+    ordinal: int
+    campaign_id: str
+    name: str
+    number: int
+    synthetic: bool
+    state: CampaignState
+    failure: FailureRecord | None
+
+
+@dataclass(frozen=True)
 class Command:
     """What a live run executes; ``timeout_s`` 0 leaves the limit to the agent.
 

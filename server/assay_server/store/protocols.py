@@ -14,6 +14,7 @@ from assay_server.store.model import (
     AttemptKey,
     AttemptState,
     Campaign,
+    CampaignOverview,
     CampaignProgress,
     FailureRecord,
     Run,
@@ -33,8 +34,11 @@ class MetadataReader(Protocol):
 
     def campaign(self, campaign_id: str) -> Campaign | None: ...
 
-    def campaigns(self) -> list[Campaign]:
-        """All campaigns, oldest first."""
+    def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
+        """Campaigns from the place ``first`` on, oldest first; at most so many, or all."""
+
+    def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
+        """How many runs each of these campaigns has in each state."""
 
     def campaign_numbers(self, name: str) -> list[int]: ...
 
@@ -68,11 +72,12 @@ class MetadataReader(Protocol):
         """Every slice of every campaign that has a published file."""
 
     def waiting_slice(
-        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = ()
+        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
     ) -> tuple[Run, Slice] | None:
         """The first slice that waits, is due, and that ``slot`` can make; oldest campaign first.
 
-        ``passed``: runs and slices that are left out.
+        ``passed``: runs and slices that are left out. ``untried_by``: identity of the slot's agent, where all
+        that have failed in the slot are left out.
 
         A recorded run plays in every slot with its profiler; a live one needs also the GPU's key and the
         slot's synthetic mark, and one at a static partition of the SMs a slot that says it makes them.

@@ -21,6 +21,7 @@ from assay_server.store.model import (
     AttemptLog,
     AttemptState,
     Campaign,
+    CampaignOverview,
     CampaignProgress,
     CampaignState,
     Command,
@@ -55,9 +56,11 @@ class SqlTransaction:
             _campaign,
         )
 
-    def campaigns(self) -> list[Campaign]:
-        query = sa.select(tables.campaigns).order_by(tables.campaigns.c.ordinal)
-        return [_campaign(row) for row in self._rows(query)]
+    def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
+        c = tables.campaigns.c
+        columns = [c[item.name] for item in dataclasses.fields(CampaignOverview)]
+        query = sa.select(*columns).where(c.ordinal >= first).order_by(c.ordinal).limit(most)
+        return [_campaign_overview(row) for row in self._rows(query)]
 
     def campaign_numbers(self, name: str) -> list[int]:
         query = sa.select(tables.campaigns.c.number).where(tables.campaigns.c.name == name)
@@ -71,9 +74,16 @@ class SqlTransaction:
         return [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
+        return self.counts_of_runs([campaign_id])[campaign_id]
+
+    def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         r = tables.runs.c
-        query = sa.select(r.state, sa.func.count().label("runs")).where(r.campaign_id == campaign_id)
-        return {RunState(row["state"]): int(row["runs"]) for row in self._rows(query.group_by(r.state))}
+        query = sa.select(r.campaign_id, r.state, sa.func.count().label("runs"))
+        query = query.where(r.campaign_id.in_(campaign_ids)).group_by(r.campaign_id, r.state)
+        counts: dict[str, dict[RunState, int]] = {campaign_id: {} for campaign_id in campaign_ids}
+        for row in self._rows(query):
+            counts[row["campaign_id"]][RunState(row["state"])] = int(row["runs"])
+        return counts
 
     def open_runs(self, campaign_id: str) -> int:
         r = tables.runs.c
@@ -134,12 +144,14 @@ class SqlTransaction:
         return [_slice(row) for row in self._rows(query)]
 
     def waiting_slice(
-        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = ()
+        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
     ) -> tuple[Run, Slice] | None:
         due: dict[str, Any] = {"waiting": SliceState.WAITING, "now_ms": now_ms}
         if passed:
             due["passed"] = list(passed)
-        passing = bool(passed)
+        if untried_by:
+            due |= {"untried_agent": untried_by, "untried_slot": slot.slot_id}
+        kind = (bool(passed), bool(untried_by))
         fits = {**due, "device_key": slot.device_key, "synthetic": slot.synthetic}
         fits["sm_partitions"] = slot.sm_partitions
         running = self._connection.scalars(
@@ -150,13 +162,13 @@ class SqlTransaction:
                 (row["ordinal"], row["run_id"])
                 for profiler in slot.profilers
                 for row in self._rows(
-                    statements.first_waiting(passing),
+                    statements.first_waiting(*kind),
                     {**fits, "campaign_id": campaign_id, "profiler": profiler},
                 )
             ]
             if found:
                 _, run_id = min(found)
-                pieces = self._rows(statements.first_due_slice(passing), {**due, "run_id": run_id})
+                pieces = self._rows(statements.first_due_slice(*kind), {**due, "run_id": run_id})
                 run = self.run(run_id)
                 return None if run is None or not pieces else (run, _slice(pieces[0]))
         return None
@@ -348,6 +360,11 @@ def _campaign(row: Row) -> Campaign:
     values["state"] = CampaignState(row["state"])
     values["failure"] = _failure(row["failure"])
     return Campaign(**values)
+
+
+def _campaign_overview(row: Row) -> CampaignOverview:
+    values = {**row, "state": CampaignState(row["state"]), "failure": _failure(row["failure"])}
+    return CampaignOverview(**values)
 
 
 def _campaign_values(campaign: Campaign) -> dict[str, Any]:

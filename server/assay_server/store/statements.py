@@ -83,16 +83,17 @@ def _partitioned() -> sa.ColumnElement[bool]:
 
 
 @cache
-def first_waiting(passing: bool) -> sa.Select[Any]:
+def first_waiting(passing: bool, untried: bool) -> sa.Select[Any]:
     """Identifier and ordinal of the first run with a due slice that a profiler of a slot can make.
 
-    ``passing``: the slices ``passed`` (pairs of run and index) are left out.
+    ``passing``: the slices ``passed`` (pairs of run and index) are left out; ``untried``: so are those that
+    have failed in the slot ``untried_slot`` of the agent ``untried_agent``.
 
     One question for each place in the index, each of which ends at its first hit: asked all at once, the
     database reads the campaign in its order, past every run that has ended, for each single lease.
     """
     s, r = tables.slices.c, tables.runs.c
-    due = (s.run_id == r.run_id, *_due(passing))
+    due = (s.run_id == r.run_id, *_due(passing, untried))
     recorded = (r.device_key == "",)
     live = (
         r.device_key == sa.bindparam("device_key"),
@@ -119,19 +120,23 @@ def first_waiting(passing: bool) -> sa.Select[Any]:
 
 
 @cache
-def first_due_slice(passing: bool) -> sa.Select[Any]:
-    """The first slice of a run that waits and is due; ``passing`` as in first_waiting."""
+def first_due_slice(passing: bool, untried: bool) -> sa.Select[Any]:
+    """The first slice of a run that waits and is due; ``passing`` and ``untried`` as in first_waiting."""
     s = tables.slices.c
-    of_run = (s.run_id == sa.bindparam("run_id"), *_due(passing))
+    of_run = (s.run_id == sa.bindparam("run_id"), *_due(passing, untried))
     return sa.select(tables.slices).where(*of_run).order_by(s.index).limit(1)
 
 
-def _due(passing: bool) -> tuple[sa.ColumnElement[bool], ...]:
-    s = tables.slices.c
-    due = (s.state == sa.bindparam("waiting"), s.not_before_ms <= sa.bindparam("now_ms"))
-    if not passing:
-        return due
-    return (*due, sa.tuple_(s.run_id, s.index).not_in(sa.bindparam("passed", expanding=True)))
+def _due(passing: bool, untried: bool) -> list[sa.ColumnElement[bool]]:
+    s, a = tables.slices.c, tables.attempts.c
+    due = [s.state == sa.bindparam("waiting"), s.not_before_ms <= sa.bindparam("now_ms")]
+    if passing:
+        due.append(sa.tuple_(s.run_id, s.index).not_in(sa.bindparam("passed", expanding=True)))
+    if untried:
+        of_slice = (a.run_id == s.run_id, a.slice == s.index, a.state == str(AttemptState.FAILED))
+        place = (a.agent_id == sa.bindparam("untried_agent"), a.slot_id == sa.bindparam("untried_slot"))
+        due.append(~sa.exists().where(*of_slice, *place))
+    return due
 
 
 @cache
