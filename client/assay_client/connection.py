@@ -127,8 +127,14 @@ class Connection:
         return answer
 
     def campaigns(self) -> campaign_pb2.ListCampaignsResponse:
+        """All campaigns, from all pages of the server's answer."""
         request = campaign_pb2.ListCampaignsRequest()
         answer: campaign_pb2.ListCampaignsResponse = self._call(self._stub.ListCampaigns, request)
+        page = answer
+        while page.campaigns_next:
+            request.campaigns_from = page.campaigns_next
+            page = self._call(self._stub.ListCampaigns, request)
+            answer.campaigns.extend(page.campaigns)
         return answer
 
     def status(self, campaign_id: str, *, with_runs: bool = True) -> campaign_pb2.CampaignStatus:

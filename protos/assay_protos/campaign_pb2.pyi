@@ -26,20 +26,26 @@ class SubmitResponse(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
 
 class ListCampaignsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("campaigns_from", "campaigns_most")
+    CAMPAIGNS_FROM_FIELD_NUMBER: _ClassVar[int]
+    CAMPAIGNS_MOST_FIELD_NUMBER: _ClassVar[int]
+    campaigns_from: int
+    campaigns_most: int
+    def __init__(self, campaigns_from: _Optional[int] = ..., campaigns_most: _Optional[int] = ...) -> None: ...
 
 class ListCampaignsResponse(_message.Message):
-    __slots__ = ("campaigns", "resting", "set_aside", "changed")
+    __slots__ = ("campaigns", "resting", "set_aside", "changed", "campaigns_next")
     CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
     RESTING_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
+    CAMPAIGNS_NEXT_FIELD_NUMBER: _ClassVar[int]
     campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
     resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
     set_aside: _containers.RepeatedCompositeFieldContainer[SetAside]
     changed: _containers.RepeatedCompositeFieldContainer[ChangedFile]
-    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ...) -> None: ...
+    campaigns_next: int
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ..., campaigns_next: _Optional[int] = ...) -> None: ...
 
 class SlotRest(_message.Message):
     __slots__ = ("agent", "slot", "failures", "remaining_ms", "failure")

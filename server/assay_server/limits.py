@@ -26,14 +26,25 @@ class CampaignFileLimits:
 
 
 @dataclass(frozen=True)
+class CallLimits:
+    """What gRPC itself takes and gives, whatever is asked (:mod:`assay_server.rpc.server`)."""
+
+    calls: int = 4_096
+    request_bytes: int = 2 * _MIB
+    answer_bytes: int = 32 * _MIB
+
+
+@dataclass(frozen=True)
 class QueryLimits:
     """What one question of a person, or one that keeps watching, may take (:mod:`assay_server.rpc`).
 
-    ``status_threads`` and ``status_page_runs``: so many statuses are made at a time, with so many runs each.
+    ``status_threads`` and ``status_page_runs``: so many statuses are made at a time, with so many runs each;
+    ``status_page_campaigns``: so many campaigns are listed in one answer.
     """
 
     status_threads: int = 2
     status_page_runs: int = 1_000
+    status_page_campaigns: int = 200
     watch_streams: int = 256
     waiting_leases: int = 2_048
 
@@ -43,10 +54,13 @@ class UploadLimits:
     """What the streams of launch records may hold (:mod:`assay_server.rpc.ingest_servicer`).
 
     ``upload_idle_seconds`` for the next message, ``upload_segment_seconds`` for a whole segment from its
-    header on, and ``upload_held_bytes`` of all segments that have come and are not yet stored.
+    header on, and ``upload_held_bytes`` of all segments that have come and are not yet stored; of one stream
+    ``upload_segments_in_flight``, whose parts come in chunks of ``upload_chunk_bytes`` at most.
     """
 
     upload_streams: int = 1_024
+    upload_chunk_bytes: int = 1 * _MIB
+    upload_segments_in_flight: int = 16
     upload_idle_seconds: int = 60
     upload_segment_seconds: int = 120
     upload_held_bytes: int = 256 * _MIB
@@ -76,6 +90,7 @@ class Limits:
     """All bounds of a server."""
 
     campaign_file: CampaignFileLimits = field(default_factory=CampaignFileLimits)
+    calls: CallLimits = field(default_factory=CallLimits)
     queries: QueryLimits = field(default_factory=QueryLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
     agents: AgentLimits = field(default_factory=AgentLimits)

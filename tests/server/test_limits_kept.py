@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import grpc
 import pytest
@@ -14,7 +15,8 @@ from server_support import CAMPAIGN, eventually
 
 from assay_protos import agent_pb2, campaign_pb2, common_pb2, ingest_pb2
 from assay_server.app import Server
-from assay_server.limits import AgentLimits, Limits, LogLimits, QueryLimits, UploadLimits
+from assay_server.campaigns.ingest import Answer, Ingest, Upload
+from assay_server.limits import AgentLimits, CallLimits, Limits, LogLimits, QueryLimits, UploadLimits
 from assay_server.store.sqlite import SqliteStore
 
 MakeServer = Callable[..., Server]
@@ -180,3 +182,69 @@ def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
     lines = [record for record in caplog.records if "cannot be decoded" in record.getMessage()]
     assert len(lines) == 2
     assert all(record.exc_info is None for record in caplog.records)
+
+
+def test_messages_beyond_their_bytes_and_calls_beyond_their_number_are_refused(
+    make_server: MakeServer,
+) -> None:
+    server = make_server(limits=Limits(calls=CallLimits(calls=2, request_bytes=5_000)))
+    end = threading.Event()
+    with PlayingAgent(server.addresses[0]) as agent:
+        name, said = code(lambda: agent.submit(CAMPAIGN + "#" * 5_000))
+        assert (name, "5000" in said) == ("RESOURCE_EXHAUSTED", True)
+        assert agent.submit(CAMPAIGN) == "made-1"
+        uploads = [agent.ingest.Upload(slowly(end, header())) for _ in range(2)]
+        eventually(lambda: _refused(lambda: agent.status("made-1")), "a refusal")
+        end.set()
+        for call in uploads:
+            call.cancel()
+        eventually(lambda: not _refused(lambda: agent.status("made-1")), "a free place")
+
+
+def _refused(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except grpc.RpcError as error:
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        return True
+    return False
+
+
+def test_an_answer_beyond_its_bytes_ends_its_call_and_nothing_else(make_server: MakeServer) -> None:
+    server = make_server(limits=Limits(calls=CallLimits(answer_bytes=100)))
+    with PlayingAgent(server.addresses[0]) as agent:
+        campaign_id = agent.submit(CAMPAIGN)
+        assert code(lambda: agent.status(campaign_id))[0] == "RESOURCE_EXHAUSTED"
+        assert agent.submit(CAMPAIGN) == "made-2"
+
+
+def test_a_chunk_beyond_its_bytes_ends_its_stream(make_server: MakeServer) -> None:
+    server = make_server(limits=Limits(uploads=UploadLimits(upload_chunk_bytes=1_000)))
+    chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * 1_001)
+    sent = [header(), ingest_pb2.UploadRequest(chunk=chunk)]
+    with PlayingAgent(server.addresses[0]) as agent:
+        name, said = code(lambda: list(agent.ingest.Upload(iter(sent), timeout=20)))
+        assert (name, "a chunk of 1,001 bytes is out of bounds" in said) == ("INVALID_ARGUMENT", True)
+
+
+def test_no_more_segments_are_read_than_may_be_in_flight(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def never_stored(_ingest: Ingest, upload: Upload) -> Future[Answer]:
+        taken.append(upload.index)
+        return Future()
+
+    monkeypatch.setattr(Ingest, "take", never_stored)
+    server = make_server(limits=Limits(uploads=UploadLimits(upload_segments_in_flight=3)))
+    chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * 10)
+    end = threading.Event()
+    with PlayingAgent(server.addresses[0]) as agent:
+        sent = [header(10), ingest_pb2.UploadRequest(chunk=chunk)] * 9
+        call = agent.ingest.Upload(slowly(end, *sent))
+        eventually(lambda: len(taken) >= 3, "three segments")
+        time.sleep(0.5)
+        assert len(taken) == 3
+        end.set()
+        call.cancel()

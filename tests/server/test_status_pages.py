@@ -12,8 +12,10 @@ from playing_agent import PlayingAgent
 from assay_client.api import Client
 from assay_protos import campaign_pb2
 from assay_server.app import Server
+from assay_server.limits import Limits, QueryLimits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.status_board import StatusBoard
+from assay_server.store import sql
 
 RUNS = 2_345
 
@@ -51,6 +53,34 @@ def test_runs_come_in_pages_and_a_client_puts_them_together(server: Server) -> N
         assert found["waiting"] == [
             {"reason": "no agent has registered", "first_run_id": "many-1.0000", "runs": RUNS}
         ]
+
+
+def test_campaigns_come_in_pages_without_their_files(
+    make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = make_server(limits=Limits(queries=QueryLimits(status_page_campaigns=3)))
+    with PlayingAgent(server.addresses[0]) as agent:
+        for _ in range(8):
+            agent.submit(many(2))
+        agent.register()
+        agent.lease()
+
+        def refuse(*_arguments: object) -> None:
+            raise AssertionError("a list of campaigns has read a whole one, with its file")
+
+        monkeypatch.setattr(sql, "_campaign", refuse)
+        first = agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest(), timeout=20)
+        assert ([c.campaign_id for c in first.campaigns], first.campaigns_next) == (
+            ["many-1", "many-2", "many-3"], 3,
+        )  # fmt: skip
+        assert (first.campaigns[0].runs_running, first.campaigns[0].runs_total) == (1, 2)
+        few = campaign_pb2.ListCampaignsRequest(campaigns_from=6, campaigns_most=1_000)
+        last = agent.campaigns.ListCampaigns(few, timeout=20)
+        assert ([c.campaign_id for c in last.campaigns], last.campaigns_next) == (["many-7", "many-8"], 0)
+        odd = campaign_pb2.ListCampaignsRequest(campaigns_from=-5, campaigns_most=-1)
+        assert len(agent.campaigns.ListCampaigns(odd, timeout=20).campaigns) == 1
+    with Client(server.addresses[0]) as client:
+        assert [c["campaign_id"] for c in client.campaigns()] == [f"many-{n}" for n in range(1, 9)]
 
 
 def test_a_watch_has_no_runs_and_counts_them_all(server: Server) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from assay_protos import ingest_pb2
 from assay_sampling.errors import ParameterError
 from assay_server.campaigns.ingest import Upload
+from assay_server.limits import DEFAULT_LIMITS
 from assay_server.rpc import convert
 from assay_server.store.segments import LARGEST_PART_BYTES
 
-LARGEST_CHUNK_BYTES = 1 << 20
 _REMEDY = "run the same release of Assay on agent and server"
 
 
 class Assembler:
     """Takes the messages of a stream in order; raises ParameterError where they break the protocol."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest_chunk_bytes: int = DEFAULT_LIMITS.uploads.upload_chunk_bytes) -> None:
+        self._largest_chunk_bytes = largest_chunk_bytes
         self._header: ingest_pb2.SegmentHeader | None = None
         self._names = bytearray()
         self._launches = bytearray()
@@ -42,7 +43,7 @@ class Assembler:
         header = self._header
         if header is None:
             raise _protocol("a chunk comes before the header of its segment")
-        if not 0 < len(chunk.data) <= LARGEST_CHUNK_BYTES:
+        if not 0 < len(chunk.data) <= self._largest_chunk_bytes:
             raise _protocol(f"{_name(header)}: a chunk of {len(chunk.data):,} bytes is out of bounds")
         names_due = len(self._names) < header.names_bytes
         due = ingest_pb2.PART_NAMES if names_due else ingest_pb2.PART_LAUNCHES

@@ -35,21 +35,25 @@ class CampaignHandler:
         return campaign_pb2.SubmitResponse(campaign_id=campaign_id, runs=runs)
 
     def list_campaigns(
-        self, _request: campaign_pb2.ListCampaignsRequest
+        self, request: campaign_pb2.ListCampaignsRequest
     ) -> campaign_pb2.ListCampaignsResponse:
+        """A page of the campaigns, and what concerns no single one of them."""
+        page = self._limits.status_page_campaigns
+        most = max(1, min(request.campaigns_most or page, page))
         resting = convert.rest_messages(self._coordinator.resting())
         with self._coordinator.snapshot() as store:
-            return campaign_pb2.ListCampaignsResponse(
-                resting=resting,
-                campaigns=[
-                    convert.status_message(campaign, store.run_counts(campaign.campaign_id))
-                    for campaign in store.campaigns()
-                ],
-                set_aside=[
-                    convert.set_aside_message(each) for each in self._coordinator.records.all_set_aside()
-                ],
-                changed=convert.changed_messages(self._coordinator.changed_records.all()),
-            )
+            found = store.campaigns(first=max(0, request.campaigns_from), most=most + 1)
+            told, next_page = found[:most], found[most:]
+            counts = store.counts_of_runs([campaign.campaign_id for campaign in told])
+        campaigns = [convert.status_message(each, counts[each.campaign_id]) for each in told]
+        set_aside = self._coordinator.records.all_set_aside()
+        return campaign_pb2.ListCampaignsResponse(
+            resting=resting,
+            campaigns=campaigns,
+            set_aside=[convert.set_aside_message(each) for each in set_aside],
+            changed=convert.changed_messages(self._coordinator.changed_records.all()),
+            campaigns_next=next_page[0].ordinal if next_page else 0,
+        )
 
     def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:
         """The campaign with a page of its runs; raises CampaignError where there is none of that name."""

@@ -23,6 +23,7 @@ from assay_server.store.model import (
     AttemptLog,
     AttemptState,
     Campaign,
+    CampaignOverview,
     CampaignState,
     Claim,
     FailureRecord,
@@ -263,7 +264,7 @@ def run_message(overview: RunOverview, waiting_for: str = "") -> campaign_pb2.Ru
 
 
 def status_message(
-    campaign: Campaign,
+    campaign: Campaign | CampaignOverview,
     counts: Mapping[RunState, int],
     overviews: Iterable[RunOverview] = (),
     waiting: Mapping[str, str] = MappingProxyType({}),

@@ -19,8 +19,6 @@ from assay_server.rpc.errors import abort
 from assay_server.rpc.servicers import Places, Threads
 from assay_server.store.model import AttemptKey
 
-_MOST_IN_FLIGHT = 16
-
 Context = grpc.aio.ServicerContext[Any, Any]
 InFlight = tuple[Upload, asyncio.Future[Answer]]
 
@@ -99,7 +97,7 @@ class _Stream:
     def __init__(self, ingest: Ingest, threads: Threads, budget: ByteBudget, limits: UploadLimits) -> None:
         self._limits = limits
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
-        self._places = asyncio.Semaphore(_MOST_IN_FLIGHT)
+        self._places = asyncio.Semaphore(limits.upload_segments_in_flight)
         self._ingest = ingest
         self._threads = threads
         self._budget = budget
@@ -109,7 +107,7 @@ class _Stream:
     async def read(self, requests: AsyncIterator[ingest_pb2.UploadRequest]) -> None:
         """Take in the whole stream; whatever ends it also ends the answers."""
         try:
-            assembler = Assembler()
+            assembler = Assembler(self._limits.upload_chunk_bytes)
             messages = aiter(requests)
             patience = _Patience(self._limits)
             while (message := await patience.next_of(messages, in_segment=assembler.in_segment)) is not None:

@@ -21,7 +21,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.private_folders import user_name
 from assay_sampling.server_address import ServerAddress, require_our_socket
 from assay_server.campaigns.ingest import Ingest
-from assay_server.limits import DEFAULT_LIMITS, Limits
+from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
@@ -31,13 +31,6 @@ from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 
 _log = logging.getLogger(__name__)
 
-_OPTIONS = (
-    ("grpc.max_receive_message_length", 2 << 20),
-    ("grpc.max_send_message_length", 32 << 20),
-    # Two servers on one port would share the agents between them.
-    ("grpc.so_reuseport", 0),
-)
-_MOST_CALLS = 4096
 _GRACE_SECONDS = 2.0
 
 
@@ -97,7 +90,9 @@ class RpcServer:
         self._changes.attach(self._loop)
         threads = Threads.of(self._limits.queries)
         server = grpc.aio.server(
-            interceptors=[Decoding(self._limits.log)], options=_OPTIONS, maximum_concurrent_rpcs=_MOST_CALLS
+            interceptors=[Decoding(self._limits.log)],
+            options=_options(self._limits.calls),
+            maximum_concurrent_rpcs=self._limits.calls.calls,
         )
         try:
             self._add_services(server, threads)
@@ -120,6 +115,15 @@ class RpcServer:
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits.uploads), server
         )
+
+
+def _options(limits: CallLimits) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", limits.request_bytes),
+        ("grpc.max_send_message_length", limits.answer_bytes),
+        # Two servers on one port would share the agents between them.
+        ("grpc.so_reuseport", 0),
+    ]
 
 
 def _bound(server: grpc.aio.Server, address: ServerAddress) -> str:
