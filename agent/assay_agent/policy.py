@@ -146,13 +146,16 @@ class Gate:
         if self.policy is None:
             return self._everything(f"read {named}")
         resolved = os.path.realpath(path)
-        if any(matches_path(pattern, resolved) for pattern in self.policy.recordings):
+        why = f"no pattern of 'recordings' in {self.policy.path} stands for {shown(resolved)}"
+        if _is_recording(self.policy, resolved):
+            why = _link_out_of(self.policy, resolved)
+        if not why:
             return Decision(
                 True, f"{self.policy.path} allows the recording {shown(resolved)}", resolved=resolved
             )
         return Decision(
             False,
-            f"no pattern of 'recordings' in {self.policy.path} stands for {shown(resolved)}",
+            why,
             f"add the file or its folder to 'recordings' in {self.policy.path}, and restart the agent",
             resolved=resolved,
         )
@@ -315,6 +318,27 @@ def _hostile_surroundings(command: CommandSource) -> Iterator[str]:
     for name in sorted(command.environment):
         if not _VARIABLE.fullmatch(name):
             yield f"{shown(name)} is no name of an environment variable"
+
+
+def _is_recording(policy: Policy, resolved: str) -> bool:
+    return any(matches_path(pattern, resolved) for pattern in policy.recordings)
+
+
+def _link_out_of(policy: Policy, recording: str) -> str:
+    """What leads out of a recording that is a folder; "" where nothing does, and for files."""
+    try:
+        with os.scandir(recording) as entries:
+            links = [entry for entry in entries if entry.is_symlink()]
+    except OSError:
+        return ""  # a file, or the reader will say so
+    for link in links:
+        leads_to = os.path.realpath(link.path)
+        if not _is_recording(policy, leads_to):
+            return (
+                f"in {shown(recording)} the link {shown(link.name)} leads to {shown(leads_to)}, which no "
+                f"pattern of 'recordings' in {policy.path} stands for"
+            )
+    return ""
 
 
 def _require(decision: Decision, subject: str) -> None:

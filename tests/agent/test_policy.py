@@ -329,6 +329,18 @@ def test_recordings_are_read_where_the_policy_says(box: Box) -> None:
     assert not gate.decide_recording(box.work / "key.csv").allowed
     with pytest.raises(ProfilerError, match="'recordings'"):
         gate.admit(assignment(recorded=RecordedSource(Path("/etc/shadow"))))
+    # A recording that is a folder: what its links lead to is sent, too.
+    folder = box.work / "export.csv"
+    folder.mkdir()
+    (folder / "inside").symlink_to(box.work / "a.csv")
+    assert gate.decide_recording(folder).allowed
+    (folder / "CUPTI_ACTIVITY_KIND_KERNEL.parquet").symlink_to("/etc/shadow")
+    refused = gate.decide_recording(folder)
+    assert not refused.allowed
+    assert refused.why == (
+        f"in '{folder}' the link 'CUPTI_ACTIVITY_KIND_KERNEL.parquet' leads to '/etc/shadow', which no "
+        f"pattern of 'recordings' in {box.file} stands for"
+    )
     # Both at once: neither hides the other.
     both = assignment(recorded=RecordedSource(Path("/etc/shadow")), command=command("matmul"))
     with pytest.raises(ProfilerError):
