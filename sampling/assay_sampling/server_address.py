@@ -120,21 +120,27 @@ def _socket_address(text: str, subject: str) -> ServerAddress:
         given = given[2:] if given.startswith("///") else ""
     if not given or "\0" in given:
         raise ParameterError(subject, f"{text!r} names no socket", "give unix:/path/of/socket")
-    path = Path(os.path.abspath(given))  # noqa: PTH100 - links are looked at, not followed, later
-    if _URI_CHARACTERS.search(str(path)) or not str(path).isprintable():
+    # gRPC takes the path as UTF-8, whatever the locale; a narrow one has its own spelling of these bytes.
+    try:
+        local = os.fsdecode(given.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError as error:
+        raise ParameterError(subject, f"{text!r} is not UTF-8", "give unix:/path/of/socket") from error
+    path = Path(os.path.abspath(local))  # noqa: PTH100 - links are looked at, not followed, later
+    encoded = os.fsencode(path)
+    shown = encoded.decode("utf-8", "surrogateescape")
+    if _URI_CHARACTERS.search(shown) or not shown.isprintable():
         raise ParameterError(
             subject,
-            f"the path {str(path)!r} holds characters that gRPC reads otherwise in an address",
+            f"the path {shown!r} holds characters that gRPC reads otherwise in an address",
             "give a path of letters, digits, '.', '_' and '-'",
         )
-    length = len(os.fsencode(path))
-    if length > LONGEST_SOCKET_PATH:
+    if len(encoded) > LONGEST_SOCKET_PATH:
         raise ParameterError(
             subject,
-            f"the path {str(path)!r} has {length} bytes, and a socket's has at most {LONGEST_SOCKET_PATH}",
+            f"the path {shown!r} has {len(encoded)} bytes, and a socket's has at most {LONGEST_SOCKET_PATH}",
             "give a shorter one, or set XDG_RUNTIME_DIR to a shorter folder of your own",
         )
-    return ServerAddress(f"{_UNIX}{path}", socket=path)
+    return ServerAddress(f"{_UNIX}{shown}", socket=path)
 
 
 def require_our_socket(address: ServerAddress, subject: str = "server address") -> None:

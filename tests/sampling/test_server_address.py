@@ -83,6 +83,19 @@ def test_a_path_that_no_socket_can_have_is_said_with_its_length() -> None:
         parse_address("unix:/" + "ü" * 54)
 
 
+def test_a_path_is_utf8_for_grpc_whatever_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
+    escaped = "größe".encode().decode("ascii", "surrogateescape")
+    for text in ("unix:/run/größe", f"unix:/run/{escaped}"):
+        address = parse_address(text)
+        assert (address.text, address.socket) == ("unix:/run/größe", Path("/run/größe"))
+    with pytest.raises(ParameterError, match="is not UTF-8"):
+        parse_address("unix:/run/\ud800")
+    monkeypatch.setattr("os.fsdecode", lambda data: data.decode("ascii", "surrogateescape"))
+    monkeypatch.setattr("os.fsencode", lambda path: str(path).encode("ascii", "surrogateescape"))
+    address = parse_address("unix:/run/größe")
+    assert (address.text, address.socket) == ("unix:/run/größe", Path(f"/run/{escaped}"))
+
+
 def test_the_default_is_in_the_users_runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert default_address() == f"unix:{tmp_path}/assay/server.sock"
