@@ -270,6 +270,17 @@ def test_devices_of_the_modern_layout(tmp_path: Path) -> None:
     assert launches.device_labels() == ["A100", "H100"]
 
 
+def test_the_attributes_of_a_device_may_be_floating_point_numbers(tmp_path: Path) -> None:
+    """As ncu 2022.3 prints them with --print-fp, and has no field "CC"."""
+    attributes = {
+        "device__attribute_compute_capability_major": ("", "8.00"),
+        "device__attribute_compute_capability_minor": ("", "6.00"),
+        "device__attribute_multiprocessor_count": ("", "46.00"),
+    }
+    device = _read(tmp_path, _with_metrics(attributes, drop=("CC",))).metadata.devices[0]
+    assert (device.compute_capability, device.sm_count) == ("8.6", 46)
+
+
 def test_several_gpus_in_the_classic_layout_are_refused(tmp_path: Path) -> None:
     fields = (*(f for f in RAW_FIELDS if f not in ("Device", "CC")), "device__attribute_multiprocessor_count")
     rows = [raw_row(i) | {fields[-1]: sms} for i, sms in enumerate(("80", "80", "72"))]

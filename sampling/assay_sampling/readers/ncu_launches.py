@@ -214,16 +214,22 @@ def devices_of(layout: Layout, table: pa.Table) -> dict[int, Device]:
         row = texts.index(text)
         attribute = {name: _column(layout, table, name)[row] for name in _ATTRIBUTES if layout.has(name)}
         capability = _column(layout, table, "CC")[row] if layout.has("CC") else ""
-        if not capability and _MAJOR in attribute and _MINOR in attribute:
-            capability = f"{attribute[_MAJOR]}.{attribute[_MINOR]}"
-        sm_count = parse_numbers(pa.array([attribute.get(_SM_COUNT, "")])).values[0].as_py()
+        # With --print-fp they are floating-point numbers, such as 8.00 and 6.00.
+        major, minor, sm_count = (_whole(attribute.get(name, "")) for name in (_MAJOR, _MINOR, _SM_COUNT))
+        if not capability and major and minor is not None:
+            capability = f"{major}.{minor}"
         devices[int(text)] = Device(
             index=int(text),
             name=attribute.get(_DISPLAY_NAME, ""),
             compute_capability=capability,
-            sm_count=int(sm_count) if sm_count else None,
+            sm_count=sm_count or None,
         )
     return dict(sorted(devices.items()))
+
+
+def _whole(text: str) -> int | None:
+    value = parse_numbers(pa.array([text])).values[0].as_py()
+    return None if value is None else int(value)
 
 
 def has_marked_rows(layout: Layout, table: pa.Table) -> bool:
