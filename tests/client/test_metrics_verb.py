@@ -114,6 +114,14 @@ def test_what_is_printed_is_a_shell_script_with_the_words_of_the_document(assay:
     assert document["commands"][-1]["argv"][:3] == ["assay", "select", method]
 
 
+def test_a_file_that_no_profiler_makes_has_its_place_in_the_selection(assay: Assay) -> None:
+    document = asked(assay, "photon")
+    assert document["commands"][-1]["argv"][-2:] == ["--param", "bbv=blocks.csv"]
+    assert any("--param bbv=FILE" in note for note in document["notes"])
+    given = asked(assay, "photon", "-p", "bbv=my vectors.csv")["commands"][-1]["argv"]
+    assert given[-2:] == ["--param", "bbv=my vectors.csv"]
+
+
 def test_parameters_decide_what_is_needed(assay: Assay) -> None:
     twelve = asked(assay, "pks", "-p", "features=artifact12")
     assert "artifact_global_loads" in [counter["name"] for counter in twelve["counters"]]

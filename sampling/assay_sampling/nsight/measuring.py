@@ -19,6 +19,8 @@ from assay_sampling.replay_passes import PassCount, replay_passes
 from assay_sampling.samplers import Needs, methods_without_counters, needs
 
 REPORT, PAGE = "counters.ncu-rep", "counters.csv"
+# What photon needs beside; no profiler makes it.
+BLOCKS = "blocks.csv"
 LIGHT_STEM, LIGHT_REPORT, LIGHT = "light", "light.nsys-rep", "light.sqlite"
 WORKLOAD = ("./workload",)
 # Nsight Compute counts otherwise, or nothing, on what came before Volta.
@@ -164,8 +166,11 @@ def _light(command: Sequence[str]) -> tuple[CommandLine, ...]:
 
 
 def _selecting(method: str, parameters: Mapping[str, Any], window: Window, *, detailed: bool) -> CommandLine:
+    if method == "photon" and "bbv" not in parameters:
+        parameters = {**parameters, "bbv": BLOCKS}
     given = [word for name, value in parameters.items() for word in ("--param", f"{name}={value}")]
-    offset = ["--launch-offset", str(window.skip)] if window.skip else []
+    # ncu numbers the launches of all processes in one row; so they are numbered in each, as nsys does it.
+    offset = ["--launch-offset", str(window.skip)] if detailed else []
     files = [PAGE, "--light", LIGHT] if detailed else [LIGHT]
     return CommandLine("the selection", ("assay", "select", method, *files, *given, *offset))
 

@@ -117,12 +117,13 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     return sampler.select(profile, validated, seed=seed)
 
 
-def needs(method: str, parameters: Mapping[str, Any]) -> Needs | None:
+def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") -> Needs | None:
     """Which counters a method looks at with these parameters; None where a package's own does not say.
 
-    Raises as :func:`select` for an unknown method, parameter or value.
+    ``verb`` is what an unknown method is told by. Raises as :func:`select` for an unknown method, parameter
+    or value.
     """
-    sampler = _sampler(method, "metrics")
+    sampler = _sampler(method, verb)
     return needs_of(sampler, _validated(method, sampler, parameters))
 
 

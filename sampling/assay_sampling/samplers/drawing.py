@@ -17,6 +17,7 @@ from assay_sampling.launches import Launches
 from assay_sampling.missing_counters import cannot_be_read
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import grouped_selection, source_of, whole_cost
+from assay_sampling.samplers.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, without_counters
 from assay_sampling.selection import Selection
 
@@ -45,6 +46,16 @@ def instructions_needed(launches: Launches, why: str, method: str) -> np.ndarray
             without_counters(method, INSTRUCTIONS_OF_ALL, launches),
         )
     return found
+
+
+def measured_for(profile: Profile, estimator: Estimator, method: str) -> Profile:
+    """The profile with what an estimator looks at in its whole workload.
+
+    Raises RefusedError where a ratio would need the instructions of launches that only the other level has.
+    """
+    if estimator == "expansion":
+        return profile
+    return with_instructions_of_both_levels(profile, f"{method} with estimator=ratio")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from assay_sampling.intervals import RANDOM_INSTEAD
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import Parameters, grouped_selection, whole_cost
 from assay_sampling.samplers.drawing import instructions_needed
+from assay_sampling.samplers.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.selection import Selection
 
@@ -34,8 +35,9 @@ class FirstInstructionsSampler:
         return INSTRUCTIONS_OF_ALL
 
     def select(self, profile: Profile, parameters: FirstInstructionsParameters, *, seed: int) -> Selection:
-        """Raises RefusedError for no launches, CounterUnavailableError where instructions or cost of one
-        were not measured."""
+        """Raises RefusedError for no launches, or two levels of other launches, CounterUnavailableError
+        where instructions or cost of one were not measured."""
+        profile = with_instructions_of_both_levels(profile, self.name)
         cost = whole_cost(profile)
         executed = instructions_needed(profile.whole, "a budget of instructions", self.name)
         spent = np.cumsum(executed)

@@ -14,6 +14,7 @@ from assay_sampling.samplers.drawing import (
     Estimator,
     Population,
     drawn_selection,
+    measured_for,
     repeated,
 )
 from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
@@ -53,6 +54,7 @@ class RandomSampler:
     def select(self, profile: Profile, parameters: RandomParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
+        profile = measured_for(profile, parameters.estimator, self.name)
         population = Population.of(profile, parameters.estimator, self.name)
         total = len(population)
         size = sample_size(parameters.launches, total)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from assay_sampling.alignment import align_window
 from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches import Launches
 from assay_sampling.missing_counters import cannot_be_read
 from assay_sampling.profile import Profile
 from assay_sampling.samplers.base import source_of
+from assay_sampling.samplers.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, without_counters
 
 _COUNTER = "instructions"
@@ -25,10 +23,8 @@ def with_instructions(profile: Profile) -> tuple[Profile, np.ndarray]:
     RefusedError where there are none, or a negative number or none in total; CounterUnavailableError where
     some launches lack them.
     """
+    profile = with_instructions_of_both_levels(profile, "Sieve")
     whole = profile.whole
-    if _COUNTER not in whole.table.schema.names and profile.detailed is not None:
-        whole = _joined(profile.detailed, whole)
-        profile = replace(profile, light=whole)
     if _COUNTER in whole.unreadable:
         raise CounterUnavailableError(source_of(whole), *cannot_be_read(_COUNTER, whole.unreadable[_COUNTER]))
     if _COUNTER not in whole.table.schema.names:
@@ -65,20 +61,3 @@ def _check(launches: Launches, executed: np.ndarray) -> None:
 def _launch_at(launches: Launches, row: int) -> str:
     process, launch = launches.table["process"][row].as_py(), launches.table["launch"][row].as_py()
     return f"launch {launch} of process {process}"
-
-
-def _joined(detailed: Launches, light: Launches) -> Launches:
-    """The light launches with the instructions of the detailed ones, which must be the same launches."""
-    if _COUNTER not in detailed.table.schema.names:
-        return light
-    matched = len(align_window(detailed, light, "exact").right_rows)
-    if not matched == len(light) == len(detailed):
-        raise RefusedError(
-            f"{source_of(detailed)} and {source_of(light)}",
-            f"Sieve needs the instructions of every launch; the detailed run has {len(detailed):,} launches, "
-            f"{matched:,} of them among the {len(light):,} of the light run",
-            "profile all launches with counters, or carry a window's groups over with the method pks",
-        )
-    schema = detailed.table.schema
-    column = schema.field(_COUNTER), detailed.table[_COUNTER]
-    return replace(light, table=light.table.append_column(*column))

@@ -17,6 +17,7 @@ from assay_sampling.samplers.drawing import (
     Estimator,
     Population,
     drawn_selection,
+    measured_for,
     repeated,
 )
 from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
@@ -56,6 +57,7 @@ class StratifiedSampler:
     def select(self, profile: Profile, parameters: StratifiedParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
+        profile = measured_for(profile, parameters.estimator, self.name)
         launches = profile.whole
         population = Population.of(
             profile, parameters.estimator, self.name, _groups(launches, parameters.groups)

@@ -17,6 +17,7 @@ from assay_sampling.samplers.drawing import (
     Estimator,
     Population,
     drawn_selection,
+    measured_for,
     repeated,
 )
 from assay_sampling.samplers.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
@@ -56,6 +57,7 @@ class SystematicSampler:
     def select(self, profile: Profile, parameters: SystematicParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them, ParameterError for a start outside the period."""
+        profile = measured_for(profile, parameters.estimator, self.name)
         population = Population.of(profile, parameters.estimator, self.name)
         total = len(population)
         selected = sample_size(parameters.launches, total)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from assay_sampling.errors import RefusedError
 from assay_sampling.launch_table import Condition
-from assay_sampling.samplers import methods_without_counters
+from assay_sampling.samplers import needs
 from assay_server.analysis.request import AnalysisRequest, RunData
 
 
@@ -30,12 +31,14 @@ class Cell:
             raise ValueError("a cell has at least one run")
         return run
 
-    def runs_of(self, method: str) -> tuple[RunData, ...]:
+    def runs_of(self, method: str, parameters: Mapping[str, Any]) -> tuple[RunData, ...]:
         """The runs that a selection by ``method`` would rest on.
 
-        Methods that look at names, order and cost alone rest on the light run, where there is one.
+        With parameters by which it looks at names, order and cost alone it rests on the light run, where
+        there is one. Raises ParameterError for a method, parameter or value that does not exist.
         """
-        if method in methods_without_counters():
+        wanted = needs(method, parameters, verb="select")
+        if wanted is not None and wanted.nothing:
             return (self.whole,)
         return tuple(run for run in (self.detailed, self.light) if run is not None)
 

@@ -127,9 +127,9 @@ class _Work:
             return
         row = rows.empty_row(cell, method)
         self.rows[cell, method.position] = row
-        runs = cell.runs_of(method.name)
-        rows.rest_on(row, runs)
         try:
+            runs = cell.runs_of(method.name, method.parameters)
+            rows.rest_on(row, runs)
             self.refuse_invalid(runs)
             selection = self._selection(cell, method, row)
         except AssayError as error:
@@ -141,7 +141,7 @@ class _Work:
         self.made[method.position] = _Made(row["selection"], selection, cell, cell.whole, row, shown)
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
-        levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name)}
+        levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name, method.parameters)}
         self._describe(row, cell.whole)
         if len(levels) == 2:
             in_slices = cell.detailed is not None and len(cell.detailed.files) > 1
@@ -169,11 +169,11 @@ class _Work:
             rows.fail(row, self._no_selection(cell, method))
             return
         try:
-            self._score(cell, made, row)
+            self._score(cell, method, made, row)
         except AssayError as error:
             rows.fail(row, error)
 
-    def _score(self, cell: Cell, made: _Made, row: Row) -> None:
+    def _score(self, cell: Cell, method: Method, made: _Made, row: Row) -> None:
         rows.describe_selection(row, made.selection, made.key, made.cell)
         run = cell.light if made.whole.level == "light" else cell.detailed
         if run is None:
@@ -182,7 +182,7 @@ class _Work:
                 f"the selection was made on a {made.whole.level} run, and this GPU has none",
                 f"record the {made.whole.level} level there too",
             )
-        rows.rest_on(row, [*made.cell.runs_of(made.selection.method), run])
+        rows.rest_on(row, [*made.cell.runs_of(method.name, method.parameters), run])
         self.refuse_invalid([run])
         _refuse_same_records(made.whole, run)
         other = self.held.launches(run)

@@ -33,15 +33,16 @@ def test_cells_keep_the_order_of_the_campaign() -> None:
     ]  # fmt: skip
     assert cells[0].detailed is runs[0]
     assert cells[0].whole is runs[1]
-    assert cells[0].runs_of("pks") == (runs[0], runs[1])
-    assert cells[0].runs_of("random") == (runs[1],)
-    assert cells[2].runs_of("pks") == (runs[4],)
+    assert cells[0].runs_of("pks", {}) == (runs[0], runs[1])
+    assert cells[0].runs_of("random", {}) == (runs[1],)
+    assert cells[0].runs_of("random", {"estimator": "ratio"}) == (runs[0], runs[1])
+    assert cells[2].runs_of("pks", {}) == (runs[4],)
 
 
 def test_detailed_alone_is_the_whole() -> None:
     (cell,) = cells_by_workload([run("0", level="detailed")])["training"]
     assert cell.whole.run_id == "0"
-    assert cell.runs_of("systematic") == (cell.detailed,)
+    assert cell.runs_of("systematic", {}) == (cell.detailed,)
 
 
 def test_the_first_repeat_counts_and_the_report_says_so() -> None:
