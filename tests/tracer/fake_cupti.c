@@ -5,6 +5,7 @@
  *     flushed.
  *   - A forced flush hands over all buffers: kernels that still run have end 0 there, and are not told again.
  *   - What was not handed over is lost, and not counted, when its context is reset. A flush synchronises nothing.
+ *   - It has a lock, which it holds when it asks for a buffer, and at a fork (libcupti imports __register_atfork).
  *   - A flush is allowed from callbacks of API calls alone; whoever calls it elsewhere is told on stderr.
  *
  * Switches, in the environment:

@@ -31,6 +31,9 @@ typedef enum fake_call (*fake_rule)(uint32_t correlation);
 /* One API call; returns its correlation ID. */
 uint32_t fake_call(fake_rule rule);
 
+/* Something that happens to this thread while CUPTI has its lock, such as a signal. */
+void fake_within(void (*during)(void));
+
 /* Records that were handed over to buffers, and records that found none. */
 void fake_counts(uint64_t *recorded, uint64_t *dropped);
 

@@ -71,6 +71,23 @@ uint32_t fake_switch(const char *variable, uint32_t otherwise)
     return text && *text ? (uint32_t)strtoul(text, NULL, 10) : otherwise;
 }
 
+static void lock_all(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void unlock_all(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_within(void (*during)(void))
+{
+    lock_all();
+    during();
+    unlock_all();
+}
+
 static void set_up(void)
 {
     version = fake_switch("FAKE_CUPTI_VERSION", DEFAULT_VERSION);
@@ -81,6 +98,7 @@ static void set_up(void)
     kernel_ms = fake_switch("FAKE_CUPTI_KERNEL_MS", 20);
     endless = fake_switch("FAKE_CUPTI_ENDLESS", 0);
     endless_device = fake_switch("FAKE_CUPTI_ENDLESS_DEVICE", MOST_DEVICES);
+    pthread_atfork(lock_all, unlock_all, unlock_all);
     for (int i = 0; i < 7; i++) snprintf(names[i], sizeof names[i], "_Z8kernel_%dPfi", i);
 }
 

@@ -169,6 +169,61 @@ def test_workers_of_pythons_multiprocessing_are_traced(tracer: BuiltTracer) -> N
     assert [fault for traced in receiver.processes for fault in traced.faults()] == []
 
 
+@pytest.mark.parametrize("aside", ["fork", "vfork"])
+def test_children_made_while_threads_launch_neither_hang_nor_hand_over(
+    tracer: BuiltTracer, aside: str
+) -> None:
+    # CUPTI holds a lock of its own at a fork, and when it asks for a buffer. A vfork child has its parent's memory.
+    found = run(tracer, launches=20_000, threads=4, aside=aside, alarm_ms=60_000)
+    assert found.exit_code == 0 and found.faults == []
+    assert len(found.processes) == 1
+    assert np.array_equal(np.sort(numbers(found.table)), expected_numbers(20_000))
+
+
+_FAILING_CHILDREN = """
+import ctypes, os, subprocess, sys
+fake = ctypes.CDLL(sys.argv[1])
+rule = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint32)(lambda correlation: 0)
+fake.fake_init()
+for _ in range(10):
+    fake.fake_call(rule)
+    for options in ({}, {"preexec_fn": os.getpid}):
+        try:
+            subprocess.run(["/nobody"], **options)
+        except FileNotFoundError:
+            pass
+    subprocess.run(["true"], check=True)
+"""
+
+
+def test_pythons_subprocesses_leave_the_records_of_their_parent_alone(tracer: BuiltTracer) -> None:
+    (fake,) = tracer.workload.parent.glob("libcupti.so.*")
+    with short_folder() as folder, Receiver(folder / "socket", lambda hello: SCHEMA) as receiver:
+        command = [sys.executable, "-c", _FAILING_CHILDREN, str(fake)]
+        environment = {**os.environ, **tracer_environment(tracer.library, folder / "socket")}
+        with subprocess.Popen(command, env=environment) as process:
+            drain(receiver, process)
+    assert process.returncode == 0
+    assert [traced.handed_on for traced in receiver.processes] == [10]
+    assert [fault for traced in receiver.processes for fault in traced.faults()] == []
+
+
+def test_a_signal_handler_that_ends_the_process_within_a_call_of_cupti_does_not_hang(
+    tracer: BuiltTracer,
+) -> None:
+    switches: dict[str, object] = {"ASSAY_TRACER_SYNC_MS": 300, "ASSAY_TRACER_WAIT_MS": 300}
+    found = run(tracer, switches, launches=100, end="within", alarm_ms=60_000)
+    assert found.exit_code == 0
+    assert "without handing over its last records" in found.faults[0]
+
+
+def test_a_signal_handler_that_ends_the_process_within_a_reset_does_not_hang(tracer: BuiltTracer) -> None:
+    began = time.monotonic()
+    found = run(tracer, {"FAKE_CUPTI_ENDLESS": 50}, launches=100, reset=100, alarm_ms=2000)
+    assert found.exit_code == 7 and time.monotonic() - began < 25, "not the limit of 30 seconds"
+    assert "without handing over its last records" in found.faults[0]
+
+
 def test_forked_children_of_threads_that_push_ranges_never_hang(tracer: BuiltTracer, forks: Path) -> None:
     environment = tracer_environment(tracer.library, Path("/nobody"))
     done = subprocess.run(

@@ -2,13 +2,16 @@
  *
  *   workload launches=N [threads=T] [graphs=G] [nodes=M] [captured=C] [failing=F] [nvtx=1|2] [pause_us=P] [every=E]
  *            [graph=plain|nested|conditional|disabled] [devices=D] [reset=R] [reset_device=D]
- *            [children=K] [child=fork|exec|worker] [end=exit|_exit|_Exit|quick_exit|kill|system_call]
+ *            [children=K] [child=fork|exec|worker] [aside=fork|vfork] [alarm_ms=A]
+ *            [end=exit|_exit|_Exit|quick_exit|kill|system_call|within]
  *
  * Every G-th call is a graph launch of M kernels, every C-th one goes into a capture, every F-th one fails (by
  * correlation ID). After each E calls a thread pauses P microseconds, after each R its device (or this one) is reset. Threads take
  * devices in turn. It prints what it did as one line of JSON. Of K children 'fork' ends at once and 'exec' runs this
  * program with 100 launches; a 'worker' uses CUDA instead of its parent, as Python's multiprocessing does, and ends
- * as 'end' says.
+ * as 'end' says. After each 20 calls of the first thread a child that is made 'aside' fails to execute a program and
+ * calls _exit. After A milliseconds a signal comes whose handler calls _exit(7). The end 'within' is such a handler's
+ * while CUPTI has its lock.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -20,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,8 +31,8 @@
 #include "fake_cupti.h"
 
 static unsigned long launches, threads = 1, graphs, nodes = 4, captured, failing, nvtx, pause_us, every = 1000;
-static unsigned long devices = 1, reset, reset_device = ULONG_MAX, children = 1;
-static const char *graph = "plain", *child = "", *end = "exit";
+static unsigned long devices = 1, reset, reset_device = ULONG_MAX, children = 1, alarm_ms;
+static const char *graph = "plain", *child = "", *end = "exit", *aside = "";
 
 static enum fake_call rule(uint32_t correlation)
 {
@@ -49,6 +53,18 @@ static void use_nvtx2(void)
     if (!push2 || !pop2) exit(98);
 }
 
+static void make_child_aside(void)
+{
+    char *const words[] = {(char *)(uintptr_t)"/nobody", NULL};
+    int status = -1;
+    pid_t process = strcmp(aside, "vfork") == 0 ? vfork() : fork();
+    if (process == 0) {
+        execv(words[0], words);
+        _exit(3);
+    }
+    if (waitpid(process, &status, 0) != process || !WIFEXITED(status) || WEXITSTATUS(status) != 3) abort();
+}
+
 static void *launch_all(void *thread)
 {
     char text[128];
@@ -64,6 +80,7 @@ static void *launch_all(void *thread)
             nvtxRangePushA(text);
         }
         fake_call(rule);
+        if (*aside && !thread && i % 20 == 19) make_child_aside();
         if (nvtx == 2) {
             pop2();
         } else if (nvtx) {
@@ -94,8 +111,20 @@ static long peak_kib(void)
     return peak;
 }
 
+static void leave(void)
+{
+    _exit(0);
+}
+
+static void leave_at(int number)
+{
+    (void)number;
+    _exit(7);
+}
+
 static void finish(void)
 {
+    if (strcmp(end, "within") == 0) fake_within(leave);
     if (strcmp(end, "_exit") == 0) _exit(0);
     if (strcmp(end, "_Exit") == 0) _Exit(0);
     if (strcmp(end, "quick_exit") == 0) quick_exit(0);
@@ -109,6 +138,11 @@ static void work(void)
     static const char *const kinds[] = {"plain", "nested", "conditional", "disabled"};
     pthread_t others[64];
     fake_init();
+    if (alarm_ms) {
+        struct itimerval after = {{0, 0}, {(time_t)(alarm_ms / 1000), (suseconds_t)(alarm_ms % 1000 * 1000)}};
+        signal(SIGALRM, leave_at);
+        setitimer(ITIMER_REAL, &after, NULL);
+    }
     if (nvtx == 2) use_nvtx2();
     for (unsigned i = 0; graphs && i < 4; i++)
         if (strcmp(graph, kinds[i]) == 0) fake_make_graph((enum fake_graph)i, (uint32_t)nodes);
@@ -142,11 +176,12 @@ static void take(const char *word)
     } known[] = {{"launches", &launches}, {"threads", &threads}, {"graphs", &graphs}, {"nodes", &nodes},
                  {"captured", &captured}, {"failing", &failing}, {"nvtx", &nvtx}, {"pause_us", &pause_us},
                  {"every", &every}, {"devices", &devices}, {"reset", &reset}, {"reset_device", &reset_device},
-                 {"children", &children}};
+                 {"children", &children}, {"alarm_ms", &alarm_ms}};
     const char *value = strchr(word, '=');
     if (!value) return;
     size_t bytes = (size_t)(value - word);
     if (strncmp(word, "child=", 6) == 0) child = value + 1;
+    if (strncmp(word, "aside=", 6) == 0) aside = value + 1;
     if (strncmp(word, "end=", 4) == 0) end = value + 1;
     if (strncmp(word, "graph=", 6) == 0) graph = value + 1;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

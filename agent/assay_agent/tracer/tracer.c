@@ -63,7 +63,8 @@ static struct buffer *free_buffers, *queue_head, **queue_tail = &queue_head;
 static unsigned allocated, queued;
 static struct assay_launch ring[RING_LAUNCHES];
 static uint32_t ring_head, ring_count;
-static int stopping;
+static int stopping, kernels_run; /* at the end: whether some had not ended in time */
+static __thread volatile sig_atomic_t within_callback;
 
 static uint64_t newest_order = 1ull << 32; /* not 0, so that no order is negative */
 static int captures_seen;
@@ -249,19 +250,27 @@ static void resource(CUpti_CallbackId id, const CUpti_ResourceData *data)
     }
 }
 
-static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+static void driver_call(CUpti_CallbackId id, const CUpti_CallbackData *information)
 {
-    (void)user;
-    const CUpti_CallbackData *information = data;
-    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
-    if (domain == CUPTI_CB_DOMAIN_RESOURCE) resource(id, data);
-    if (domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
     struct call call = call_of(id, information->functionParams);
     const CUresult *result = information->functionReturnValue;
     if (information->callbackSite == CUPTI_API_ENTER)
         call_begins(&call, information->correlationId);
     else
         call_ends(&call, information->correlationId, result && *result != CUDA_SUCCESS);
+}
+
+static void CUPTIAPI called(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data)
+{
+    (void)user;
+    const CUpti_CallbackData *information = data;
+    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED)) return;
+    within_callback++;
+    if (domain == CUPTI_CB_DOMAIN_RESOURCE)
+        resource(id, data);
+    else if (domain == CUPTI_CB_DOMAIN_DRIVER_API)
+        driver_call(id, information);
+    within_callback--;
 }
 
 /* ---- sending: our thread's side ---- */
@@ -411,6 +420,27 @@ static int wait_for_work(uint64_t until_ns)
     return stop;
 }
 
+/* The helper calls it when kernels have ended: a forced flush where nothing more comes, for contexts unknown to us. */
+static void collect(int final)
+{
+    library.flush(0);
+    if (final) library.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+static void finish_collecting(void)
+{
+    pthread_mutex_lock(&lock);
+    int forced = kernels_run;
+    pthread_mutex_unlock(&lock);
+    if (forced) collect(1); /* of kernels that run, the times are lost */
+    pthread_mutex_lock(&lock);
+    CUcontext context = last_context;
+    uint32_t stream = last_stream;
+    pthread_mutex_unlock(&lock);
+    note_dropped(NULL, 0);
+    note_dropped(context, stream);
+}
+
 static void *send_until_stopped(void *unused)
 {
     (void)unused;
@@ -431,6 +461,7 @@ static void *send_until_stopped(void *unused)
             flush_at = clock_ns(CLOCK_MONOTONIC) + (uint64_t)flush_ms * 1000000u;
         }
     }
+    finish_collecting();
     send_all();
     send_totals(ASSAY_FRAME_END);
     output_close();
@@ -439,42 +470,31 @@ static void *send_until_stopped(void *unused)
 
 /* ---- beginning and end ---- */
 
-/* The helper calls it when kernels have ended: a forced flush where nothing more comes, for contexts unknown to us. */
-static void collect(int final)
-{
-    library.flush(0);
-    if (final) library.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-}
-
+/* The thread that ends the process calls no function of CUDA or CUPTI: a signal handler may end it while that thread
+ * has their locks. Our threads call them, and it waits for those no longer than the limits. */
 static void finish_once(void)
 {
-    if (!contexts_finish_all()) {
-        add(&totals.unsynchronised, 1);
-        collect(1); /* of kernels that run, the times are lost */
-    }
+    int late = !contexts_finish_all();
+    add(&totals.unsynchronised, (uint64_t)late);
     pthread_mutex_lock(&lock);
-    CUcontext context = last_context;
-    uint32_t stream = last_stream;
-    pthread_mutex_unlock(&lock);
-    note_dropped(NULL, 0);
-    note_dropped(context, stream);
-    pthread_mutex_lock(&lock);
+    kernels_run = late;
     stopping = 1;
     pthread_cond_broadcast(&work);
     pthread_cond_broadcast(&room);
     pthread_mutex_unlock(&lock);
     /* What is left takes at most 32 MiB of sending, each send bounded; a process never hangs for it. */
-    uint64_t until = clock_ns(CLOCK_REALTIME) + (uint64_t)wait_limit_ns + 1000000000u;
+    uint64_t until = clock_ns(CLOCK_MONOTONIC) + (uint64_t)wait_limit_ns + 1000000000u;
     struct timespec limit = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
-    if (pthread_timedjoin_np(sender, NULL, &limit) == 0) __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
+    if (pthread_clockjoin_np(sender, NULL, CLOCK_MONOTONIC, &limit) == 0) __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
 }
 
 void tracer_finish(void)
 {
     static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
     static __thread int within;
-    /* A signal handler that ends the process in the middle of a launch call would wait for itself. */
-    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED) || getpid() != owner || within || current.within) return;
+    if (!__atomic_load_n(&tracing, __ATOMIC_RELAXED) || getpid() != owner) return;
+    /* A signal handler that ends the process in the middle of a launch call or a wait would wait for itself. */
+    if (within || current.within || within_callback) return;
     within = 1;
     pthread_mutex_lock(&ending); /* a second thread that ends the process waits for the first */
     if (__atomic_load_n(&tracing, __ATOMIC_RELAXED) && !stopping) finish_once();
@@ -482,29 +502,18 @@ void tracer_finish(void)
     within = 0;
 }
 
-/* A child must find no lock that another thread of its parent held. */
-static void before_fork(void)
-{
-    pthread_mutex_lock(&lock);
-    names_lock();
-}
-
-static void after_fork(void)
-{
-    names_unlock();
-    pthread_mutex_unlock(&lock);
-}
-
+/* A child must find no lock that another thread of its parent held. It pushes ranges; the other locks are for what it
+ * does not do, and are left alone: CUPTI holds its own at a fork, and when it asks us for a buffer. */
 static void in_forked_child(void)
 {
-    after_fork();
+    names_unlock();
     __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
     output_close(); /* the parent keeps its own descriptor of the socket */
 }
 
 static void watch_forks(void)
 {
-    pthread_atfork(before_fork, after_fork, in_forked_child);
+    pthread_atfork(names_lock, names_unlock, in_forked_child);
 }
 
 void tracer_watch_forks(void)
