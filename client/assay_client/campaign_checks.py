@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay_client.gpu_names import GPU_NAMES, either, nearest
 from assay_sampling.errors import CampaignError
+from assay_sampling.gpu_names import GPU_NAMES, either, nearest
 
 Place = tuple[str | int, ...]
 _CERTAIN = "certain"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_client.files import AnyPath
-from assay_client.gpu_names import either, stands_for, unknown
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.gpu_names import either, stands_for, unknown
 from assay_sampling.identity import Device, device_key
 from assay_sampling.launch_table import TableMetadata, table_metadata
 from assay_sampling.levels import refuse_other_devices
@@ -88,7 +88,7 @@ def recorded_run(
 def check_kind(kind: str, run: RecordedRun) -> None:
     """Whether recordings may be of a GPU that somebody calls ``kind``.
 
-    Known are the names in :mod:`assay_client.gpu_names`, what all of a family have in front ("V100", "A100"),
+    Known are the names in :mod:`assay_sampling.gpu_names`, what all of a family have in front ("V100"),
     and whatever the recordings themselves say.
 
     Raises ParameterError for a name that nobody knows, RefusedError where the recordings say that it is

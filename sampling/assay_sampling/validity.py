@@ -333,6 +333,13 @@ _RESULT_FLAGS = (
         "record with a finer clock, or choose representatives otherwise or with another seed",
         scope="result",
     ),
+    FlagKind(
+        "other_gpu_recorded",
+        "the campaign file calls a recording's device by the name of one GPU, and the recording says that it "
+        "was made on another",
+        "give the recording the name of the GPU that it was made on, or the file that was meant",
+        scope="result",
+    ),
 )  # fmt: skip
 
 FLAGS: Mapping[str, FlagKind] = MappingProxyType({kind.name: kind for kind in (*_RUN_FLAGS, *_RESULT_FLAGS)})

@@ -19,7 +19,7 @@ from nvidia_tools import RealTools
 from assay_agent.profilers.preflight import CHIPS
 from assay_agent.profilers.tool_version import ToolBox
 from assay_client.cli.main import main
-from assay_client.gpu_names import compute_capability_of
+from assay_sampling.gpu_names import compute_capability_of
 from assay_sampling.nsight.tool import Program, ToolVersion, options_since, tool_of_release
 from assay_sampling.readers import read_launches
 from assay_sampling.samplers import samplers

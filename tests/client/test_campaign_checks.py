@@ -12,8 +12,8 @@ import pytest
 from scripted_server import FakeServer, Script
 
 from assay_agent.virtual import ARCHITECTURES
-from assay_client.gpu_names import GPU_NAMES, nearest
 from assay_client.local import check_campaign
+from assay_sampling.gpu_names import GPU_NAMES, nearest
 from assay_sampling.identity import device_key
 
 Assay = Callable[..., Any]

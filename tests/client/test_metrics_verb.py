@@ -16,9 +16,9 @@ from named_gpus import gpus_of_the_docs
 from assay_agent.profilers.ncu_command import MetricPlan, import_command, profile_command
 from assay_agent.profilers.nsys_command import export_command, trace_command
 from assay_agent.work import Assignment, AttemptKey, CommandSource
-from assay_client.gpu_names import COMPUTE_CAPABILITIES, GPU_NAMES, compute_capability_of
 from assay_sampling.counters import FEATURE_SETS
 from assay_sampling.errors import ParameterError
+from assay_sampling.gpu_names import COMPUTE_CAPABILITIES, GPU_NAMES, compute_capability_of
 from assay_sampling.launch_table import BASELINE
 from assay_sampling.nsight.measuring import measuring
 from assay_sampling.nsight.tool import tool_of_release

@@ -11,7 +11,7 @@ from assay_client.cli.options import JsonOption, parse_parameters
 from assay_client.cli.output import show
 from assay_client.cli.reporters.metrics import render_measuring
 from assay_client.cli.verb import verb_app
-from assay_client.gpu_names import compute_capability_of
+from assay_sampling.gpu_names import compute_capability_of
 from assay_sampling.nsight.commands import Window
 from assay_sampling.nsight.measuring import WORKLOAD, Measuring, help_of, measuring
 

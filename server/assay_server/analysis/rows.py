@@ -11,6 +11,7 @@ import numpy as np
 
 from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.evaluation import Evaluation
+from assay_sampling.gpu_names import names_another
 from assay_sampling.launches import Launches
 from assay_sampling.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
 from assay_sampling.selection import Selection
@@ -88,21 +89,28 @@ def flags_of(run: RunData) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class LaunchFacts:
-    """Counts of a run's launches, and how much they overlap in time."""
+    """Counts of a run's launches, on which GPUs they ran by name, and how much they overlap in time."""
 
     launches: int
     kernels: int
     overlap: Overlap | None
+    gpus: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, launches: Launches) -> LaunchFacts:
-        return cls(len(launches), launches.kernels(), overlap_of(launches))
+        gpus = tuple(dict.fromkeys(device.name for device in launches.devices() if device.name))
+        return cls(len(launches), launches.kernels(), overlap_of(launches), gpus)
 
 
 def describe_launches(row: Row, facts: LaunchFacts, run: RunData) -> None:
     """Say which launches the row is about."""
     row["launches"] = facts.launches
     row["kernels"] = facts.kernels
+    if names_another(run.device_kind, facts.gpus):
+        detail = f"recorded on {', '.join(facts.gpus)}, and called {run.device_kind}"
+        row["flags"].append(
+            {"run_id": run.run_id, "name": "other_gpu_recorded", "detail": detail, "invalidates": False}
+        )
     if facts.overlap is None:
         return
     row["overlap"] = facts.overlap.to_dict()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.launch_table import BASELINE, Condition
+from assay_sampling.launch_table import BASELINE, Condition, Device
 from assay_sampling.parquet import LaunchWriter
 from assay_sampling.readers import ReadOptions, open_recording
 from assay_server.analysis import workload as workload_module
@@ -295,6 +295,26 @@ def test_representatives_without_cost_are_flagged(store_run: StoreRun) -> None:
         "detail": "2 of 4 cost nothing in duration_ns",
     }  # fmt: skip
     assert "representative_without_cost" in render_html(report)
+
+
+def test_a_label_that_names_another_gpu_than_the_recording_is_flagged(store_run: StoreRun) -> None:
+    def flags_on(label: str, recorded: str) -> list[tuple[str, bool, str]]:
+        metadata = {"devices": (Device(0, recorded),)}
+        run = store_run(label, "light", KERNELS, device=[0] * 8, duration_ns=[5] * 8, metadata=metadata)
+        (row,) = analyse(request(run))["rows"]
+        return [(flag["name"], flag["invalidates"], flag["detail"]) for flag in row["flags"]]
+
+    detail = "recorded on Tesla V100-SXM2-16GB, and called A100"
+    assert flags_on("A100", "Tesla V100-SXM2-16GB") == [("other_gpu_recorded", False, detail)]
+    assert flags_on("RTX 3070", "NVIDIA GeForce RTX 3070 Ti")[0][0] == "other_gpu_recorded"
+    # A family, the whole name, a text of one's own, and a recording that does not say.
+    for label, recorded in (
+        ("V100", "Tesla V100-SXM2-16GB"),
+        ("V100-SXM2-16GB", "Tesla V100-SXM2-16GB"),
+        ("box 3", "Tesla V100-SXM2-16GB"),
+        ("A100", ""),
+    ):
+        assert flags_on(label, recorded) == []
 
 
 def test_one_recording_given_for_two_gpus_is_refused(store_run: StoreRun) -> None:

@@ -130,6 +130,14 @@ def stands_for(kind: str, name: str) -> bool:
     return has_number and not is_name and re.match(rf"{re.escape(wanted)}[ -]", key) is not None
 
 
+def names_another(kind: str, names: Sequence[str]) -> bool:
+    """Whether ``kind`` is the name of a GPU or family that none of ``names`` is of.
+
+    A text that is no name of a GPU, such as "box 3", names none; without ``names`` nothing is known.
+    """
+    return bool(names) and unknown(kind) is None and not any(stands_for(kind, name) for name in names)
+
+
 def either(names: Sequence[str]) -> str:
     """``'A'``, ``'A' or 'B'``, ``'A', 'B' or 'C'``."""
     *first, last = [repr(name) for name in names]
