@@ -6,10 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # Tests run side by side: numeric libraries with a thread for every core would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Hypothesis lets an example take 0.2 s, which on a busy machine says nothing about the code.
+settings.register_profile("assay", deadline=None)
+settings.load_profile("assay")
 
 _BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -54,9 +54,14 @@ class Plausibility:
         self._over: dict[str, _Seen] = {}
         self._free: dict[str, _Seen] = {}
         self._duration_ns = 0.0
+        self._lines: np.ndarray | None = None
 
-    def check(self, records: pa.RecordBatch) -> None:
-        """Raises InputError for the first number that cannot be."""
+    def check(self, records: pa.RecordBatch, lines: np.ndarray | None = None) -> None:
+        """Raises InputError for the first number that cannot be.
+
+        ``lines`` are those of the file that the launches stand in, shape (n,), where they are known.
+        """
+        self._lines = lines
         if not records.num_rows:
             return
         for counter in self._counters:
@@ -95,7 +100,8 @@ class Plausibility:
         row = pc.index(wrong, True).as_py()
         if row >= 0:
             cause = said.format(records.column(name)[row].as_py())
-            raise InputError(self._path, f"{cause} for {_where(records, row)}", _AGAIN, field=name)
+            where = _where(records, row)
+            raise InputError(self._path, f"{cause} for {where}", _AGAIN, line=self._line(row), field=name)
 
     def _threads(self, records: pa.RecordBatch) -> None:
         threads = np.ones(records.num_rows)
@@ -117,8 +123,11 @@ class Plausibility:
 
     def _refuse_beyond(self, records: pa.RecordBatch, values: np.ndarray, said: str) -> None:
         if values.max() >= MOST_64_BITS:
-            where = _where(records, int(values.argmax()))
-            raise InputError(self._path, f"{where} {said}", _DAMAGED)
+            row = int(values.argmax())
+            raise InputError(self._path, f"{_where(records, row)} {said}", _DAMAGED, line=self._line(row))
+
+    def _line(self, row: int) -> int | None:
+        return None if self._lines is None else int(self._lines[row])
 
     def _tally(
         self,

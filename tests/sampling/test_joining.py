@@ -114,6 +114,9 @@ def test_what_a_file_does_not_say_of_its_gpu_speaks_against_nothing() -> None:
     for other in (Device(0, "A100"), Device(0, "", "", "8.0"), Device(0, "", "", "7.0", 14)):
         assert not may_be_one_kind(VOLTA, other)
     assert len(join([recording([0]), recording([1], devices=(bare,))])) == 2
+    ampere = (Device(0, "A100", "", "8.0", 108),)
+    parts = recording([0]), recording([1], devices=(bare,)), recording([2], devices=ampere)
+    assert reason_of(*parts) == "two_kinds_of_gpu"
     unlisted = recording([1], devices=(), device=[3])
     assert len(join([recording([0]), unlisted])) == 2
 

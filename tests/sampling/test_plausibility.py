@@ -53,7 +53,7 @@ def codes(path: Path) -> list[str]:
         ({"smsp__inst_executed.sum": "-5"}, "field 'instructions': -5 is negative for launch 1 of process 0"),
         ({"gpc__cycles_elapsed.avg": "-0.5"}, "field 'cycles_gpc_avg': -0.5 is negative"),
         ({"smsp__inst_executed.sum": "3e19"}, "field 'instructions': 3e+19 does not fit a 64-bit counter"),
-        ({THREADS: "32.5"}, "field 'threads_per_instruction': 32.5 threads an instruction"),
+        ({THREADS: "32.02"}, "field 'threads_per_instruction': 32.02 threads an instruction"),
         ({HIT_RATE: "-1"}, "field 'l1_hit_percent': -1 is negative"),
     ],
 )
@@ -65,6 +65,7 @@ def test_what_no_gpu_can_count_is_an_error(tmp_path: Path, changed: dict[str, st
         with pytest.raises(InputError) as raised:
             read(path)
         assert said in str(raised.value)
+        assert raised.value.line == 4  # header, units, launches 0 and 1
 
 
 def test_a_share_over_all_is_noted_and_rounding_is_not(tmp_path: Path) -> None:
@@ -90,6 +91,12 @@ def test_a_gap_in_the_ids_is_noted_and_invalidates(tmp_path: Path) -> None:
     assert codes(page(tmp_path / "two.csv", two)) == []
     restarted = [raw_row(0), raw_row(1), raw_row(0, Process_ID="9"), raw_row(2, Process_ID="9")]
     assert codes(page(tmp_path / "each.csv", restarted)) == ["ids_missing"]
+    # As many launches as a whole report with these IDs has, and yet 2 of the first process are not there.
+    made_up = [*(raw_row(i) for i in (0, 1, 4)), *(raw_row(i, Process_ID="9") for i in (0, 1))]
+    assert codes(page(tmp_path / "made_up.csv", made_up)) == ["ids_missing"]
+    # A report that somebody sorted by process.
+    by_process = [*(raw_row(i) for i in (0, 2, 4)), *(raw_row(i, Process_ID="9") for i in (1, 3))]
+    assert codes(page(tmp_path / "sorted.csv", by_process)) == []
 
 
 def test_a_launch_of_no_duration_is_noted(tmp_path: Path) -> None:

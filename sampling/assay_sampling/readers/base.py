@@ -97,13 +97,15 @@ class OpenRecording:
         self.format = format_
         self.schema = schema
         self.notes: list[Note] = []
+        # Lines of the file that the launches of the latest batch stand in, where the reader knows them.
+        self._lines: np.ndarray | None = None
 
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
         """See :class:`Recording`; raises InputError for numbers that no GPU can have counted, too."""
         plausibility = Plausibility(self.path, self.schema)
         self.notes.clear()
         for batch in self._read(max_launches):
-            plausibility.check(batch.records)
+            plausibility.check(batch.records, self._lines)
             yield batch
         self.notes.extend(plausibility.notes())
 

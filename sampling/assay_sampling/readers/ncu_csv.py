@@ -106,7 +106,8 @@ class NcuCsvRecording(OpenRecording):
             rows += table.num_rows
             for start in range(0, table.num_rows, max_launches):
                 part = table.slice(start, max_launches)
-                yield maker.batch(self.schema, part, lines[start : start + max_launches])
+                self._lines = lines[start : start + max_launches]
+                yield maker.batch(self.schema, part, self._lines)
         self.notes.extend(_notes(scan, maker, rows))
 
 

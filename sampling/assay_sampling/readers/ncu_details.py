@@ -112,8 +112,8 @@ class NcuDetailsRecording(OpenRecording):
             launches += table.num_rows
             late |= set(wide.metrics) - set(self._metrics)
             for start in range(0, table.num_rows, max_launches):
-                lines = wide.lines[start : start + max_launches]
-                yield maker.batch(self.schema, table.slice(start, max_launches), lines)
+                self._lines = wide.lines[start : start + max_launches]
+                yield maker.batch(self.schema, table.slice(start, max_launches), self._lines)
         self.notes.append(make_note("values_rounded"))
         self.notes.extend(make_note("metric_late", metric=name) for name in sorted(late))
         self.notes.extend(text_notes(scan.preamble, scan.scanner, launches))
