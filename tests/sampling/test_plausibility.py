@@ -15,7 +15,7 @@ from assay_sampling.joining import join
 from assay_sampling.launch_table import Device, TableMetadata
 from assay_sampling.overlap import overlap_of
 from assay_sampling.profile import Profile
-from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers import inspect_recording, open_recording, read_launches
 from assay_sampling.samplers import select
 
 THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
@@ -138,6 +138,21 @@ def test_the_total_of_joined_files_does_not_wrap() -> None:
     parts = [made_launches(["k"], start_ns=[i], duration_ns=[half], source=str(i)) for i in (0, 1)]
     with pytest.raises(RefusedError, match="64 bits"):
         overlap_of(join(parts, ranks=True))
+
+
+def test_numbers_are_added_up_over_the_batches_of_a_file(tmp_path: Path) -> None:
+    rows = [raw_row(i, **{"gpc__cycles_elapsed.avg": "0"}) for i in (0, 1, 2, 4)]
+    with open_recording(page(tmp_path / "x.csv", rows)) as recording:
+        assert [batch.records.num_rows for batch in recording.batches(1)] == [1] * 4
+        said = {note.code: note.text for note in recording.notes}
+    assert said["ids_missing"] == "1 launch ID between 0 and 4 is not in the file"
+    assert said["zero_cost"] == "cycles_gpc_avg is 0 for 4 launches, first for launch 0 of process 0"
+    path = trace(tmp_path / "sum.json", *(kernel(i, dur=4 * 10**15) for i in (1, 2, 3)))
+    with (
+        open_recording(path) as recording,
+        pytest.raises(InputError, match="durations add up to more than 64 bits hold"),
+    ):
+        list(recording.batches(1))
 
 
 def test_a_representative_that_costs_nothing_is_noted() -> None:
