@@ -21,12 +21,14 @@ _REPORT = "look at the log of the attempt; where that tells nothing, report it t
 class LaunchOrdinals:
     """The launches of one attempt as intervals, one for each process where they were numbered in order.
 
-    Memory: 16 bytes for each interval. Time: a sort of the new launches and of all intervals of a process.
+    Memory: 24 bytes for each interval. Time: a sort of the new launches, and a few passes over the intervals,
+    however many processes there are.
     """
 
     def __init__(self, *, may_skip: bool) -> None:
         self._may_skip = may_skip
-        self._intervals: dict[int, np.ndarray] = {}  # shape (n, 2): first and last; ascending, apart
+        # Rows: process, first and last launch; columns ascending by process, then launch, and apart.
+        self._intervals = np.empty((3, 0), np.int64)
 
     def add(self, batches: Iterable[pa.RecordBatch], subject: str) -> None:
         """Take in the launches of one more segment; where it raises LaunchTableError, none of them."""
@@ -34,37 +36,46 @@ class LaunchOrdinals:
             (batch.column("process").to_numpy().astype(np.int64), batch.column("launch").to_numpy())
             for batch in batches
         ]
-        if not columns:
-            return
-        process = np.concatenate([each[0] for each in columns])
-        launch = np.concatenate([each[1] for each in columns])
-        changed = {
-            ordinal: self._joined(ordinal, launch[process == ordinal], subject)
-            for ordinal in np.unique(process).tolist()
-        }
-        self._intervals.update(changed)
-
-    def _joined(self, process: int, launch: np.ndarray, subject: str) -> np.ndarray:
-        known = self._intervals.get(process, np.empty((0, 2), np.int64))
-        found = np.concatenate([known, _intervals(np.sort(launch))])
-        found = found[np.argsort(found[:, 0], kind="stable")]
-        overlap = np.flatnonzero(found[1:, 0] <= found[:-1, 1])
-        if len(overlap):
-            twice = f"launch {found[overlap[0] + 1, 0]} of process {process} stands twice in its attempt"
-            raise LaunchTableError(subject, twice, _SPLIT if self._may_skip else _REPORT)
-        begins = np.flatnonzero(found[:, 0] - 1 != np.concatenate([[-2], found[:-1, 1]]))
-        joined = np.stack([found[begins, 0], found[np.append(begins[1:], len(found)) - 1, 1]], axis=1)
-        if len(joined) > 1 and not self._may_skip:
-            missing = (
-                f"{joined[1, 0] - joined[0, 1] - 1:,} launches of process {process} from {joined[0, 1] + 1}"
-            )
-            cause = f"{missing} on are left out, and what an agent measures has no gaps"
-            raise LaunchTableError(subject, cause, _REPORT)
-        return joined
+        process = np.concatenate([np.empty(0, np.int64), *(each[0] for each in columns)])
+        launch = np.concatenate([np.empty(0, np.int64), *(each[1] for each in columns)])
+        order = np.lexsort((launch, process))
+        new = _joined(np.stack([process[order], launch[order], launch[order]]))
+        found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
+        same = found[0, 1:] == found[0, :-1]
+        twice = np.flatnonzero(same & (found[1, 1:] <= found[2, :-1]))
+        if len(twice):
+            ordinal, first, _ = found[:, twice[0] + 1].tolist()
+            cause = f"launch {first} of process {ordinal} stands twice in its attempt"
+            raise LaunchTableError(subject, cause, _SPLIT if self._may_skip else _REPORT)
+        joined = _joined(found)
+        gaps = np.flatnonzero(joined[0, 1:] == joined[0, :-1])
+        if len(gaps) and not self._may_skip:
+            raise LaunchTableError(subject, _left_out(joined, int(gaps[0])), _REPORT)
+        self._intervals = joined
 
 
-def _intervals(launch: np.ndarray) -> np.ndarray:
-    """Sorted launches as intervals, shape (n, 2); a launch that is there twice begins another interval."""
-    begins = np.flatnonzero(np.diff(launch, prepend=launch[0] - 2) != 1)
-    ends = np.append(begins[1:], len(launch)) - 1
-    return np.stack([launch[begins], launch[ends]], axis=1)
+def _left_out(intervals: np.ndarray, before: int) -> str:
+    ordinal, _, last = intervals[:, before].tolist()
+    missing = f"{int(intervals[1, before + 1]) - last - 1:,} launches of process {ordinal} from {last + 1}"
+    return f"{missing} on are left out, and what an agent measures has no gaps"
+
+
+def _joined(intervals: np.ndarray) -> np.ndarray:
+    """Sorted intervals, those that follow on one another as one; what is there twice stays so."""
+    process, first, last = intervals
+    begins = np.ones(len(first), bool)
+    begins[1:] = (process[1:] != process[:-1]) | (first[1:] - 1 != last[:-1])
+    ends = np.ones(len(first), bool)
+    ends[:-1] = begins[1:]
+    return np.stack([process[begins], first[begins], last[ends]])
+
+
+def _places(known: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Before which of the known intervals each new one belongs: a binary search for all of them at once."""
+    low = np.searchsorted(known[0], new[0], "left")
+    high = np.searchsorted(known[0], new[0], "right")
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        behind = open_ & (known[1, np.minimum(middle, known.shape[1] - 1)] <= new[1])
+        low, high = np.where(behind, middle + 1, low), np.where(open_ & ~behind, middle, high)
+    return low
