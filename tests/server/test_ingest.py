@@ -334,3 +334,16 @@ def test_two_attempts_are_taken_side_by_side(box: Box) -> None:
     with box.coordinator.snapshot() as store:
         counts = [store.attempt(k.run_id, 0, 1) for k in (box.key, other)]
     assert [(a.segments, a.launches) for a in counts if a] == [(30, 300), (30, 600)]
+
+
+def test_nothing_is_remembered_of_attempts_that_have_ended(box: Box) -> None:
+    """Names and numbers of launches of a large recording take memory."""
+    second = box.lease("1")
+    box.send(made_segments((10,))[0])
+    box.send(made_segments((10,))[0], second)
+    assert list(box.ingest._progress) == [box.key, second]
+    assert box.finish(1, 10)
+    assert list(box.ingest._progress) == [second]
+    with box.coordinator.schedule() as schedule:
+        schedule.cancel("made-1")
+    assert not box.ingest._progress

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_segments import MadeSegment, made_segments
@@ -11,6 +14,8 @@ from server_support import CAMPAIGN, eventually
 
 from assay_protos import agent_pb2, campaign_pb2, common_pb2
 from assay_server.app import Server
+from assay_server.store.model import Attempt, AttemptKey, AttemptLog, AttemptState
+from assay_server.store.sqlite import SqliteStore
 
 INVENTED = made_segments((40,))
 MEASURED = made_segments((10_000, 9_370))
@@ -168,3 +173,20 @@ def test_who_registers_nothing_finishes_nothing(server: Server, agent: PlayingAg
     request = agent_pb2.FinishAttemptRequest(key=work.key, segments=0, write_secret=work.write_secret)
     assert not agent.agent.FinishAttempt(request, timeout=20).published
     assert attempts(agent, "one-1.0000") == [(1, "leased", 0)]
+
+
+def test_no_error_of_the_database_quotes_the_secret_of_a_lease(tmp_path: Path) -> None:
+    """Faults of ours go to the log with their traceback, and in a sentence to whoever asked."""
+    secret, metadata = bytes(range(32)), SqliteStore(tmp_path / "metadata.sqlite")
+    unknown = Attempt(AttemptKey("r", 0, 1, 1), AttemptState.LEASED, "a", "name", "s", "0", 1, 2)
+    refused: dict[str, Attempt] = {
+        "a run that is unknown": unknown,
+        "what is no JSON": replace(unknown, log=AttemptLog(environment={"A": object()})),  # type: ignore[dict-item]
+    }
+    for what, attempt in refused.items():
+        with pytest.raises(Exception) as caught, metadata.transaction() as store:
+            store.add_attempt(replace(attempt, write_secret=secret))
+        told = "".join(traceback.format_exception(caught.value))
+        assert "attempts" in told, what
+        assert secret.hex() not in told, what
+    metadata.close()

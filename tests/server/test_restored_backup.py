@@ -201,3 +201,26 @@ def test_every_start_raises_the_epoch_of_tokens_also_where_the_clock_went_back(
     epochs = [token >> EPOCH_SHIFT for token in tokens]
     assert all(later > earlier for earlier, later in itertools.pairwise(epochs))
     assert max(tokens) < 2**63
+
+
+YEAR_MS = 366 * 86_400_000
+
+
+@pytest.mark.parametrize("wrong_ms", [-YEAR_MS, 0, 138 * YEAR_MS, 2**43, 10**18])
+def test_a_clock_that_shows_an_absurd_time_stops_no_server_and_uses_up_no_epochs(
+    make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, wrong_ms: int
+) -> None:
+    now = [1_800_000_000_000]
+    monkeypatch.setattr("assay_server.app.wall_ms", lambda: now[0])
+    tokens = []
+    for shown in (now[0], wrong_ms, wrong_ms, now[0]):
+        now[0] = shown
+        server = make_server()
+        with PlayingAgent(server.addresses[0], session_id=f"session-{len(tokens)}") as agent:
+            agent.register()
+            agent.submit(ONE_RUN)
+            tokens.append(agent.lease(wait_ms=5000).work.key.token)
+            agent.fail(agent.lease().work.key, "permission", retryable=False)
+        server.stop()
+    assert tokens == sorted(set(tokens))
+    assert (2**63 - tokens[-1]) >> EPOCH_SHIFT > YEAR_MS

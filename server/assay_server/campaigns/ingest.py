@@ -22,6 +22,7 @@ from assay_server.campaigns.group_commit import GroupCommit, PreparedSegment
 from assay_server.campaigns.ordinals import LaunchOrdinals
 from assay_server.campaigns.retry import failure_record
 from assay_server.campaigns.schedule import SegmentOutcome
+from assay_server.campaigns.transitions import Effects
 from assay_server.store.model import (
     Attempt,
     AttemptKey,
@@ -98,9 +99,14 @@ class Ingest:
         self._lock = threading.Lock()
         self._progress: OrderedDict[AttemptKey, _Progress] = OrderedDict()
         self._commit = GroupCommit(coordinator, self.forget)
+        coordinator.listen(self._heard)
 
     def close(self) -> None:
         self._commit.close()
+
+    def _heard(self, effects: Effects) -> None:
+        for key in effects.dead:
+            self.forget(key)
 
     def forget(self, key: AttemptKey) -> None:
         """Read what the attempt has sent from the store again: memory may be ahead of it."""

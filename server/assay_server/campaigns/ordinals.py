@@ -72,7 +72,7 @@ def _joined(intervals: np.ndarray) -> np.ndarray:
 
 def _places(known: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Before which of the known intervals each new one belongs: a binary search for all of them at once."""
-    low = np.searchsorted(known[0], new[0], "left")
+    low: np.ndarray = np.searchsorted(known[0], new[0], "left")
     high = np.searchsorted(known[0], new[0], "right")
     while (open_ := low < high).any():
         middle = (low + high) // 2

@@ -4,14 +4,19 @@
                                                                records/<run_id>/slice-00000.parquet
 
 Each time something is set aside it gets a folder of its own, whose manifest is written before anything is
-moved. A person looks at it, and removes the folder; the list follows what is there.
+moved: after a crash or on a full disk it may name more than came. A person looks at it, and removes the
+folder; the list follows what is there.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import itertools
 import json
 import logging
+import os
+import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +24,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from assay_server.store.files import make_folder, replace_file, storage_errors, sync_folder
+from assay_server.store.files import TEMPORARY, make_folder, replace_file, storage_errors, sync_folder
 
 MANIFEST = "manifest.json"
 _NAMED = 20
@@ -80,21 +85,37 @@ class SetAsideFolder:
                 sum(path.lstat().st_size for path in found),
                 tuple(str(path.relative_to(self._state)) for path in found),
             )
-            replace_file(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
-            for path, name in zip(found, moved.names, strict=True):
-                target = folder / name
-                make_folder(target.parent)
-                path.rename(target)
-            for parent in {path.parent for path in found} | {(folder / name).parent for name in moved.names}:
-                sync_folder(parent)
+            try:
+                replace_file(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
+                self._move(found, moved)
+            except OSError:
+                _remove_if_nothing_came(folder)
+                raise
             self._read[folder.name] = moved
             return moved
 
+    def _move(self, found: Sequence[Path], moved: SetAside) -> None:
+        targets = [Path(moved.folder) / name for name in moved.names]
+        for path, target in zip(found, targets, strict=True):
+            make_folder(target.parent)
+            try:
+                path.rename(target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:  # a folder of the state may be on a disk of its own
+                    raise
+                _move_by_copy(path, target)
+        for parent in {path.parent for path in (*found, *targets)}:
+            sync_folder(parent)
+
     def all(self) -> list[SetAside]:
-        """What lies there now, oldest first; a folder whose manifest cannot be read is told as empty."""
+        """What lies there now, oldest first; a folder whose manifest cannot be read is told as empty.
+
+        One into which nothing came, because the server died then, is left out.
+        """
         with self._lock, storage_errors(self._top):
             names = sorted(p.name for p in self._top.iterdir() if p.is_dir()) if self._top.exists() else []
-            self._read = {name: self._read.get(name) or _manifest(self._top / name) for name in names}
+            known = {name: self._read.get(name) or _manifest(self._top / name) for name in names}
+            self._read = {name: found for name, found in known.items() if found is not None}
             return list(self._read.values())
 
     def _new_folder(self, name: str) -> Path:
@@ -123,15 +144,42 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _manifest(folder: Path) -> SetAside:
+def _move_by_copy(path: Path, target: Path) -> None:
+    """Removes ``path`` once its copy is durable."""
+    temporary = target.with_name(f"{target.name}{TEMPORARY}{os.getpid()}")
+    try:
+        shutil.copy2(path, temporary, follow_symlinks=False)
+        if not temporary.is_symlink():
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+        temporary.replace(target)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+    path.unlink()
+
+
+def _remove_if_nothing_came(folder: Path) -> None:
+    """A server that is started again and again on a full disk must not leave a folder each time."""
+    if any(path.name != MANIFEST for path in _files(folder)):
+        return
+    with contextlib.suppress(OSError):
+        shutil.rmtree(folder)
+
+
+def _manifest(folder: Path) -> SetAside | None:
+    """What a manifest names, as far as it is there; None where nothing of it is."""
     try:
         document = json.loads((folder / MANIFEST).read_bytes())
-        return SetAside(
+        names = tuple(name for each in document["names"] if os.path.lexists(folder / (name := str(each))))
+        found = SetAside(
             str(folder),
             SetAsideReason(document["reason"]),
             int(document["set_aside_at_ms"]),
-            int(document["file_bytes"]),
-            tuple(str(name) for name in document["names"]),
+            sum((folder / name).lstat().st_size for name in names),
+            names,
         )
     except (OSError, ValueError, KeyError, TypeError):
         return SetAside(str(folder), SetAsideReason.UNKNOWN, 0, 0, ())
+    return found if names else None

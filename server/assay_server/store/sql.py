@@ -39,6 +39,8 @@ from assay_server.store.model import (
 
 # A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
 EPOCH_SHIFT = 21
+# A clock that shows later than this is wrong (2107): what it says would leave no room for later starts.
+_LATEST_EPOCH = (1 << 42) - (1 << 36)
 
 Row = Mapping[Any, Any]
 Record = TypeVar("Record")
@@ -274,7 +276,9 @@ class SqlTransaction:
         return token
 
     def begin_epoch(self, now_ms: int) -> int:
-        epoch = max((self._last_token() >> EPOCH_SHIFT) + 1, now_ms)
+        epoch = (self._last_token() >> EPOCH_SHIFT) + 1
+        if now_ms <= _LATEST_EPOCH:
+            epoch = max(epoch, now_ms)
         # The upper half is left for counting; where a start gives out more leases, its epoch goes on by one.
         self._keep_token((epoch << EPOCH_SHIFT) + secrets.randbelow(1 << (EPOCH_SHIFT - 1)))
         return epoch

@@ -81,12 +81,16 @@ def _make_private(path: Path) -> None:
 
 
 def _engine(path: Path | None, begin: str) -> sa.Engine:
+    # No error quotes the values of its statement: the secrets of leases are among them.
     if path is None:
         engine = sa.create_engine(
-            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+            "sqlite://",
+            poolclass=StaticPool,
+            connect_args={"check_same_thread": False},
+            hide_parameters=True,
         )
     else:
-        engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)))
+        engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)), hide_parameters=True)
     sa.event.listen(engine, "connect", _configure)
     sa.event.listen(engine, "begin", _beginner(begin))
     return engine
