@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fake_builds import FLAGS, HERE
 from traced_runs import (
     SCHEMA,
     SECONDS,
@@ -23,7 +24,7 @@ from traced_runs import (
 )
 
 from assay_agent.profilers.cupti import tracer_environment
-from assay_agent.tracer.build import nvtx2_library
+from assay_agent.tracer.build import compile_c, nvtx2_library
 from assay_agent.tracer.receiver import Receiver
 
 pytestmark = [pytest.mark.tracer, pytest.mark.processes]
@@ -173,8 +174,10 @@ def test_workers_of_pythons_multiprocessing_are_traced(tracer: BuiltTracer) -> N
 def test_children_made_while_threads_launch_neither_hang_nor_hand_over(
     tracer: BuiltTracer, aside: str
 ) -> None:
-    # CUPTI holds a lock of its own at a fork, and when it asks for a buffer. A vfork child has its parent's memory.
-    found = run(tracer, launches=20_000, threads=4, aside=aside, alarm_ms=60_000)
+    # CUPTI holds a lock of its own at a fork, and when it asks for a buffer, which it does after each flush.
+    # A vfork child has its parent's memory.
+    switches: dict[str, object] = {"ASSAY_TRACER_FLUSH_MS": 1, "FAKE_CUPTI_KERNEL_MS": 0}
+    found = run(tracer, switches, launches=20_000, threads=4, aside=aside, alarm_ms=60_000)
     assert found.exit_code == 0 and found.faults == []
     assert len(found.processes) == 1
     assert np.array_equal(np.sort(numbers(found.table)), expected_numbers(20_000))
@@ -215,6 +218,16 @@ def test_a_signal_handler_that_ends_the_process_within_a_call_of_cupti_does_not_
     found = run(tracer, switches, launches=100, end="within", alarm_ms=60_000)
     assert found.exit_code == 0
     assert "without handing over its last records" in found.faults[0]
+
+
+def test_a_library_that_is_half_linked_when_a_context_is_made_is_left_alone_until_it_is_whole(
+    tracer: BuiltTracer,
+) -> None:
+    library = tracer.workload.parent / "libslow.so"
+    compile_c([HERE / "slow_library.c"], library, [], (*FLAGS, "-fPIC", "-shared", "-Wl,-z,lazy"))
+    found = run(tracer, launches=100, loads=library, end="library")
+    assert found.exit_code == 0 and found.faults == []
+    assert len(found.table) == 101, "one is launched while it is linked"
 
 
 def test_a_signal_handler_that_ends_the_process_within_a_reset_does_not_hang(tracer: BuiltTracer) -> None:

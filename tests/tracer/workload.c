@@ -2,8 +2,8 @@
  *
  *   workload launches=N [threads=T] [graphs=G] [nodes=M] [captured=C] [failing=F] [nvtx=1|2] [pause_us=P] [every=E]
  *            [graph=plain|nested|conditional|disabled] [devices=D] [reset=R] [reset_device=D]
- *            [children=K] [child=fork|exec|worker] [aside=fork|vfork] [alarm_ms=A]
- *            [end=exit|_exit|_Exit|quick_exit|kill|system_call|within]
+ *            [children=K] [child=fork|exec|worker] [aside=fork|vfork] [alarm_ms=A] [loads=PATH]
+ *            [end=exit|_exit|_Exit|quick_exit|kill|system_call|within|library]
  *
  * Every G-th call is a graph launch of M kernels, every C-th one goes into a capture, every F-th one fails (by
  * correlation ID). After each E calls a thread pauses P microseconds, after each R its device (or this one) is reset. Threads take
@@ -11,7 +11,7 @@
  * program with 100 launches; a 'worker' uses CUDA instead of its parent, as Python's multiprocessing does, and ends
  * as 'end' says. After each 20 calls of the first thread a child that is made 'aside' fails to execute a program and
  * calls _exit. After A milliseconds a signal comes whose handler calls _exit(7). The end 'within' is such a handler's
- * while CUPTI has its lock.
+ * while CUPTI has its lock, the end 'library' that of slow_library.c, which is loaded before the first launch.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +32,8 @@
 
 static unsigned long launches, threads = 1, graphs, nodes = 4, captured, failing, nvtx, pause_us, every = 1000;
 static unsigned long devices = 1, reset, reset_device = ULONG_MAX, children = 1, alarm_ms;
-static const char *graph = "plain", *child = "", *end = "exit", *aside = "";
+static const char *graph = "plain", *child = "", *end = "exit", *aside = "", *library = "";
+static void (*leave_slowly)(int);
 
 static enum fake_call rule(uint32_t correlation)
 {
@@ -124,6 +125,7 @@ static void leave_at(int number)
 
 static void finish(void)
 {
+    if (strcmp(end, "library") == 0) leave_slowly(0);
     if (strcmp(end, "within") == 0) fake_within(leave);
     if (strcmp(end, "_exit") == 0) _exit(0);
     if (strcmp(end, "_Exit") == 0) _Exit(0);
@@ -144,6 +146,11 @@ static void work(void)
         setitimer(ITIMER_REAL, &after, NULL);
     }
     if (nvtx == 2) use_nvtx2();
+    if (*library) {
+        void *slow = dlopen(library, RTLD_LAZY);
+        leave_slowly = slow ? (void (*)(int))dlsym(slow, "leave_slowly") : NULL;
+        if (!leave_slowly) exit(98);
+    }
     for (unsigned i = 0; graphs && i < 4; i++)
         if (strcmp(graph, kinds[i]) == 0) fake_make_graph((enum fake_graph)i, (uint32_t)nodes);
     if (captured) fake_begin_capture();
@@ -181,6 +188,7 @@ static void take(const char *word)
     if (!value) return;
     size_t bytes = (size_t)(value - word);
     if (strncmp(word, "child=", 6) == 0) child = value + 1;
+    if (strncmp(word, "loads=", 6) == 0) library = value + 1;
     if (strncmp(word, "aside=", 6) == 0) aside = value + 1;
     if (strncmp(word, "end=", 4) == 0) end = value + 1;
     if (strncmp(word, "graph=", 6) == 0) graph = value + 1;

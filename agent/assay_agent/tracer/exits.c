@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "exits.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
 #include <pthread.h>
@@ -25,6 +26,15 @@
 static void (*before)(void);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long long libraries_seen;
+
+/* The libraries with something to replace, by one look at all of them. */
+#define MOST_FOUND 128u
+static struct {
+    ElfW(Addr) base;
+    void *held;
+    char name[1024];
+} found[MOST_FOUND];
+static unsigned found_count;
 
 /* In place of _exit. That of our own library is never replaced, so this ends. */
 static void ending(int status)
@@ -108,21 +118,43 @@ static int is_ours(const struct dl_phdr_info *information)
     return 0;
 }
 
-static int look_at(struct dl_phdr_info *information, size_t size, void *unused)
+/* How many slots of a library are not replaced; `replacing` replaces them. */
+static unsigned slots_of(const struct dl_phdr_info *information, int replacing)
 {
-    (void)size;
-    (void)unused;
-    if (strstr(information->dlpi_name, "linux-vdso") || is_ours(information)) return 0;
+    unsigned left = 0;
     struct object object = described(information);
-    if (!object.symbols || !object.names) return 0;
-    for (int table = 0; table < 2; table++) {
+    for (int table = 0; object.symbols && object.names && table < 2; table++) {
         for (size_t i = 0; object.tables[table] && i < object.bytes[table] / sizeof(ElfW(Rela)); i++) {
             const ElfW(Rela) *entry = &object.tables[table][i];
             if (!IS_SLOT(ELF64_R_TYPE(entry->r_info))) continue;
-            if (is_exit(object.names + object.symbols[ELF64_R_SYM(entry->r_info)].st_name))
-                replace(&object, object.base + entry->r_offset);
+            if (!is_exit(object.names + object.symbols[ELF64_R_SYM(entry->r_info)].st_name)) continue;
+            left += *(uintptr_t *)(object.base + entry->r_offset) != (uintptr_t)ending;
+            if (replacing) replace(&object, object.base + entry->r_offset);
         }
     }
+    return left;
+}
+
+static int find(struct dl_phdr_info *information, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    const char *name = information->dlpi_name ? information->dlpi_name : "";
+    if (found_count == MOST_FOUND || strstr(name, "linux-vdso") || is_ours(information)) return 0;
+    if (strlen(name) >= sizeof found[0].name || !slots_of(information, 0)) return 0;
+    found[found_count].base = information->dlpi_addr;
+    strcpy(found[found_count++].name, name);
+    return 0;
+}
+
+static int replace_found(struct dl_phdr_info *information, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    const char *name = information->dlpi_name ? information->dlpi_name : "";
+    for (unsigned i = 0; i < found_count; i++)
+        if (found[i].held && found[i].base == information->dlpi_addr && strcmp(found[i].name, name) == 0)
+            slots_of(information, 1);
     return 0;
 }
 
@@ -133,14 +165,44 @@ static int count(struct dl_phdr_info *information, size_t size, void *counted)
     return 1;
 }
 
-void exits_watch(void (*last)(void))
+/* Neither a fork nor another thread of ours comes between: the linker's own lock would stay held in the child. */
+static void iterate(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data)
+{
+    pthread_mutex_lock(&lock);
+    dl_iterate_phdr(visit, data);
+    pthread_mutex_unlock(&lock);
+}
+
+void exits_begin(void (*last)(void))
+{
+    before = last;
+    at_quick_exit(last);
+    exits_watch();
+}
+
+void exits_watch(void)
 {
     unsigned long long loaded = 0;
-    pthread_mutex_lock(&lock);
-    if (!before) at_quick_exit(last);
-    before = last;
-    dl_iterate_phdr(count, &loaded);
-    if (loaded != libraries_seen) dl_iterate_phdr(look_at, NULL);
+    iterate(count, &loaded);
+    if (loaded == libraries_seen) return;
     libraries_seen = loaded;
+    found_count = 0;
+    iterate(find, NULL);
+    /* Another thread may be loading a library: half linked, it is told already. To open it again waits for that thread,
+     * and holds it. No lock of ours is held, as its constructors may fork. */
+    for (unsigned i = 0; i < found_count; i++)
+        found[i].held = dlopen(*found[i].name ? found[i].name : NULL, RTLD_LAZY | RTLD_NOLOAD);
+    iterate(replace_found, NULL);
+    for (unsigned i = 0; i < found_count; i++)
+        if (found[i].held) dlclose(found[i].held);
+}
+
+void exits_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void exits_unlock(void)
+{
     pthread_mutex_unlock(&lock);
 }

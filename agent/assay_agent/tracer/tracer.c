@@ -63,7 +63,7 @@ static struct buffer *free_buffers, *queue_head, **queue_tail = &queue_head;
 static unsigned allocated, queued;
 static struct assay_launch ring[RING_LAUNCHES];
 static uint32_t ring_head, ring_count;
-static int stopping, kernels_run; /* at the end: whether some had not ended in time */
+static int look_for_exits, stopping, kernels_run; /* at the end: whether some had not ended in time */
 static __thread volatile sig_atomic_t within_callback;
 
 static uint64_t newest_order = 1ull << 32; /* not 0, so that no order is negative */
@@ -236,11 +236,20 @@ static void call_ends(const struct call *call, uint32_t correlation, int failed)
         graphs_switched(call->executable);
 }
 
+/* A new context: our thread is to look for libraries that were loaded since. */
+static void exits_due(void)
+{
+    pthread_mutex_lock(&lock);
+    look_for_exits = 1;
+    pthread_cond_signal(&work);
+    pthread_mutex_unlock(&lock);
+}
+
 static void resource(CUpti_CallbackId id, const CUpti_ResourceData *data)
 {
     uint32_t device = 0;
     if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
-        exits_watch(tracer_finish);
+        exits_due();
         if (library.device_of) library.device_of(data->context, &device);
         contexts_created(data->context, device);
     } else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
@@ -413,9 +422,10 @@ static int wait_for_work(uint64_t until_ns)
 {
     struct timespec limit = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     pthread_mutex_lock(&lock);
-    while (!queue_head && ring_count < RING_LAUNCHES / 4 && !stopping)
+    while (!queue_head && ring_count < RING_LAUNCHES / 4 && !stopping && !look_for_exits)
         if (pthread_cond_timedwait(&work, &lock, &limit) == ETIMEDOUT) break;
     int stop = stopping;
+    look_for_exits = 0;
     pthread_mutex_unlock(&lock);
     return stop;
 }
@@ -448,6 +458,7 @@ static void *send_until_stopped(void *unused)
     uint64_t flush_at = clock_ns(CLOCK_MONOTONIC) + (uint64_t)flush_ms * 1000000u;
     while (!stop) {
         stop = wait_for_work(flush_at);
+        if (!stop) exits_watch();
         if (!output_alive() && collecting) {
             library.disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
             collecting = 0;
@@ -504,16 +515,28 @@ void tracer_finish(void)
 
 /* A child must find no lock that another thread of its parent held. It pushes ranges; the other locks are for what it
  * does not do, and are left alone: CUPTI holds its own at a fork, and when it asks us for a buffer. */
-static void in_forked_child(void)
+static void before_fork(void)
+{
+    exits_lock();
+    names_lock();
+}
+
+static void after_fork(void)
 {
     names_unlock();
+    exits_unlock();
+}
+
+static void in_forked_child(void)
+{
+    after_fork();
     __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
     output_close(); /* the parent keeps its own descriptor of the socket */
 }
 
 static void watch_forks(void)
 {
-    pthread_atfork(names_lock, names_unlock, in_forked_child);
+    pthread_atfork(before_fork, after_fork, in_forked_child);
 }
 
 void tracer_watch_forks(void)
@@ -655,6 +678,7 @@ static void begin(void)
         __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
         return;
     }
+    exits_begin(tracer_finish); /* before our thread, which looks again */
     if (!contexts_begin(collect, milliseconds("ASSAY_TRACER_SYNC_MS", DEFAULT_SYNC_MS)) || !start_sender()) {
         __atomic_store_n(&tracing, 0, __ATOMIC_RELAXED);
         library.unsubscribe(subscriber);
@@ -662,7 +686,6 @@ static void begin(void)
         return;
     }
     atexit(tracer_finish);
-    exits_watch(tracer_finish);
 }
 
 /* CUDA calls it in the first cuInit of the process. The process runs on whatever happens here. */
