@@ -94,7 +94,7 @@ gpu-carry: tracer  ## what such a box lacks, into gpu-carry/: wheels and the tra
 
 # FUZZ_ARGS='--target kineto --seed 7' feeds one reader; a failing input is kept in fuzz-failures/.
 .PHONY: fuzz
-fuzz: $(STAMP)  ## 20,000 mutated inputs for every reader and for campaign files; hours on two cores, 'make test' does 200 each
+fuzz: $(STAMP)  ## 20,000 mutated inputs for every reader and for campaign files; hours on two cores, 'make test' does 100 each
 	$(BIN)/python -m tests.fuzz --keep fuzz-failures $(FUZZ_ARGS)
 
 .PHONY: lint

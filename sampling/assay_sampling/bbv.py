@@ -11,6 +11,7 @@ Memory: at most 150 bytes a row of the file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,12 +21,15 @@ from pyarrow import csv, parquet
 
 from assay_sampling.errors import InputError
 from assay_sampling.launches import Launches
-from assay_sampling.readers.files import open_binary, reading, require_file
+from assay_sampling.readers.files import PlainFile, open_binary, reading, require_file
 
 _PARQUET_MAGIC = b"PAR1"
 _REMEDY = "'assay docs bbv-format' has the format"
 # Above this a float64 no longer holds every whole number.
 _LARGEST = 2**53
+# A gigabyte in memory; above it, vectors that repeat shrink to a few bits a row, but not to nothing.
+_MOST_ROWS = 7_000_000
+_MOST_ROWS_A_BYTE = 20
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class _Rows:
 
 
 def _read_rows(path: Path, launches: Launches, names: Sequence[str]) -> _Rows:
-    table = _table(path)
+    table = _table(path, ("process", "launch", "block", *names))
     if table.num_rows == 0:
         raise InputError(path, "it has no rows", _REMEDY)
     process = _integers(path, table, "process") if "process" in table.schema.names else None
@@ -116,18 +120,36 @@ def _read_rows(path: Path, launches: Launches, names: Sequence[str]) -> _Rows:
     return _Rows(row, block, tuple(column[order] for column in values))
 
 
-def _table(path: Path) -> pa.Table:
+def _table(path: Path, names: Sequence[str]) -> pa.Table:
+    """The table; of a Parquet file, only the columns with these names."""
     require_file(path)
     try:
         with reading(path):
             with path.open("rb") as raw:
                 is_parquet = raw.read(len(_PARQUET_MAGIC)) == _PARQUET_MAGIC
             if is_parquet:
-                return _named(parquet.read_table(path))
-            with open_binary(path) as file:
+                return _parquet_table(path, names)
+            with closing(PlainFile(path)) as plain, open_binary(plain.path) as file:
                 return _named(csv.read_csv(file))
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(path, f"it is neither CSV nor Parquet ({error})", _REMEDY) from error
+
+
+def _parquet_table(path: Path, names: Sequence[str]) -> pa.Table:
+    """Raises InputError where it announces far more rows than a file of its size holds."""
+    with parquet.ParquetFile(path) as file:
+        rows, has = file.metadata.num_rows, file.schema_arrow.names
+        most = max(_MOST_ROWS, _MOST_ROWS_A_BYTE * path.stat().st_size)
+        if rows > most:
+            raise InputError(
+                path,
+                f"it announces {rows:,} rows, and a file of its size has at most {most:,}",
+                "write the table as CSV, if it is right",
+            )
+        kept = [name for name in names if has.count(name) == 1]
+        if set(names) - {"process"} - set(kept):
+            kept = has  # the refusal lists all names that it has
+        return _named(file.read(columns=kept, use_threads=False))
 
 
 def _named(table: pa.Table) -> pa.Table:

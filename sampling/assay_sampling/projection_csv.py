@@ -21,6 +21,8 @@ from assay_sampling.readers.files import open_binary, reading, require_file
 
 COLUMNS = ("cycles", "instructions", "ctas")
 _FORM = "write a header with cycles,instructions,ctas and one sample a row"
+# Above this a float64 no longer holds every whole number.
+_LARGEST = 2**53
 
 
 def looks_like_series(head: bytes) -> bool:
@@ -32,7 +34,7 @@ def looks_like_series(head: bytes) -> bool:
 def read_series(path: str | Path) -> Series:
     """A series from a CSV file, plain or compressed.
 
-    Raises InputError with line and field for a cell that is no number of at least 0, for cycles or
+    Raises InputError with line and field for a cell that is no number from 0 to 2^53, for cycles or
     instructions that go backwards, and for samples at uneven distances (the last may be nearer).
     """
     path = Path(path)
@@ -81,8 +83,10 @@ def _number(path: Path, line: int, row: list[str], place: int, name: str) -> flo
         value = float(text)
     except ValueError:
         value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise InputError(path, f"{text[:40]!r} is not a number of at least 0", _FORM, line=line, field=name)
+    if not 0 <= value <= _LARGEST:
+        raise InputError(
+            path, f"{text[:40]!r} is not a number from 0 to {_LARGEST:,}", _FORM, line=line, field=name
+        )
     return value
 
 

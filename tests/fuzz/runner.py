@@ -115,30 +115,29 @@ def _started() -> subprocess.Popen[bytes]:
     )  # fmt: skip
 
 
-def fuzz(target: str, seed: int, numbers: Sequence[int], tally: Tally, keep: Path | None) -> Iterator[Failed]:
+def fuzz(
+    worker: Worker, target: str, seed: int, numbers: Sequence[int], tally: Tally, *, keep: Path | None
+) -> Iterator[Failed]:
     """Feed the inputs of the given numbers; yields those that fail, which are kept in ``keep``."""
-    worker, wholes = Worker(), TARGETS[target].seeds()
+    wholes = TARGETS[target].seeds()
     profile = seeds.kineto()[0]
     assert isinstance(profile, bytes)
-    try:
-        for number in numbers:
-            with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as place:
-                folder = Path(place)
-                (folder / "profile.json").write_bytes(profile)
-                path = make_input(target, seed, number, folder, wholes)
-                answer = worker.read(target, path)
-                tally.outcomes[answer["outcome"]] += 1
-                tally.most_seconds = max(tally.most_seconds, answer["seconds"])
-                tally.most_bytes = max(tally.most_bytes, answer["peak_bytes"])
-                why = _fault(answer)
-                if number < len(wholes) and answer["outcome"] != "read":
-                    why = why or f"this whole input must be read: {answer['error']}"
-                if why:
-                    if keep is not None:
-                        _keep(path, keep / f"{target}-{seed}-{number}")
-                    yield Failed(target, seed, number, why)
-    finally:
-        worker.close()
+    for number in numbers:
+        with tempfile.TemporaryDirectory(prefix="assay-fuzz-") as place:
+            folder = Path(place)
+            (folder / "profile.json").write_bytes(profile)
+            path = make_input(target, seed, number, folder, wholes)
+            answer = worker.read(target, path)
+            tally.outcomes[answer["outcome"]] += 1
+            tally.most_seconds = max(tally.most_seconds, answer["seconds"])
+            tally.most_bytes = max(tally.most_bytes, answer["peak_bytes"])
+            why = _fault(answer)
+            if number < len(wholes) and answer["outcome"] != "read":
+                why = why or f"this whole input must be read: {answer['error']}"
+            if why:
+                if keep is not None:
+                    _keep(path, keep / f"{target}-{seed}-{number}")
+                yield Failed(target, seed, number, why)
 
 
 def _fault(answer: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import lzma
 import resource
@@ -18,6 +19,7 @@ from typing import Any
 import ncu_reports
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from accel_sim_logs import Launch, output
 from made_launches import made_launches
@@ -40,7 +42,7 @@ from assay_sampling.bbv import read_basic_block_vectors
 from assay_sampling.errors import AssayError, InputError
 from assay_sampling.parquet import unpack_names
 from assay_sampling.projection_csv import read_series
-from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers import files, inspect_recording, read_launches
 from assay_sampling.readers.ncu_container import read_container
 from assay_sampling.saved_labels import first_difference, labels_from
 from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
@@ -49,6 +51,7 @@ from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
 from assay_sampling.simulators.accel_sim_visualizer import IntervalLog
 
 _MEMORY_BYTES = 512 << 20
+_VECTORS = ("launch", "block", "count", "warps")
 
 
 @contextmanager
@@ -249,8 +252,6 @@ def test_a_text_that_sqlite_would_compute(tmp_path: Path) -> None:
 
 
 def test_a_compressed_file_that_unpacks_to_far_more(tmp_path: Path) -> None:
-    import gzip  # noqa: PLC0415
-
     head = b"SQLite format 3\0" + bytes(84)
     bomb = tmp_path / "x.sqlite.gz"
     with gzip.open(bomb, "wb", compresslevel=9) as file:
@@ -277,6 +278,29 @@ def test_names_of_columns_that_are_no_text(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", b"launch,block,count,warps,\xb1\xff\n0,0,1,8,1\n")
     error = refusal(lambda: read_basic_block_vectors(path, made_launches(["a"])))
     assert isinstance(error, InputError) and "neither CSV nor Parquet" in error.cause
+
+
+def test_a_parquet_table_of_far_more_rows_than_its_bytes_hold(tmp_path: Path) -> None:
+    """A column of one value takes a few bytes for any number of rows."""
+    rows = 8_000_000
+    path = tmp_path / "x.parquet"
+    with pq.ParquetWriter(path, pa.schema([(name, pa.int64()) for name in _VECTORS])) as writer:
+        part = pa.table({name: pa.array(np.zeros(1_000_000, np.int64)) for name in _VECTORS})
+        for _ in range(rows // len(part)):
+            writer.write_table(part)
+    assert path.stat().st_size < 1 << 20
+    error = refusal(lambda: read_basic_block_vectors(path, made_launches(["a"])))
+    assert f"{rows:,} rows" in error.cause and "CSV" in error.remedy
+
+
+def test_a_compressed_table_of_blocks_that_unpacks_to_far_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_MOST_UNPACKED_BYTES", 1 << 20)
+    rows = b"0,0,1,8\n" * (1 << 20)
+    path = write(tmp_path / "x.csv.gz", gzip.compress(b"launch,block,count,warps\n" + rows))
+    error = refusal(lambda: read_basic_block_vectors(path, made_launches(["a"])))
+    assert "unpacks to" in error.cause
 
 
 def test_a_report_that_goes_on_with_zeros(tmp_path: Path) -> None:
@@ -345,8 +369,13 @@ def test_checkpoints_of_a_size_that_cannot_be(size: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["cycles,instructions,ctas\n1," + "1" * 200_000 + ",1\n", "cycles,instructions,ctas\n1,\0,1\n"],
-    ids=["long", "NUL"],
+    [
+        "cycles,instructions,ctas\n1," + "1" * 200_000 + ",1\n",
+        "cycles,instructions,ctas\n1,\0,1\n",
+        "cycles,instructions,ctas\n1,1,1\n1e308,2,2\n2,3,3\n-1e308,4,4\n",
+        "cycles,instructions,ctas\n1,1,1\n2,1e300,2\n3,1e308,3\n",
+    ],
+    ids=["long", "NUL", "cycles", "instructions"],
 )
 def test_a_cell_of_a_series(tmp_path: Path, text: str) -> None:
     assert isinstance(refusal(lambda: read_series(write(tmp_path / "x.csv", text))), InputError)

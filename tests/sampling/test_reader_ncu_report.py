@@ -238,6 +238,12 @@ def test_results_with_and_without_the_unit_are_alike(tmp_path: Path, package: In
         ("gpu__time_duration.sum", (1.0, ""), "profiled_duration_ns", "its unit '' is not known"),
         ("gpc__cycles_elapsed.avg", (1.0, ""), "cycles_gpc_avg", "its unit '' is not known"),
         ("dram__bytes_read.sum", (1.0, ""), "dram_read_bytes", "its unit '' is not known"),
+        (
+            "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+            (1.0, ""),
+            "dram_throughput_percent",
+            "its unit '' is not",
+        ),
         ("smsp__inst_executed.sum", (1.0, "request"), "instructions", "its unit 'request' is not known"),
         ("smsp__inst_executed.sum", ("many", "inst"), "instructions", "its value 'many' is not a number"),
     ],

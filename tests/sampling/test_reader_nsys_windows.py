@@ -58,6 +58,23 @@ def test_a_call_that_one_with_a_kernel_follows_on_its_stream_is_lost(tmp_path: P
     assert told(tmp_path, kernels=kernels, calls=calls) == {"kernels_lost": 1, "capture_cut": 1}
 
 
+def test_a_window_of_a_long_workload_is_as_long_as_its_own_time(tmp_path: Path) -> None:
+    """Times count from the start of the session: the last hundredth of a window late in it is short."""
+    late = 10**10
+    kernels = [nsys_kernel(late + 20, 1), nsys_kernel(late + 99_000, 2)]
+    calls = [call(late, 1), call(late + 98_000, 2), call(late + 98_500, 10), call(late + 99_500, 11)]
+    path = nsys_export(tmp_path / "x.sqlite", kernels, calls, strings=_NAMES)
+    notes = read_launches(path).notes
+    assert {note.code: dict(note.parameters)["calls"] for note in notes} == {
+        "kernels_lost": 1, "capture_cut": 1,
+    }  # fmt: skip
+
+
+def test_a_call_at_the_same_moment_as_one_with_a_kernel_is_not_shown_to_be_the_last(tmp_path: Path) -> None:
+    calls = [call(99_500, 10), call(99_500, 11, globalTid=_OTHER_THREAD)]
+    assert told(tmp_path, kernels=[nsys_kernel(99_600, 11)], calls=calls) == {"kernels_lost": 1}
+
+
 def test_another_thread_on_the_same_stream_proves_the_loss_too(tmp_path: Path) -> None:
     calls = [call(99_200, 10), call(99_500, 11, globalTid=_OTHER_THREAD)]
     assert told(tmp_path, kernels=[nsys_kernel(99_600, 11)], calls=calls) == {"kernels_lost": 1}
