@@ -225,7 +225,8 @@ def test_a_library_that_is_half_linked_when_a_context_is_made_is_left_alone_unti
 ) -> None:
     library = tracer.workload.parent / "libslow.so"
     compile_c([HERE / "slow_library.c"], library, [], (*FLAGS, "-fPIC", "-shared", "-Wl,-z,lazy"))
-    found = run(tracer, launches=100, loads=library, end="library")
+    # The tracer looks at the library soon after it is whole: two seconds are left for that.
+    found = run(tracer, launches=100, loads=library, end="library", pause_us=200_000, every=10)
     assert found.exit_code == 0 and found.faults == []
     assert len(found.table) == 101, "one is launched while it is linked"
 
