@@ -258,15 +258,15 @@ def _change_table(table: pa.Table, random: Random) -> pa.Table:
     if change < 0.2:
         return table.remove_column(at)
     if change < 0.6:
-        values = table[name].to_pylist()
+        values = table.column(at).to_pylist()
         if values:
             values[random.randrange(len(values))] = random.choice(_VALUES)
         return table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
     if change < 0.8:
         kind = random.choice((pa.float64(), pa.int8(), pa.string(), pa.int64(), pa.uint64(), pa.bool_()))
-        return table.set_column(at, name, table[name].cast(kind, safe=False))
+        return table.set_column(at, name, table.column(at).cast(kind, safe=False))
     if change < 0.9:
-        return table.append_column(name, table[name])
+        return table.append_column(name, table.column(at))
     return pa.concat_tables([table] * random.choice((2, 3)))
 
 
