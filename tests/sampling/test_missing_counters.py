@@ -13,8 +13,9 @@ from assay_sampling.counters import COST_COUNTERS, FEATURE_SETS, metric_of, requ
 from assay_sampling.errors import AssayError, CounterUnavailableError
 from assay_sampling.launch_table import Device, table_metadata, with_metadata
 from assay_sampling.launches import Launches
+from assay_sampling.nsight.tool import Program, options_since, tool_of_release
 from assay_sampling.profile import Profile
-from assay_sampling.samplers import methods_without_counters, needs, samplers, select
+from assay_sampling.samplers import Needs, methods_without_counters, needs, samplers, select
 
 MISSING = ("global_load_sectors", "shared_load_instructions", "thread_blocks")
 
@@ -91,6 +92,20 @@ def test_a_light_recording_is_told_what_to_collect_and_what_needs_nothing(method
     assert f"'assay metrics {method}'" in error.remedy
     for name in methods_without_counters():
         assert name in error.remedy
+
+
+def test_one_counter_of_a_group_is_enough() -> None:
+    wanted = Needs(counters=("instructions",), one_of=(("cycles_gpc_avg", "cycles_gpc_max"),))
+    assert wanted.lacking({"instructions", "cycles_gpc_max"}) == ()
+    assert wanted.lacking({"instructions"}) == ("cycles_gpc_avg",)
+    assert wanted.lacking(()) == ("instructions", "cycles_gpc_avg")
+
+
+@pytest.mark.parametrize("program", ["ncu", "nsys"])
+def test_an_option_that_came_later_is_in_no_earlier_release(program: Program) -> None:
+    for option, first in options_since(program).items():
+        assert not tool_of_release(program).has(option)
+        assert tool_of_release(program, first).has(option)
 
 
 def test_a_ratio_needs_instructions() -> None:
