@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -65,17 +67,23 @@ def ncu_details() -> list[Seed]:
 
 
 def nsys_sqlite() -> list[Seed]:
-    return [_nsys("x.sqlite").read_bytes()]
+    with _folder() as folder:
+        return [_nsys(folder / "x.sqlite").read_bytes()]
 
 
 def nsys_parquet() -> list[Seed]:
-    source = _nsys("y.sqlite")
-    folder = files.parquet_folder(source, source.parent / "tables")
-    return [{path.name: path.read_bytes() for path in sorted(folder.iterdir())}]
+    with _folder() as folder:
+        tables = files.parquet_folder(_nsys(folder / "y.sqlite"), folder / "tables")
+        return [{path.name: path.read_bytes() for path in sorted(tables.iterdir())}]
 
 
-def _nsys(name: str) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="assay-fuzz-seed-"))
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="assay-fuzz-seed-") as folder:
+        yield Path(folder)
+
+
+def _nsys(path: Path) -> Path:
     kernels = [files.nsys_kernel(100 * i + 50, i, demangledName=1 + i % 3) for i in range(6)]
     calls = [files.nsys_call(100 * i, i, nameId=5, returnValue=0) for i in range(8)]
     strings = {1: "void first<int>(int*)", 2: "second", 3: "third", 5: "cudaLaunchKernel_v7000"}
@@ -86,24 +94,24 @@ def _nsys(name: str) -> Path:
         "META_DATA_EXPORT": [{"name": "EXPORT_PRODUCT_VERSION", "value": "2025.3.2"}],
     }  # fmt: skip
     ranges = [files.nsys_range(0, 450, "outer"), files.nsys_range(90, 210, "inner")]
-    path = folder / name
     return files.nsys_export(path, kernels, calls, ranges, strings=strings, extra=extra, page_size=512)
 
 
 def assay_parquet() -> list[Seed]:
-    folder = Path(tempfile.mkdtemp(prefix="assay-fuzz-seed-"))
-    found: list[Seed] = []
-    for index, text in enumerate((kineto()[0], ncu_raw()[0])):
-        assert isinstance(text, bytes)
-        (folder / "source").write_bytes(text)
-        with (
-            open_recording(folder / "source") as recording,
-            LaunchWriter(folder / f"{index}.parquet", recording.schema) as writer,
-        ):
-            for batch in recording.batches():
-                writer.write(batch)
-        found.append((folder / f"{index}.parquet").read_bytes())
-    return found
+    with _folder() as folder:
+        return [_written(folder, whole) for whole in (kineto()[0], ncu_raw()[0])]
+
+
+def _written(folder: Path, text: Seed) -> bytes:
+    assert isinstance(text, bytes)
+    (folder / "source").write_bytes(text)
+    with (
+        open_recording(folder / "source") as recording,
+        LaunchWriter(folder / "written.parquet", recording.schema) as writer,
+    ):
+        for batch in recording.batches():
+            writer.write(batch)
+    return (folder / "written.parquet").read_bytes()
 
 
 def ncu_report() -> list[Seed]:
@@ -150,11 +158,11 @@ def block_vectors_parquet() -> list[Seed]:
 
 
 def selections() -> list[Seed]:
-    folder = Path(tempfile.mkdtemp(prefix="assay-fuzz-seed-"))
     trace = kineto()[0]
     assert isinstance(trace, bytes)
-    (folder / "trace.json").write_bytes(trace)
-    selection = analyses.select("random", folder / "trace.json")
+    with _folder() as folder:
+        (folder / "trace.json").write_bytes(trace)
+        selection = analyses.select("random", folder / "trace.json")
     return [json.dumps(selection.to_dict(labels=True)).encode()]
 
 

@@ -94,6 +94,20 @@ def test_bytes_that_came_and_find_no_room_end_their_stream_for_later(make_server
     assert (name, "not yet stored" in said) == ("RESOURCE_EXHAUSTED", True)
 
 
+def test_streams_that_break_off_within_a_segment_leave_nothing_held(make_server: MakeServer) -> None:
+    """Of a budget of 3 MiB each stream held 2: the second would be refused, were they not given back."""
+    limits = UploadLimits(upload_held_bytes=3 << 20, upload_wait_seconds=2)
+    server = make_server(limits=Limits(uploads=limits))
+    chunk = ingest_pb2.SegmentChunk(part=ingest_pb2.PART_LAUNCHES, data=b"x" * (1 << 20))
+    sent = [header(), *[ingest_pb2.UploadRequest(chunk=chunk)] * 2]
+    with PlayingAgent(server.addresses[0]) as agent:
+        answers = [list(agent.ingest.Upload(iter(sent), timeout=30)) for _ in range(4)]
+        agent.submit(CAMPAIGN)
+        agent.register()
+        agent.play(made_segments((30,), "detailed"))
+    assert answers == [[]] * 4
+
+
 def test_streams_beyond_the_limit_are_refused_and_signs_of_life_are_not(make_server: MakeServer) -> None:
     limits = Limits(uploads=UploadLimits(upload_streams=3), queries=QueryLimits(watch_streams=2))
     server = make_server(limits=limits)

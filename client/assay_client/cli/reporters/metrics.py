@@ -11,7 +11,8 @@ from rich.console import Console
 
 def render_measuring(document: Mapping[str, Any], console: Console) -> None:
     """The commands in order, what each is for, and what must be known beside."""
-    for line in (_heading(document), *document["notes"]):
+    # Without -e a shell goes on after a failed profile, and reads the files of an earlier one.
+    for line in (_heading(document), "as a script: bash -e FILE", *document["notes"]):
         console.print(f"# {line}", soft_wrap=True)
     for number, command in enumerate(document["commands"], start=1):
         words = shlex.join(command["argv"])
