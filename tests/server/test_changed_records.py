@@ -16,12 +16,13 @@ from made_segments import made_segments
 from playing_agent import PlayingAgent
 from server_support import eventually
 
-from assay_protos import campaign_pb2
+from assay_protos import campaign_pb2, common_pb2
 from assay_server import content_hash
-from assay_server.analysis import intact
+from assay_server.analysis import intact, pipeline
 from assay_server.analysis.intact import RecordsChangedError, require_intact
-from assay_server.analysis.request import RunData
+from assay_server.analysis.request import AnalysisRequest, RunData
 from assay_server.app import Server, ServerConfig
+from assay_server.campaigns.analysis_job import analyse_campaign, analyse_one_workload
 from assay_server.content_hash import hash_of_file
 
 CAMPAIGN = """\
@@ -255,6 +256,72 @@ def test_no_flipped_bit_passes(whole: Path, bit: int) -> None:
         require_intact([run])
     assert [(c.run_id, c.path, c.what) for c in caught.value.files] == [("r", str(whole), "changed")]
     whole.write_bytes(data)
+
+
+JOBS: dict[str, Callable[[AnalysisRequest], object]] = {
+    "analyse": analyse_campaign,
+    "analyse_part": lambda request: analyse_one_workload(request, "training"),
+}
+
+
+@pytest.mark.parametrize("what", ["changed", "missing"])
+@pytest.mark.parametrize("reads", JOBS)
+def test_no_result_rests_on_a_file_that_changed_while_the_analysis_read_it(
+    reads: str, what: str, start: Callable[[str], Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, requests = start("asked"), []
+    real_whole, real_part = pipeline.analyse, pipeline.analyse_part
+
+    def noted(request: AnalysisRequest) -> object:
+        requests.append(request)
+        return real_whole(request)
+
+    def noted_part(request: AnalysisRequest, workload: str) -> object:
+        requests.append(request)
+        return real_part(request, workload)
+
+    monkeypatch.setattr(pipeline, "analyse", noted)
+    monkeypatch.setattr(pipeline, "analyse_part", noted_part)
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        agent.play(FIRST)
+        agent.play(SECOND)
+        ended(agent)
+    request, path = requests[0], server.config.state_dir / FILE
+    assert JOBS[reads](request)
+    real = real_whole if reads == "analyse" else real_part
+
+    def disturbed(*read: object) -> object:
+        result = real(*read)  # type: ignore[arg-type]
+        CHANGES[what](path)
+        return result
+
+    monkeypatch.setattr(pipeline, reads, disturbed)
+    with pytest.raises(RecordsChangedError) as caught:
+        JOBS[reads](request)
+    assert [(c.run_id, c.path, c.what) for c in caught.value.files] == [("made-1.0000", str(path), what)]
+
+
+def test_a_run_measured_again_keeps_no_flag_of_the_attempt_whose_file_changed(
+    start: Callable[[str], Server],
+) -> None:
+    server = start("flagged")
+    flags = [common_pb2.ValidityFlag(name="xid_error", detail="XID 79")]
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        agent.submit(CAMPAIGN)
+        key = agent.lease(wait_ms=5000).work.key
+        agent.upload(key, FIRST)
+        assert agent.finish(key, 2, 100, flags=flags).published
+        before = {f.name for f in agent.run("made-1.0000").run.flags}
+        assert "xid_error" in before
+        flip_a_bit(server.config.state_dir / FILE)
+        agent.play(SECOND)
+        eventually(lambda: agent.status("made-1").state == "running", "the campaign running again", 60)
+        agent.play(FIRST)
+        ended(agent)
+        assert {f.name for f in agent.run("made-1.0000").run.flags} == before - {"xid_error"}
 
 
 def test_a_file_is_hashed_once_as_long_as_nobody_touches_it(

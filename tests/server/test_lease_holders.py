@@ -117,6 +117,37 @@ def test_the_secret_of_a_lease_holds_for_the_session_that_it_was_given_to(
         end_honestly(later, work.key)
 
 
+@pytest.mark.parametrize("session_id", ["session-of-honest", "session-of-stranger"])
+def test_the_secret_of_a_lease_helps_no_other_agent(
+    server: Server, agent: PlayingAgent, session_id: str
+) -> None:
+    agent.submit(ONE_RUN)
+    work = agent.lease().work
+    with PlayingAgent(server.addresses[0], "stranger", session_id) as stranger:
+        stranger.know(work.key, work.write_secret)
+        answer = stranger.register(sealed=[work.key])
+        assert (list(answer.resume), list(answer.drop)) == ([], [work.key])
+        assert stranger.upload(work.key, INVENTED)[0].WhichOneof("message") == "refusal"
+        assert not stranger.finish(work.key, 0, 0).published
+    end_honestly(agent, work.key)
+
+
+@pytest.mark.parametrize("guess", [b"", b"x" * 32])
+def test_a_restarted_agent_without_the_secret_keeps_no_lease_waiting(
+    server: Server, agent: PlayingAgent, guess: bytes
+) -> None:
+    """It can never finish that attempt: the slice waits for another at once, not until the lease expires."""
+    agent.submit(ONE_RUN)
+    key = agent.lease().work.key
+    with PlayingAgent(server.addresses[0], "honest", "a later session") as later:
+        later.know(key, guess)
+        assert later.register(sealed=[key]).drop == [key]
+        assert attempts(later, "one-1.0000") == [(1, "failed", 0)]
+        again = later.lease(wait_ms=5000).work.key
+        assert (again.run_id, again.attempt) == ("one-1.0000", 2)
+        end_honestly(later, again)
+
+
 def test_every_lease_has_a_secret_of_its_own_that_no_other_answer_holds(
     server: Server, agent: PlayingAgent, stranger: PlayingAgent
 ) -> None:
