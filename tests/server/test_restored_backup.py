@@ -6,7 +6,7 @@ import itertools
 import logging
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from server_support import eventually
 from assay_protos import campaign_pb2
 from assay_sampling.readers import open_recording
 from assay_server.app import Server
+from assay_server.store.model import AttemptKey, Segment
+from assay_server.store.protocols import PublishedFile
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import EPOCH_SHIFT
 
 RUNS = 6
@@ -224,3 +227,41 @@ def test_a_clock_that_shows_an_absurd_time_stops_no_server_and_uses_up_no_epochs
         server.stop()
     assert tokens == sorted(set(tokens))
     assert (2**63 - tokens[-1]) >> EPOCH_SHIFT > YEAR_MS
+
+
+def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never_lost(
+    make_server: Callable[..., Server], short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The backup was made just before the attempt was published and its segments were removed."""
+    real = LocalRecordStore.publish
+
+    def backed_up(records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        if not (short_path / "backup.sqlite").exists():
+            back_up(records.path("").parent, short_path / "backup.sqlite")
+        return real(records, key, segments)
+
+    monkeypatch.setattr(LocalRecordStore, "publish", backed_up)
+    server = make_server()
+    state = server.config.state_dir
+    segments = made_segments((40, 30))
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        campaign_id = agent.submit(ONE_RUN)
+        work = agent.lease(wait_ms=5000).work
+        agent.upload(work.key, segments)
+        assert agent.finish(work.key, 2, 70).published
+        eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
+    server.stop()
+    newer = contents(state / "records")
+    restore(short_path / "backup.sqlite", state)
+    server = make_server()
+    with PlayingAgent(server.addresses[0], session_id="session-2") as agent:
+        agent.register()
+        eventually(lambda: agent.run(work.key.run_id).attempts[0].state == "failed", "the end of it", 4)
+        kept = [c for folder in (state / "set-aside").iterdir() for c in contents(folder / "records").items()]
+        assert dict(kept) == newer
+        assert contents(state / "records") == {}
+        assert [name for a in set_aside(agent) for name in a.names] == [f"records/{name}" for name in newer]
+        agent.play(segments)
+        eventually(lambda: agent.status(campaign_id).state == "done", "the end of the campaign")
+    assert contents(state / "records") == newer
