@@ -37,8 +37,8 @@ FACTS = AttemptFacts(
         "the runtime is linked statically",
     ),
     condition=ConditionFacts(
-        "all", "ncu --cache-control all", 50.0, 50.0, 66, 132, "private", "550.163.01", "/usr/bin/mps",
-        "base", "refused", "", "not permitted",
+        "all", "ncu --cache-control all", 50.0, 50.0, 66, 132, "limit", "private", "550.163.01",
+        "/usr/bin/mps", "base", "refused", "", "not permitted",
     ),
     counters=CounterFacts(("a", "b"), {"a": "smsp__a.sum"}, ("b",), 1, 3),
     environment_hash="00ff",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -93,12 +94,10 @@ def ended(place: Lab, campaign_id: str) -> str:
 
 def until_runs_are(place: Lab, campaign_id: str, state: str, workload: str = "") -> None:
     """Wait until the runs of the campaign, or those of one workload, are all in a state."""
-    with Client(place.address) as client:
-        for status in client.watch(campaign_id):
-            of_workload = [run for run in status["runs"] if workload in ("", run["workload"])]
-            if {run["state"] for run in of_workload} == {state}:
-                return
-    pytest.fail(f"the runs of {campaign_id} never were all {state}")
+    deadline = time.monotonic() + 240
+    while set(states(place, campaign_id, workload)) != {state}:
+        assert time.monotonic() < deadline, f"the runs of {campaign_id} never were all {state}"
+        time.sleep(0.5)
 
 
 def states(place: Lab, campaign_id: str, workload: str = "") -> list[str]:

@@ -31,7 +31,8 @@ def test_the_keys_are_the_contract(selection: Selection) -> None:
     assert list(document) == [
         "method", "parameters", "seed", "profile", "groups", "cost", "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
-        "weighted_cov_percent", "interval", "interval_reason", "sweep", "pca_components",
+        "weighted_cov_percent", "interval", "interval_reason", "score_notes",
+        "sweep", "pca_components",
     ]  # fmt: skip
     assert {"launches", "kernels", "devices", "sources", "synthetic"} <= set(document["profile"])
     assert list(document["cost"]) == ["quantity", "unit", "condition", "total", "projected"]
