@@ -257,7 +257,7 @@ def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never
     server = make_server()
     with PlayingAgent(server.addresses[0], session_id="session-2") as agent:
         agent.register()
-        eventually(lambda: agent.run(work.key.run_id).attempts[0].state == "failed", "the end of it", 4)
+        eventually(lambda: agent.run(work.key.run_id).attempts[0].state == "failed", "the end of it", 60)
         kept = [c for folder in (state / "set-aside").iterdir() for c in contents(folder / "records").items()]
         assert dict(kept) == newer
         assert contents(state / "records") == {}

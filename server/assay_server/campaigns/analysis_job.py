@@ -61,6 +61,9 @@ def _pages(report: dict[str, Any]) -> Pages:
 def end_with_server(lifeline: Connection) -> None:
     """Initialise a worker: it ends when the server closes its end of the lifeline, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the server decides
+    # scikit-learn's joblib tries out a semaphore as it is imported. A worker that ends within that leaves it
+    # to be cleaned up, which Python tells the user; fits here use one thread and need none.
+    os.environ.setdefault("JOBLIB_MULTIPROCESSING", "0")
     threading.Thread(target=_wait_for_end, args=(lifeline,), daemon=True).start()
 
 
