@@ -99,10 +99,10 @@ def _permission(inventory: Inventory, needed: bool) -> Check:
         return Check(name, "ok", "open to every user")
     if _is_administrator():
         return Check(name, "ok", "for administrators only, and this user is one")
-    what = "for administrators only, and this user is none: ncu would end with ERR_NVGPUCTRPERM"
+    what = "for administrators only, and this user is not one: ncu would end with ERR_NVGPUCTRPERM"
     option = "put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0' into /etc/modprobe.d/"
     if _in_container():
-        what += "; this is a container, whose root is none either"
+        what += "; this is a container, and its root is not one either"
         remedy = f"{option} of its host and load the driver again, give it CAP_SYS_ADMIN, {LIGHT_ONLY}"
     else:
         remedy = f"{option} and load the driver again, run the agent as root, {LIGHT_ONLY}"
