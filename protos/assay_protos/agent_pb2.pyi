@@ -143,12 +143,11 @@ class CommandSource(_message.Message):
     def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ...) -> None: ...
 
 class RunSpec(_message.Message):
-    __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "level", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps")
+    __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps", "level")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
-    LEVEL_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     REPEAT_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
@@ -157,11 +156,11 @@ class RunSpec(_message.Message):
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     UNDER_MPS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     run_id: str
     workload: str
     device_kind: str
-    level: str
     condition: _common_pb2.Condition
     repeat: int
     synthetic: bool
@@ -170,23 +169,24 @@ class RunSpec(_message.Message):
     command: CommandSource
     counters: _containers.RepeatedScalarFieldContainer[str]
     under_mps: bool
-    def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ..., command: _Optional[_Union[CommandSource, _Mapping]] = ..., counters: _Optional[_Iterable[str]] = ..., under_mps: _Optional[bool] = ...) -> None: ...
+    level: _common_pb2.Level
+    def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ..., command: _Optional[_Union[CommandSource, _Mapping]] = ..., counters: _Optional[_Iterable[str]] = ..., under_mps: _Optional[bool] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("key", "run", "launch_skip", "launch_count", "deadline_ms", "write_secret")
+    __slots__ = ("key", "run", "launch_skip", "launch_count", "lease_remaining_ms", "write_secret")
     KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_SKIP_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_COUNT_FIELD_NUMBER: _ClassVar[int]
-    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     run: RunSpec
     launch_skip: int
     launch_count: int
-    deadline_ms: int
+    lease_remaining_ms: int
     write_secret: bytes
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "slot_id", "wait_ms")

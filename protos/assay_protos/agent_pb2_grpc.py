@@ -65,8 +65,8 @@ class AgentServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Register(self, request, context):
-        """Announce this process and what it holds. Attempts of an earlier process of the same agent that are
-        not claimed as sealed are given to somebody else at once.
+        """Announce this process and the attempts that it holds. Other attempts of an earlier process of the same
+        agent wait again at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -81,8 +81,8 @@ class AgentServiceServicer:
 
     def Lease(self, request, context):
         """Ask for work for one free slot; answers after at most wait_ms, with an empty work when there is none.
-        Until the agent confirms an attempt with a heartbeat or a segment, its slot is answered the same work
-        again: the earlier answer may have been lost.
+        Until the agent confirms an attempt with a heartbeat or a segment, its slot gets the same work again,
+        because the earlier answer may have been lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

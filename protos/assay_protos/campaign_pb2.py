@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from assay_protos import common_pb2 as assay__protos_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61ssay_protos/campaign.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"Q\n\rSubmitRequest\x12\x15\n\rcampaign_yaml\x18\x01 \x01(\t\x12\x11\n\tfile_name\x18\x02 \x01(\t\x12\x16\n\x0e\x62\x61se_directory\x18\x03 \x01(\t\"3\n\x0eSubmitResponse\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0c\n\x04runs\x18\x02 \x01(\x05\"F\n\x14ListCampaignsRequest\x12\x16\n\x0e\x63\x61mpaigns_from\x18\x01 \x01(\x03\x12\x16\n\x0e\x63\x61mpaigns_most\x18\x02 \x01(\x05\"\xd0\x01\n\x15ListCampaignsResponse\x12+\n\tcampaigns\x18\x01 \x03(\x0b\x32\x18.assay.v1.CampaignStatus\x12#\n\x07resting\x18\x02 \x03(\x0b\x32\x12.assay.v1.SlotRest\x12%\n\tset_aside\x18\x03 \x03(\x0b\x32\x12.assay.v1.SetAside\x12&\n\x07\x63hanged\x18\x04 \x03(\x0b\x32\x15.assay.v1.ChangedFile\x12\x16\n\x0e\x63\x61mpaigns_next\x18\x05 \x01(\x03\"s\n\x08SlotRest\x12\r\n\x05\x61gent\x18\x01 \x01(\t\x12\x0c\n\x04slot\x18\x02 \x01(\t\x12\x10\n\x08\x66\x61ilures\x18\x03 \x01(\x05\x12\x14\n\x0cremaining_ms\x18\x04 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.assay.v1.Failure\"p\n\x08SetAside\x12\x0e\n\x06\x66older\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x17\n\x0fset_aside_at_ms\x18\x03 \x01(\x03\x12\r\n\x05\x66iles\x18\x04 \x01(\x03\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12\r\n\x05names\x18\x06 \x03(\t\"c\n\x10GetStatusRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x11\n\truns_from\x18\x02 \x01(\x05\x12\x11\n\truns_most\x18\x03 \x01(\x05\x12\x14\n\x0cwithout_runs\x18\x04 \x01(\x08\"$\n\rCancelRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"\xe1\x02\n\tRunStatus\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08workload\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x03 \x01(\t\x12\r\n\x05level\x18\x04 \x01(\t\x12&\n\tcondition\x18\x05 \x01(\x0b\x32\x13.assay.v1.Condition\x12\x0e\n\x06repeat\x18\x06 \x01(\x05\x12\r\n\x05state\x18\x07 \x01(\t\x12\x10\n\x08launches\x18\x08 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12%\n\x05\x66lags\x18\n \x03(\x0b\x32\x16.assay.v1.ValidityFlag\x12\"\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x11.assay.v1.Failure\x12\r\n\x05\x61gent\x18\x0c \x01(\t\x12\x13\n\x0bwaiting_for\x18\r \x01(\t\x12\x0e\n\x06slices\x18\x0e \x01(\x05\x12\x13\n\x0bslices_done\x18\x0f \x01(\x05\x12\x0f\n\x07retries\x18\x10 \x01(\x05\"A\n\x0bWaitingRuns\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x14\n\x0c\x66irst_run_id\x18\x02 \x01(\t\x12\x0c\n\x04runs\x18\x03 \x01(\x05\"\x84\x03\n\x0e\x43\x61mpaignStatus\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x11\n\tsynthetic\x18\x04 \x01(\x08\x12!\n\x04runs\x18\x05 \x03(\x0b\x32\x13.assay.v1.RunStatus\x12\"\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x11.assay.v1.Failure\x12\x12\n\nruns_total\x18\x07 \x01(\x05\x12\x11\n\truns_done\x18\x08 \x01(\x05\x12\x13\n\x0bruns_failed\x18\t \x01(\x05\x12#\n\x07resting\x18\n \x03(\x0b\x32\x12.assay.v1.SlotRest\x12\x14\n\x0cruns_running\x18\x0b \x01(\x05\x12\x0e\n\x06slices\x18\x0c \x01(\x03\x12\x13\n\x0bslices_done\x18\r \x01(\x03\x12\x0f\n\x07retries\x18\x0e \x01(\x03\x12&\n\x07waiting\x18\x0f \x03(\x0b\x32\x15.assay.v1.WaitingRuns\x12\x11\n\truns_next\x18\x10 \x01(\x05\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\x92\x03\n\rAttemptDetail\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12\x0c\n\x04slot\x18\x04 \x01(\t\x12\x14\n\x0cleased_at_ms\x18\x05 \x01(\x03\x12\x13\n\x0b\x65nded_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08launches\x18\x07 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x08 \x01(\x0b\x32\x11.assay.v1.Failure\x12\x0f\n\x07\x63ommand\x18\t \x03(\t\x12=\n\x0b\x65nvironment\x18\n \x03(\x0b\x32(.assay.v1.AttemptDetail.EnvironmentEntry\x12\x0b\n\x03log\x18\x0b \x01(\t\x12\x16\n\x0etelemetry_json\x18\x0c \x01(\t\x12\x14\n\x0cwall_seconds\x18\r \x01(\x01\x12\x12\n\nfacts_json\x18\x0e \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"g\n\tRunDetail\x12 \n\x03run\x18\x01 \x01(\x0b\x32\x13.assay.v1.RunStatus\x12)\n\x08\x61ttempts\x18\x02 \x03(\x0b\x32\x17.assay.v1.AttemptDetail\x12\r\n\x05\x66iles\x18\x03 \x03(\t\"7\n\x10GetReportRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x02 \x01(\t\"C\n\x0bReportChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12&\n\x07\x63hanged\x18\x02 \x03(\x0b\x32\x15.assay.v1.ChangedFile\"9\n\x0b\x43hangedFile\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\x0c\n\x04what\x18\x03 \x01(\t2\xdb\x03\n\x0f\x43\x61mpaignService\x12;\n\x06Submit\x12\x17.assay.v1.SubmitRequest\x1a\x18.assay.v1.SubmitResponse\x12P\n\rListCampaigns\x12\x1e.assay.v1.ListCampaignsRequest\x1a\x1f.assay.v1.ListCampaignsResponse\x12\x41\n\tGetStatus\x12\x1a.assay.v1.GetStatusRequest\x1a\x18.assay.v1.CampaignStatus\x12?\n\x05Watch\x12\x1a.assay.v1.GetStatusRequest\x1a\x18.assay.v1.CampaignStatus0\x01\x12;\n\x06\x43\x61ncel\x12\x17.assay.v1.CancelRequest\x1a\x18.assay.v1.CampaignStatus\x12\x36\n\x06GetRun\x12\x17.assay.v1.GetRunRequest\x1a\x13.assay.v1.RunDetail\x12@\n\tGetReport\x12\x1a.assay.v1.GetReportRequest\x1a\x15.assay.v1.ReportChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x61ssay_protos/campaign.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"Q\n\rSubmitRequest\x12\x15\n\rcampaign_yaml\x18\x01 \x01(\t\x12\x11\n\tfile_name\x18\x02 \x01(\t\x12\x16\n\x0e\x62\x61se_directory\x18\x03 \x01(\t\"3\n\x0eSubmitResponse\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0c\n\x04runs\x18\x02 \x01(\x05\"F\n\x14ListCampaignsRequest\x12\x16\n\x0e\x63\x61mpaigns_from\x18\x01 \x01(\x03\x12\x16\n\x0e\x63\x61mpaigns_most\x18\x02 \x01(\x05\"\xd0\x01\n\x15ListCampaignsResponse\x12+\n\tcampaigns\x18\x01 \x03(\x0b\x32\x18.assay.v1.CampaignStatus\x12#\n\x07resting\x18\x02 \x03(\x0b\x32\x12.assay.v1.SlotRest\x12%\n\tset_aside\x18\x03 \x03(\x0b\x32\x12.assay.v1.SetAside\x12&\n\x07\x63hanged\x18\x04 \x03(\x0b\x32\x15.assay.v1.ChangedFile\x12\x16\n\x0e\x63\x61mpaigns_next\x18\x05 \x01(\x03\"s\n\x08SlotRest\x12\r\n\x05\x61gent\x18\x01 \x01(\t\x12\x0c\n\x04slot\x18\x02 \x01(\t\x12\x10\n\x08\x66\x61ilures\x18\x03 \x01(\x05\x12\x14\n\x0cremaining_ms\x18\x04 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x05 \x01(\x0b\x32\x11.assay.v1.Failure\"\x90\x01\n\x08SetAside\x12\x0e\n\x06\x66older\x18\x01 \x01(\t\x12\x17\n\x0fset_aside_at_ms\x18\x03 \x01(\x03\x12\r\n\x05\x66iles\x18\x04 \x01(\x03\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12\r\n\x05names\x18\x06 \x03(\t\x12(\n\x06reason\x18\x07 \x01(\x0e\x32\x18.assay.v1.SetAsideReasonJ\x04\x08\x02\x10\x03\"c\n\x10GetStatusRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x11\n\truns_from\x18\x02 \x01(\x05\x12\x11\n\truns_most\x18\x03 \x01(\x05\x12\x14\n\x0cwithout_runs\x18\x04 \x01(\x08\"$\n\rCancelRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\"\x92\x03\n\tRunStatus\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08workload\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x03 \x01(\t\x12&\n\tcondition\x18\x05 \x01(\x0b\x32\x13.assay.v1.Condition\x12\x0e\n\x06repeat\x18\x06 \x01(\x05\x12\x10\n\x08launches\x18\x08 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12%\n\x05\x66lags\x18\n \x03(\x0b\x32\x16.assay.v1.ValidityFlag\x12\"\n\x07\x66\x61ilure\x18\x0b \x01(\x0b\x32\x11.assay.v1.Failure\x12\r\n\x05\x61gent\x18\x0c \x01(\t\x12\x13\n\x0bwaiting_for\x18\r \x01(\t\x12\x0e\n\x06slices\x18\x0e \x01(\x05\x12\x13\n\x0bslices_done\x18\x0f \x01(\x05\x12\x0f\n\x07retries\x18\x10 \x01(\x05\x12\x1e\n\x05level\x18\x11 \x01(\x0e\x32\x0f.assay.v1.Level\x12!\n\x05state\x18\x12 \x01(\x0e\x32\x12.assay.v1.RunStateJ\x04\x08\x04\x10\x05J\x04\x08\x07\x10\x08\"A\n\x0bWaitingRuns\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x14\n\x0c\x66irst_run_id\x18\x02 \x01(\t\x12\x0c\n\x04runs\x18\x03 \x01(\x05\"\xa3\x03\n\x0e\x43\x61mpaignStatus\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tsynthetic\x18\x04 \x01(\x08\x12!\n\x04runs\x18\x05 \x03(\x0b\x32\x13.assay.v1.RunStatus\x12\"\n\x07\x66\x61ilure\x18\x06 \x01(\x0b\x32\x11.assay.v1.Failure\x12\x12\n\nruns_total\x18\x07 \x01(\x05\x12\x11\n\truns_done\x18\x08 \x01(\x05\x12\x13\n\x0bruns_failed\x18\t \x01(\x05\x12#\n\x07resting\x18\n \x03(\x0b\x32\x12.assay.v1.SlotRest\x12\x14\n\x0cruns_running\x18\x0b \x01(\x05\x12\x0e\n\x06slices\x18\x0c \x01(\x03\x12\x13\n\x0bslices_done\x18\r \x01(\x03\x12\x0f\n\x07retries\x18\x0e \x01(\x03\x12&\n\x07waiting\x18\x0f \x03(\x0b\x32\x15.assay.v1.WaitingRuns\x12\x11\n\truns_next\x18\x10 \x01(\x05\x12&\n\x05state\x18\x11 \x01(\x0e\x32\x17.assay.v1.CampaignStateJ\x04\x08\x03\x10\x04\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"\xb0\x03\n\rAttemptDetail\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12\x0c\n\x04slot\x18\x04 \x01(\t\x12\x14\n\x0cleased_at_ms\x18\x05 \x01(\x03\x12\x13\n\x0b\x65nded_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08launches\x18\x07 \x01(\x03\x12\"\n\x07\x66\x61ilure\x18\x08 \x01(\x0b\x32\x11.assay.v1.Failure\x12\x0f\n\x07\x63ommand\x18\t \x03(\t\x12=\n\x0b\x65nvironment\x18\n \x03(\x0b\x32(.assay.v1.AttemptDetail.EnvironmentEntry\x12\x0b\n\x03log\x18\x0b \x01(\t\x12\x16\n\x0etelemetry_json\x18\x0c \x01(\t\x12\x14\n\x0cwall_seconds\x18\r \x01(\x01\x12\x12\n\nfacts_json\x18\x0e \x01(\t\x12%\n\x05state\x18\x0f \x01(\x0e\x32\x16.assay.v1.AttemptState\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x02\x10\x03\"g\n\tRunDetail\x12 \n\x03run\x18\x01 \x01(\x0b\x32\x13.assay.v1.RunStatus\x12)\n\x08\x61ttempts\x18\x02 \x03(\x0b\x32\x17.assay.v1.AttemptDetail\x12\r\n\x05\x66iles\x18\x03 \x03(\t\"U\n\x10GetReportRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12&\n\x06\x66ormat\x18\x03 \x01(\x0e\x32\x16.assay.v1.ReportFormatJ\x04\x08\x02\x10\x03\"C\n\x0bReportChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12&\n\x07\x63hanged\x18\x02 \x03(\x0b\x32\x15.assay.v1.ChangedFile\"U\n\x0b\x43hangedFile\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0c\n\x04\x66ile\x18\x02 \x01(\t\x12\"\n\x04what\x18\x04 \x01(\x0e\x32\x14.assay.v1.FileChangeJ\x04\x08\x03\x10\x04*\xbb\x01\n\rCampaignState\x12\x1e\n\x1a\x43\x41MPAIGN_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43\x41MPAIGN_STATE_RUNNING\x10\x01\x12\x1c\n\x18\x43\x41MPAIGN_STATE_ANALYSING\x10\x02\x12\x17\n\x13\x43\x41MPAIGN_STATE_DONE\x10\x03\x12\x19\n\x15\x43\x41MPAIGN_STATE_FAILED\x10\x04\x12\x1c\n\x18\x43\x41MPAIGN_STATE_CANCELLED\x10\x05*\x96\x01\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11RUN_STATE_WAITING\x10\x01\x12\x15\n\x11RUN_STATE_RUNNING\x10\x02\x12\x12\n\x0eRUN_STATE_DONE\x10\x03\x12\x14\n\x10RUN_STATE_FAILED\x10\x04\x12\x17\n\x13RUN_STATE_CANCELLED\x10\x05*\xf2\x01\n\x0c\x41ttemptState\x12\x1d\n\x19\x41TTEMPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41TTEMPT_STATE_LEASED\x10\x01\x12\x1c\n\x18\x41TTEMPT_STATE_PUBLISHING\x10\x02\x12\x1b\n\x17\x41TTEMPT_STATE_PUBLISHED\x10\x03\x12\x18\n\x14\x41TTEMPT_STATE_FAILED\x10\x04\x12\x19\n\x15\x41TTEMPT_STATE_EXPIRED\x10\x05\x12\x1c\n\x18\x41TTEMPT_STATE_SUPERSEDED\x10\x06\x12\x1b\n\x17\x41TTEMPT_STATE_CANCELLED\x10\x07*z\n\x0eSetAsideReason\x12 \n\x1cSET_ASIDE_REASON_UNSPECIFIED\x10\x00\x12(\n$SET_ASIDE_REASON_UNKNOWN_TO_DATABASE\x10\x01\x12\x1c\n\x18SET_ASIDE_REASON_CHANGED\x10\x02*w\n\nFileChange\x12\x1b\n\x17\x46ILE_CHANGE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x46ILE_CHANGE_MISSING\x10\x01\x12\x17\n\x13\x46ILE_CHANGE_CHANGED\x10\x02\x12\x1a\n\x16\x46ILE_CHANGE_UNREADABLE\x10\x03*]\n\x0cReportFormat\x12\x1d\n\x19REPORT_FORMAT_UNSPECIFIED\x10\x00\x12\x16\n\x12REPORT_FORMAT_JSON\x10\x01\x12\x16\n\x12REPORT_FORMAT_HTML\x10\x02\x32\xdb\x03\n\x0f\x43\x61mpaignService\x12;\n\x06Submit\x12\x17.assay.v1.SubmitRequest\x1a\x18.assay.v1.SubmitResponse\x12P\n\rListCampaigns\x12\x1e.assay.v1.ListCampaignsRequest\x1a\x1f.assay.v1.ListCampaignsResponse\x12\x41\n\tGetStatus\x12\x1a.assay.v1.GetStatusRequest\x1a\x18.assay.v1.CampaignStatus\x12?\n\x05Watch\x12\x1a.assay.v1.GetStatusRequest\x1a\x18.assay.v1.CampaignStatus0\x01\x12;\n\x06\x43\x61ncel\x12\x17.assay.v1.CancelRequest\x1a\x18.assay.v1.CampaignStatus\x12\x36\n\x06GetRun\x12\x17.assay.v1.GetRunRequest\x1a\x13.assay.v1.RunDetail\x12@\n\tGetReport\x12\x1a.assay.v1.GetReportRequest\x1a\x15.assay.v1.ReportChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,6 +34,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_ATTEMPTDETAIL_ENVIRONMENTENTRY']._loaded_options = None
   _globals['_ATTEMPTDETAIL_ENVIRONMENTENTRY']._serialized_options = b'8\001'
+  _globals['_CAMPAIGNSTATE']._serialized_start=2601
+  _globals['_CAMPAIGNSTATE']._serialized_end=2788
+  _globals['_RUNSTATE']._serialized_start=2791
+  _globals['_RUNSTATE']._serialized_end=2941
+  _globals['_ATTEMPTSTATE']._serialized_start=2944
+  _globals['_ATTEMPTSTATE']._serialized_end=3186
+  _globals['_SETASIDEREASON']._serialized_start=3188
+  _globals['_SETASIDEREASON']._serialized_end=3310
+  _globals['_FILECHANGE']._serialized_start=3312
+  _globals['_FILECHANGE']._serialized_end=3431
+  _globals['_REPORTFORMAT']._serialized_start=3433
+  _globals['_REPORTFORMAT']._serialized_end=3526
   _globals['_SUBMITREQUEST']._serialized_start=68
   _globals['_SUBMITREQUEST']._serialized_end=149
   _globals['_SUBMITRESPONSE']._serialized_start=151
@@ -44,32 +56,32 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTCAMPAIGNSRESPONSE']._serialized_end=485
   _globals['_SLOTREST']._serialized_start=487
   _globals['_SLOTREST']._serialized_end=602
-  _globals['_SETASIDE']._serialized_start=604
-  _globals['_SETASIDE']._serialized_end=716
-  _globals['_GETSTATUSREQUEST']._serialized_start=718
-  _globals['_GETSTATUSREQUEST']._serialized_end=817
-  _globals['_CANCELREQUEST']._serialized_start=819
-  _globals['_CANCELREQUEST']._serialized_end=855
-  _globals['_RUNSTATUS']._serialized_start=858
-  _globals['_RUNSTATUS']._serialized_end=1211
-  _globals['_WAITINGRUNS']._serialized_start=1213
-  _globals['_WAITINGRUNS']._serialized_end=1278
-  _globals['_CAMPAIGNSTATUS']._serialized_start=1281
-  _globals['_CAMPAIGNSTATUS']._serialized_end=1669
-  _globals['_GETRUNREQUEST']._serialized_start=1671
-  _globals['_GETRUNREQUEST']._serialized_end=1702
-  _globals['_ATTEMPTDETAIL']._serialized_start=1705
-  _globals['_ATTEMPTDETAIL']._serialized_end=2107
-  _globals['_ATTEMPTDETAIL_ENVIRONMENTENTRY']._serialized_start=2057
-  _globals['_ATTEMPTDETAIL_ENVIRONMENTENTRY']._serialized_end=2107
-  _globals['_RUNDETAIL']._serialized_start=2109
-  _globals['_RUNDETAIL']._serialized_end=2212
-  _globals['_GETREPORTREQUEST']._serialized_start=2214
-  _globals['_GETREPORTREQUEST']._serialized_end=2269
-  _globals['_REPORTCHUNK']._serialized_start=2271
-  _globals['_REPORTCHUNK']._serialized_end=2338
-  _globals['_CHANGEDFILE']._serialized_start=2340
-  _globals['_CHANGEDFILE']._serialized_end=2397
-  _globals['_CAMPAIGNSERVICE']._serialized_start=2400
-  _globals['_CAMPAIGNSERVICE']._serialized_end=2875
+  _globals['_SETASIDE']._serialized_start=605
+  _globals['_SETASIDE']._serialized_end=749
+  _globals['_GETSTATUSREQUEST']._serialized_start=751
+  _globals['_GETSTATUSREQUEST']._serialized_end=850
+  _globals['_CANCELREQUEST']._serialized_start=852
+  _globals['_CANCELREQUEST']._serialized_end=888
+  _globals['_RUNSTATUS']._serialized_start=891
+  _globals['_RUNSTATUS']._serialized_end=1293
+  _globals['_WAITINGRUNS']._serialized_start=1295
+  _globals['_WAITINGRUNS']._serialized_end=1360
+  _globals['_CAMPAIGNSTATUS']._serialized_start=1363
+  _globals['_CAMPAIGNSTATUS']._serialized_end=1782
+  _globals['_GETRUNREQUEST']._serialized_start=1784
+  _globals['_GETRUNREQUEST']._serialized_end=1815
+  _globals['_ATTEMPTDETAIL']._serialized_start=1818
+  _globals['_ATTEMPTDETAIL']._serialized_end=2250
+  _globals['_ATTEMPTDETAIL_ENVIRONMENTENTRY']._serialized_start=2194
+  _globals['_ATTEMPTDETAIL_ENVIRONMENTENTRY']._serialized_end=2244
+  _globals['_RUNDETAIL']._serialized_start=2252
+  _globals['_RUNDETAIL']._serialized_end=2355
+  _globals['_GETREPORTREQUEST']._serialized_start=2357
+  _globals['_GETREPORTREQUEST']._serialized_end=2442
+  _globals['_REPORTCHUNK']._serialized_start=2444
+  _globals['_REPORTCHUNK']._serialized_end=2511
+  _globals['_CHANGEDFILE']._serialized_start=2513
+  _globals['_CHANGEDFILE']._serialized_end=2598
+  _globals['_CAMPAIGNSERVICE']._serialized_start=3529
+  _globals['_CAMPAIGNSERVICE']._serialized_end=4004
 # @@protoc_insertion_point(module_scope)

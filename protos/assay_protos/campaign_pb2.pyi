@@ -1,11 +1,90 @@
 from assay_protos import common_pb2 as _common_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class CampaignState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CAMPAIGN_STATE_UNSPECIFIED: _ClassVar[CampaignState]
+    CAMPAIGN_STATE_RUNNING: _ClassVar[CampaignState]
+    CAMPAIGN_STATE_ANALYSING: _ClassVar[CampaignState]
+    CAMPAIGN_STATE_DONE: _ClassVar[CampaignState]
+    CAMPAIGN_STATE_FAILED: _ClassVar[CampaignState]
+    CAMPAIGN_STATE_CANCELLED: _ClassVar[CampaignState]
+
+class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
+    RUN_STATE_WAITING: _ClassVar[RunState]
+    RUN_STATE_RUNNING: _ClassVar[RunState]
+    RUN_STATE_DONE: _ClassVar[RunState]
+    RUN_STATE_FAILED: _ClassVar[RunState]
+    RUN_STATE_CANCELLED: _ClassVar[RunState]
+
+class AttemptState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ATTEMPT_STATE_UNSPECIFIED: _ClassVar[AttemptState]
+    ATTEMPT_STATE_LEASED: _ClassVar[AttemptState]
+    ATTEMPT_STATE_PUBLISHING: _ClassVar[AttemptState]
+    ATTEMPT_STATE_PUBLISHED: _ClassVar[AttemptState]
+    ATTEMPT_STATE_FAILED: _ClassVar[AttemptState]
+    ATTEMPT_STATE_EXPIRED: _ClassVar[AttemptState]
+    ATTEMPT_STATE_SUPERSEDED: _ClassVar[AttemptState]
+    ATTEMPT_STATE_CANCELLED: _ClassVar[AttemptState]
+
+class SetAsideReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SET_ASIDE_REASON_UNSPECIFIED: _ClassVar[SetAsideReason]
+    SET_ASIDE_REASON_UNKNOWN_TO_DATABASE: _ClassVar[SetAsideReason]
+    SET_ASIDE_REASON_CHANGED: _ClassVar[SetAsideReason]
+
+class FileChange(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FILE_CHANGE_UNSPECIFIED: _ClassVar[FileChange]
+    FILE_CHANGE_MISSING: _ClassVar[FileChange]
+    FILE_CHANGE_CHANGED: _ClassVar[FileChange]
+    FILE_CHANGE_UNREADABLE: _ClassVar[FileChange]
+
+class ReportFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REPORT_FORMAT_UNSPECIFIED: _ClassVar[ReportFormat]
+    REPORT_FORMAT_JSON: _ClassVar[ReportFormat]
+    REPORT_FORMAT_HTML: _ClassVar[ReportFormat]
+CAMPAIGN_STATE_UNSPECIFIED: CampaignState
+CAMPAIGN_STATE_RUNNING: CampaignState
+CAMPAIGN_STATE_ANALYSING: CampaignState
+CAMPAIGN_STATE_DONE: CampaignState
+CAMPAIGN_STATE_FAILED: CampaignState
+CAMPAIGN_STATE_CANCELLED: CampaignState
+RUN_STATE_UNSPECIFIED: RunState
+RUN_STATE_WAITING: RunState
+RUN_STATE_RUNNING: RunState
+RUN_STATE_DONE: RunState
+RUN_STATE_FAILED: RunState
+RUN_STATE_CANCELLED: RunState
+ATTEMPT_STATE_UNSPECIFIED: AttemptState
+ATTEMPT_STATE_LEASED: AttemptState
+ATTEMPT_STATE_PUBLISHING: AttemptState
+ATTEMPT_STATE_PUBLISHED: AttemptState
+ATTEMPT_STATE_FAILED: AttemptState
+ATTEMPT_STATE_EXPIRED: AttemptState
+ATTEMPT_STATE_SUPERSEDED: AttemptState
+ATTEMPT_STATE_CANCELLED: AttemptState
+SET_ASIDE_REASON_UNSPECIFIED: SetAsideReason
+SET_ASIDE_REASON_UNKNOWN_TO_DATABASE: SetAsideReason
+SET_ASIDE_REASON_CHANGED: SetAsideReason
+FILE_CHANGE_UNSPECIFIED: FileChange
+FILE_CHANGE_MISSING: FileChange
+FILE_CHANGE_CHANGED: FileChange
+FILE_CHANGE_UNREADABLE: FileChange
+REPORT_FORMAT_UNSPECIFIED: ReportFormat
+REPORT_FORMAT_JSON: ReportFormat
+REPORT_FORMAT_HTML: ReportFormat
 
 class SubmitRequest(_message.Message):
     __slots__ = ("campaign_yaml", "file_name", "base_directory")
@@ -62,20 +141,20 @@ class SlotRest(_message.Message):
     def __init__(self, agent: _Optional[str] = ..., slot: _Optional[str] = ..., failures: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ...) -> None: ...
 
 class SetAside(_message.Message):
-    __slots__ = ("folder", "reason", "set_aside_at_ms", "files", "bytes", "names")
+    __slots__ = ("folder", "set_aside_at_ms", "files", "bytes", "names", "reason")
     FOLDER_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_AT_MS_FIELD_NUMBER: _ClassVar[int]
     FILES_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     folder: str
-    reason: str
     set_aside_at_ms: int
     files: int
     bytes: int
     names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, folder: _Optional[str] = ..., reason: _Optional[str] = ..., set_aside_at_ms: _Optional[int] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+    reason: SetAsideReason
+    def __init__(self, folder: _Optional[str] = ..., set_aside_at_ms: _Optional[int] = ..., files: _Optional[int] = ..., bytes: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., reason: _Optional[_Union[SetAsideReason, str]] = ...) -> None: ...
 
 class GetStatusRequest(_message.Message):
     __slots__ = ("campaign_id", "runs_from", "runs_most", "without_runs")
@@ -96,14 +175,12 @@ class CancelRequest(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ...) -> None: ...
 
 class RunStatus(_message.Message):
-    __slots__ = ("run_id", "workload", "device_kind", "level", "condition", "repeat", "state", "launches", "attempts", "flags", "failure", "agent", "waiting_for", "slices", "slices_done", "retries")
+    __slots__ = ("run_id", "workload", "device_kind", "condition", "repeat", "launches", "attempts", "flags", "failure", "agent", "waiting_for", "slices", "slices_done", "retries", "level", "state")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
-    LEVEL_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     REPEAT_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
@@ -113,13 +190,13 @@ class RunStatus(_message.Message):
     SLICES_FIELD_NUMBER: _ClassVar[int]
     SLICES_DONE_FIELD_NUMBER: _ClassVar[int]
     RETRIES_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     workload: str
     device_kind: str
-    level: str
     condition: _common_pb2.Condition
     repeat: int
-    state: str
     launches: int
     attempts: int
     flags: _containers.RepeatedCompositeFieldContainer[_common_pb2.ValidityFlag]
@@ -129,7 +206,9 @@ class RunStatus(_message.Message):
     slices: int
     slices_done: int
     retries: int
-    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., level: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., state: _Optional[str] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ...) -> None: ...
+    level: _common_pb2.Level
+    state: RunState
+    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ..., state: _Optional[_Union[RunState, str]] = ...) -> None: ...
 
 class WaitingRuns(_message.Message):
     __slots__ = ("reason", "first_run_id", "runs")
@@ -142,10 +221,9 @@ class WaitingRuns(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
-    __slots__ = ("campaign_id", "name", "state", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next")
+    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
     FAILURE_FIELD_NUMBER: _ClassVar[int]
@@ -159,9 +237,9 @@ class CampaignStatus(_message.Message):
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
     RUNS_NEXT_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     name: str
-    state: str
     synthetic: bool
     runs: _containers.RepeatedCompositeFieldContainer[RunStatus]
     failure: _common_pb2.Failure
@@ -175,7 +253,8 @@ class CampaignStatus(_message.Message):
     retries: int
     waiting: _containers.RepeatedCompositeFieldContainer[WaitingRuns]
     runs_next: int
-    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ...) -> None: ...
+    state: CampaignState
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)
@@ -184,7 +263,7 @@ class GetRunRequest(_message.Message):
     def __init__(self, run_id: _Optional[str] = ...) -> None: ...
 
 class AttemptDetail(_message.Message):
-    __slots__ = ("key", "state", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log", "telemetry_json", "wall_seconds", "facts_json")
+    __slots__ = ("key", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log", "telemetry_json", "wall_seconds", "facts_json", "state")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -193,7 +272,6 @@ class AttemptDetail(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     KEY_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
     AGENT_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     LEASED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -206,8 +284,8 @@ class AttemptDetail(_message.Message):
     TELEMETRY_JSON_FIELD_NUMBER: _ClassVar[int]
     WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
-    state: str
     agent: str
     slot: str
     leased_at_ms: int
@@ -220,7 +298,8 @@ class AttemptDetail(_message.Message):
     telemetry_json: str
     wall_seconds: float
     facts_json: str
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., state: _Optional[str] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ...) -> None: ...
+    state: AttemptState
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ..., state: _Optional[_Union[AttemptState, str]] = ...) -> None: ...
 
 class RunDetail(_message.Message):
     __slots__ = ("run", "attempts", "files")
@@ -237,8 +316,8 @@ class GetReportRequest(_message.Message):
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
-    format: str
-    def __init__(self, campaign_id: _Optional[str] = ..., format: _Optional[str] = ...) -> None: ...
+    format: ReportFormat
+    def __init__(self, campaign_id: _Optional[str] = ..., format: _Optional[_Union[ReportFormat, str]] = ...) -> None: ...
 
 class ReportChunk(_message.Message):
     __slots__ = ("data", "changed")
@@ -255,5 +334,5 @@ class ChangedFile(_message.Message):
     WHAT_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     file: str
-    what: str
-    def __init__(self, run_id: _Optional[str] = ..., file: _Optional[str] = ..., what: _Optional[str] = ...) -> None: ...
+    what: FileChange
+    def __init__(self, run_id: _Optional[str] = ..., file: _Optional[str] = ..., what: _Optional[_Union[FileChange, str]] = ...) -> None: ...

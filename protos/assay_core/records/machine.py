@@ -1,0 +1,214 @@
+"""A box as its agent describes it: its GPUs, the slots that take runs, and the agent's registration."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay_core.records.attempt import AttemptKey, HeldAttempt
+from assay_protos import agent_pb2, common_pb2
+from assay_sampling.running.identity import device_key
+
+
+@dataclass(frozen=True)
+class InstalledDevice:
+    """A GPU of a box. ``sm_count`` and ``memory_bytes`` are 0 if the driver does not report them.
+
+    ``index`` is its ordinal in PCI bus order. ``problem`` is set if the GPU is present but cannot be queried;
+    ``left_out`` if somebody chose to give it no runs: which choice that was, and how to change it.
+    """
+
+    index: int = 0
+    name: str = ""
+    uuid: str = ""
+    compute_capability: str = ""
+    sm_count: int = 0
+    memory_bytes: int = 0
+    problem: str = ""
+    left_out: str = ""
+
+    def to_proto(self) -> common_pb2.Device:
+        return common_pb2.Device(**dataclasses.asdict(self))
+
+    @classmethod
+    def from_proto(cls, message: common_pb2.Device) -> InstalledDevice:
+        return cls(
+            message.index,
+            message.name,
+            message.uuid,
+            message.compute_capability,
+            message.sm_count,
+            message.memory_bytes,
+            message.problem,
+            message.left_out,
+        )
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The description of a box for the server; ``no_device_reason`` says why ``devices`` is empty."""
+
+    host: str = ""
+    agent_version: str = ""
+    cpu_count: int = 0
+    memory_bytes: int = 0
+    devices: tuple[InstalledDevice, ...] = ()
+    driver_version: str = ""
+    cuda_driver_version: str = ""
+    no_device_reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For people and scripts (``assay-agent inventory --json``), and for the server's store."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Inventory:
+        """Reads what :meth:`to_dict` returned, or an earlier release stored."""
+        known = {item.name: document[item.name] for item in dataclasses.fields(cls) if item.name in document}
+        devices = tuple(InstalledDevice(**device) for device in document.get("devices", ()))
+        return cls(**{**known, "devices": devices})
+
+    def to_proto(self) -> agent_pb2.Inventory:
+        fields = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+        return agent_pb2.Inventory(**{**fields, "devices": [device.to_proto() for device in self.devices]})
+
+    @classmethod
+    def from_proto(cls, message: agent_pb2.Inventory) -> Inventory:
+        return cls(
+            message.host,
+            message.agent_version,
+            message.cpu_count,
+            message.memory_bytes,
+            tuple(InstalledDevice.from_proto(device) for device in message.devices),
+            message.driver_version,
+            message.cuda_driver_version,
+            message.no_device_reason,
+        )
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place of an agent that takes one run at a time: a GPU, or a player of recordings that needs none.
+
+    ``slot_id`` is the UUID of the device, or "recorded-0". ``profilers`` are the names of those that can
+    measure there. ``quarantine_reason``: why it is out of service; "" if it takes runs. ``sm_partitions``:
+    its SMs can be partitioned. Only then does it get runs on a partition: an agent of an earlier release
+    would make them with a limit in percent.
+    """
+
+    slot_id: str
+    profilers: tuple[str, ...] = ()
+    synthetic: bool = False
+    device: InstalledDevice | None = None
+    quarantine_reason: str = ""
+    sm_partitions: bool = False
+
+    @property
+    def device_name(self) -> str:
+        """The name of its GPU; "" if it has no GPU."""
+        return self.device.name if self.device is not None else ""
+
+    @property
+    def device_key(self) -> str:
+        """The key of its GPU's name; "" if it has no GPU."""
+        return device_key(self.device_name)
+
+    def to_proto(self) -> agent_pb2.Slot:
+        return agent_pb2.Slot(
+            slot_id=self.slot_id,
+            device=None if self.device is None else self.device.to_proto(),
+            profilers=self.profilers,
+            synthetic=self.synthetic,
+            quarantine_reason=self.quarantine_reason,
+            sm_partitions=self.sm_partitions,
+        )
+
+    @classmethod
+    def from_proto(cls, message: agent_pb2.Slot) -> Slot:
+        return cls(
+            message.slot_id,
+            tuple(message.profilers),
+            message.synthetic,
+            InstalledDevice.from_proto(message.device) if message.HasField("device") else None,
+            message.quarantine_reason,
+            message.sm_partitions,
+        )
+
+
+@dataclass(frozen=True)
+class Registration:
+    """An agent's process and the attempts that it holds.
+
+    ``agent_id`` is kept on the agent's disk, ``session_id`` is new with every process. ``held``: attempts of
+    an earlier process that the disk proves to be this agent's own. ``place`` tells its state folder, on this
+    boot of this box, from copies of the folder; "" if unknown. ``kept_bytes``: the size of the message as
+    received, without the held attempts.
+    """
+
+    agent_id: str
+    session_id: str
+    name: str
+    inventory: Inventory
+    slots: tuple[Slot, ...]
+    held: tuple[HeldAttempt, ...] = ()
+    place: str = ""
+    kept_bytes: int = field(default=0, compare=False)
+
+    def to_proto(self) -> agent_pb2.RegisterRequest:
+        return agent_pb2.RegisterRequest(
+            agent_id=self.agent_id,
+            session_id=self.session_id,
+            name=self.name,
+            inventory=self.inventory.to_proto(),
+            slots=[slot.to_proto() for slot in self.slots],
+            held=[each.to_proto() for each in self.held],
+            place=self.place,
+        )
+
+    @classmethod
+    def from_proto(cls, message: agent_pb2.RegisterRequest) -> Registration:
+        return cls(
+            message.agent_id,
+            message.session_id,
+            message.name,
+            Inventory.from_proto(message.inventory),
+            tuple(Slot.from_proto(slot) for slot in message.slots),
+            tuple(HeldAttempt.from_proto(each) for each in message.held),
+            message.place,
+            message.ByteSize() - sum(each.ByteSize() for each in message.held),
+        )
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The answer to a registration: ``resume`` are the held attempts still wanted, ``drop`` the others.
+
+    ``lease_ms`` is how long a lease lasts.
+    """
+
+    heartbeat_ms: int
+    lease_ms: int
+    resume: tuple[AttemptKey, ...] = ()
+    drop: tuple[AttemptKey, ...] = ()
+    server_version: str = ""
+
+    def to_proto(self) -> agent_pb2.RegisterResponse:
+        return agent_pb2.RegisterResponse(
+            heartbeat_ms=self.heartbeat_ms,
+            lease_ms=self.lease_ms,
+            resume=[key.to_proto() for key in self.resume],
+            drop=[key.to_proto() for key in self.drop],
+            server_version=self.server_version,
+        )
+
+    @classmethod
+    def from_proto(cls, message: agent_pb2.RegisterResponse) -> Registered:
+        return cls(
+            message.heartbeat_ms,
+            message.lease_ms,
+            tuple(AttemptKey.from_proto(key) for key in message.resume),
+            tuple(AttemptKey.from_proto(key) for key in message.drop),
+            message.server_version,
+        )

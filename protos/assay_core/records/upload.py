@@ -1,0 +1,133 @@
+"""Segments on their way from an agent's spool to the server's store; see ingest.proto for the order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assay_core.records.attempt import AttemptKey, Claim
+from assay_core.records.failure import Failure
+from assay_core.records.wire import ClosedSet
+from assay_protos import ingest_pb2
+
+CHUNK_BYTES = 1 << 20
+
+
+class Part(StrEnum):
+    """The part of a segment that a chunk belongs to."""
+
+    NAMES = "names"
+    LAUNCHES = "launches"
+
+
+_PARTS = ClosedSet(ingest_pb2.Part, Part)
+
+
+@dataclass(frozen=True)
+class SegmentHeader:
+    """A description of a segment: its place in the attempt, and the sizes and hashes of its parts.
+
+    ``index`` counts from 0 within the attempt. Sizes and BLAKE2b-256 hashes are of the two compressed parts;
+    ``names_bytes`` 0: no new names.
+    """
+
+    index: int
+    launches: int
+    names_bytes: int
+    launches_bytes: int
+    names_hash: bytes
+    launches_hash: bytes
+
+
+@dataclass(frozen=True)
+class AnnouncedSegment:
+    """The header that precedes the chunks of a segment: its sender and its description."""
+
+    claim: Claim
+    header: SegmentHeader
+
+    def __str__(self) -> str:
+        return f"segment {self.header.index} of {self.claim.key}"
+
+    def to_proto(self) -> ingest_pb2.SegmentHeader:
+        return ingest_pb2.SegmentHeader(
+            key=self.claim.key.to_proto(),
+            segment=self.header.index,
+            launches=self.header.launches,
+            names_bytes=self.header.names_bytes,
+            launches_bytes=self.header.launches_bytes,
+            names_hash=self.header.names_hash,
+            launches_hash=self.header.launches_hash,
+            agent_id=self.claim.agent_id,
+            session_id=self.claim.session_id,
+            write_secret=self.claim.secret,
+        )
+
+    @classmethod
+    def from_proto(cls, message: ingest_pb2.SegmentHeader) -> AnnouncedSegment:
+        header = SegmentHeader(
+            message.segment,
+            message.launches,
+            message.names_bytes,
+            message.launches_bytes,
+            message.names_hash,
+            message.launches_hash,
+        )
+        return cls(Claim.from_proto(message), header)
+
+
+@dataclass(frozen=True)
+class SegmentChunk:
+    """At most CHUNK_BYTES of a part of the segment announced last; ``part`` None: not named."""
+
+    part: Part | None
+    data: bytes
+
+
+def upload_messages(
+    announced: AnnouncedSegment, names: bytes | memoryview, launches: bytes | memoryview
+) -> Iterator[ingest_pb2.UploadRequest]:
+    """A segment as messages: header, names in chunks, launches in chunks."""
+    yield ingest_pb2.UploadRequest(header=announced.to_proto())
+    for part, data in ((Part.NAMES, names), (Part.LAUNCHES, launches)):
+        for start in range(0, len(data), CHUNK_BYTES):
+            piece = bytes(data[start : start + CHUNK_BYTES])
+            chunk = ingest_pb2.SegmentChunk(part=_PARTS.to_proto(part), data=piece)
+            yield ingest_pb2.UploadRequest(chunk=chunk)
+
+
+def upload_of(message: ingest_pb2.UploadRequest) -> AnnouncedSegment | SegmentChunk:
+    """The header or chunk in a message of an upload; raises WireError for a key that is not valid."""
+    if message.WhichOneof("message") == "header":
+        return AnnouncedSegment.from_proto(message.header)
+    part = _PARTS.optional_from_proto(message.chunk.part, "upload")
+    return SegmentChunk(part, message.chunk.data)
+
+
+@dataclass(frozen=True)
+class SegmentAnswer:
+    """The answer to a segment: durable (``duplicate``: already before), or its attempt is refused."""
+
+    key: AttemptKey
+    index: int
+    duplicate: bool = False
+    refusal: Failure | None = None
+
+    def to_proto(self) -> ingest_pb2.UploadResponse:
+        key = self.key.to_proto()
+        if self.refusal is None:
+            ack = ingest_pb2.SegmentAck(key=key, segment=self.index, duplicate=self.duplicate)
+            return ingest_pb2.UploadResponse(ack=ack)
+        refusal = ingest_pb2.SegmentRefusal(key=key, segment=self.index, failure=self.refusal.to_proto())
+        return ingest_pb2.UploadResponse(refusal=refusal)
+
+    @classmethod
+    def from_proto(cls, message: ingest_pb2.UploadResponse) -> SegmentAnswer:
+        """Raises WireError for a key that is not valid."""
+        if message.WhichOneof("message") == "ack":
+            ack = message.ack
+            return cls(AttemptKey.from_proto(ack.key), ack.segment, ack.duplicate)
+        refusal = message.refusal
+        why = Failure.from_proto(refusal.failure)
+        return cls(AttemptKey.from_proto(refusal.key), refusal.segment, refusal=why)

@@ -1,0 +1,32 @@
+"""A warning about a run's numbers: one record from the profiler to the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay_protos import common_pb2
+from assay_sampling.running.validity import FLAGS, invalidates
+
+
+@dataclass(frozen=True)
+class ValidityFlag:
+    """A flag of docs/validity.md, or one that only another release knows, kept unchanged.
+
+    ``invalidates``: no result may use the run.
+    """
+
+    name: str
+    detail: str = ""
+    invalidates: bool = False
+
+    @classmethod
+    def of_kind(cls, name: str, detail: str) -> ValidityFlag:
+        """The flag with its effect from the registry; an unknown flag invalidates."""
+        return cls(name, detail, name not in FLAGS or invalidates(name))
+
+    def to_proto(self) -> common_pb2.ValidityFlag:
+        return common_pb2.ValidityFlag(name=self.name, detail=self.detail, invalidates=self.invalidates)
+
+    @classmethod
+    def from_proto(cls, message: common_pb2.ValidityFlag) -> ValidityFlag:
+        return cls(message.name, message.detail, message.invalidates)

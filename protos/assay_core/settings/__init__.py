@@ -1,0 +1,1 @@
+"""A program's settings, declared once: flags, variables, keys of the file and the table in the docs."""
