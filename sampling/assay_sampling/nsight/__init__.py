@@ -1,4 +1,4 @@
-"""NVIDIA's Nsight tools as pure data and functions: what a release knows, and the command lines it is given.
+"""NVIDIA's Nsight tools as pure data and functions: the options of a release, and command lines for it.
 
 The agent drives the tools with these command lines, and ``assay metrics`` prints them for people.
 """

@@ -1,8 +1,10 @@
 """The command lines of Nsight Compute and Nsight Systems, as pure functions of tool, metrics and paths.
 
-Every default that differs between releases is given explicitly, and no option that the tool does not list.
-One differs and is left out: ``--app-replay-mode``, which the tool refuses beside ``--replay-mode kernel``.
-Source: notes on Nsight Compute, sections 1.3 and 6b, and on Nsight Systems, sections 2 and 6b.
+They set every default that differs between releases, and use only options that the tool lists. One exception:
+``--app-replay-mode`` differs and is left out, because the tool refuses it together with
+``--replay-mode kernel``.
+
+Source: docs/nvidia-tools.md, "Options that Assay always gives".
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.launch_table import BASELINE, Condition
+from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.nsight.tool import ToolVersion
 
-# Longer runs should not keep all their events in the buffers of the device.
+# A longer run should not keep all its events in the device's buffers.
 _FLUSH_INTERVAL_MS = 10_000
 
 
@@ -45,7 +47,7 @@ def ncu_profile(
         metrics: by ncu's names.
         command: the program and its arguments.
         report: ends in ``.ncu-rep``, so that no release compresses it.
-        log: what the tool says goes there; "": to its standard output.
+        log: the file for the tool's messages; "": its standard output.
 
     Raises ParameterError for a clock that this release cannot lock.
     """

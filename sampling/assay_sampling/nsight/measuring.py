@@ -1,7 +1,7 @@
-"""What a selection method needs measured, as command lines of the tools. Pure: one question, one answer.
+"""Command lines of the tools that measure what a selection method needs; pure functions.
 
-The agent gives the tools the same options (:mod:`assay_sampling.nsight.commands`), under the baseline: caches
-and clocks left alone.
+The agent gives the tools these options too (:mod:`assay_sampling.nsight.commands`), under the baseline:
+caches and clocks left alone.
 """
 
 from __future__ import annotations
@@ -10,28 +10,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay_sampling.counters import COST_COUNTERS, metric_of, registry
+from assay_sampling.counters.definitions import COST_COUNTERS, metric_of, registry
+from assay_sampling.counters.replay_passes import PassCount, replay_passes
 from assay_sampling.errors import CounterUnavailableError, ParameterError
+from assay_sampling.methods.needs import Needs
+from assay_sampling.methods.registry import methods_without_counters, needs
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.nsight import commands
 from assay_sampling.nsight.commands import WHOLE, Window
 from assay_sampling.nsight.tool import oldest_release, options_since, tool_of_release
-from assay_sampling.replay_passes import PassCount, replay_passes
-from assay_sampling.samplers import Needs, methods_without_counters, needs
 
 REPORT, PAGE = "counters.ncu-rep", "counters.csv"
-# What photon needs beside; no profiler makes it.
+# What photon needs besides counters; no profiler makes it.
 BLOCKS = "blocks.csv"
 LIGHT_STEM, LIGHT_REPORT, LIGHT = "light", "light.nsys-rep", "light.sqlite"
 WORKLOAD = ("./workload",)
-# Nsight Compute counts otherwise, or nothing, on what came before Volta.
+# On GPUs before Volta, Nsight Compute counts differently or not at all.
 _FIRST_CAPABILITY = (7, 0)
 # Names of the published artifact that no release lists for any GPU.
 _UNLISTED = "sass__"
+# Launches of the window that a note proposes.
+_WINDOW = 1000
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """A command: what it is for, its words, and the file that its standard output goes to ("": none)."""
+    """A command: its purpose, its words, and the file for its standard output ("": none)."""
 
     what: str
     argv: tuple[str, ...]
@@ -40,15 +44,15 @@ class CommandLine:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is to be measured for a method on a GPU, and how.
+    """What to measure for a method on a GPU, and how.
 
     Args:
-        counters: (canonical name, metric of Nsight Compute) of what is collected; empty where nothing is.
+        counters: (canonical name, metric of Nsight Compute) of each counter to collect.
         missing: counters that this GPU or release does not have.
         passes: over each launch.
         of_every_launch: a window of the first launches is not enough.
         commands: in order.
-        notes: what must be known beside.
+        notes: remarks for the user.
     """
 
     method: str
@@ -59,7 +63,7 @@ class Measuring:
     passes: PassCount
     of_every_launch: bool
     commands: tuple[CommandLine, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def measuring(
@@ -75,8 +79,8 @@ def measuring(
 
     Args:
         compute_capability: of the GPU, such as "7.0"; "": not known, so the commonest names are taken.
-        tool_version: the release of Nsight Compute; "": only options that every known one has.
-        window: launches that counters are collected for; all by default.
+        tool_version: the release of Nsight Compute; "": only options that every known release has.
+        window: the launches to collect counters for; all by default.
         command: the workload.
 
     Raises ParameterError for an unknown method, parameter or release, a window where none helps, and a GPU
@@ -123,7 +127,7 @@ def _check_window(method: str, wanted: Needs, window: Window) -> None:
 def _collected(
     method: str, wanted: Needs, capability: str, version: str
 ) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Counters with their metrics, and the optional ones that there are not."""
+    """Counters with their metrics, and the optional counters that the GPU lacks."""
     if wanted.nothing:
         return (), ()
     if capability and _numbers(capability) < _FIRST_CAPABILITY:
@@ -151,7 +155,7 @@ def _detailed(
     profile = commands.ncu_profile(tool, metrics, command, report=REPORT, window=window)
     return (
         CommandLine("counters, launch by launch", tuple(profile)),
-        CommandLine("the same as a page that Assay reads", tuple(commands.ncu_import(tool, REPORT)), PAGE),
+        CommandLine("that report as a page for Assay", tuple(commands.ncu_import(tool, REPORT)), PAGE),
     )
 
 
@@ -160,7 +164,7 @@ def _light(command: Sequence[str]) -> tuple[CommandLine, ...]:
     return (
         CommandLine("every launch with its time", tuple(commands.nsys_trace(tool, LIGHT_STEM, command))),
         CommandLine(
-            "the same as a database that Assay reads", tuple(commands.nsys_export(tool, LIGHT_REPORT, LIGHT))
+            "that report as a database for Assay", tuple(commands.nsys_export(tool, LIGHT_REPORT, LIGHT))
         ),
     )
 
@@ -169,51 +173,45 @@ def _selecting(method: str, parameters: Mapping[str, Any], window: Window, *, de
     if method == "photon" and "bbv" not in parameters:
         parameters = {**parameters, "bbv": BLOCKS}
     given = [word for name, value in parameters.items() for word in ("--param", f"{name}={value}")]
-    # ncu numbers the launches of all processes in one row; so they are numbered in each, as nsys does it.
+    # ncu numbers launches over all processes; with an offset they are numbered within each, as in nsys.
     offset = ["--launch-offset", str(window.skip)] if detailed else []
     files = [PAGE, "--light", LIGHT] if detailed else [LIGHT]
     return CommandLine("the selection", ("assay", "select", method, *files, *given, *offset))
 
 
-def _notes(found: Measuring, wanted: Needs, window: Window) -> Iterator[str]:
+def _notes(found: Measuring, wanted: Needs, window: Window) -> Iterator[Note]:
     if wanted.nothing:
-        yield f"{found.method} needs no counters: a light run is enough ('assay docs light-only')"
-        if wanted.beside:
+        yield make_note("no_counters_needed", method=found.method)
+        if wanted.beside is not None:
             yield wanted.beside
     else:
         yield from _notes_on_counters(found, window)
     for option, first in options_since("nsys").items():
-        yield f"Nsight Systems from {first} on: add {option}=false, which saves time"
+        yield make_note("option_of_later_releases", option=option, first=first)
 
 
-def _notes_on_counters(found: Measuring, window: Window) -> Iterator[str]:
+def _notes_on_counters(found: Measuring, window: Window) -> Iterator[Note]:
     if found.missing:
-        yield f"not to be had on this GPU, and left out: {', '.join(found.missing)}"
-    unlisted = [metric for _, metric in found.counters if metric.startswith(_UNLISTED)]
+        yield make_note("counters_not_on_gpu", counters=found.missing)
+    unlisted = tuple(metric for _, metric in found.counters if metric.startswith(_UNLISTED))
     if unlisted:
-        yield (
-            f"ncu --query-metrics lists {', '.join(unlisted)} for no GPU; where ncu refuses them, use "
-            "features=table2"
-        )
+        yield make_note("metrics_unlisted", metrics=unlisted)
     if found.of_every_launch:
-        yield "counters of every launch are needed"
+        yield make_note("counters_of_every_launch")
     elif not window.count:
-        yield "counters of the first launches are enough: --first 1000"
+        yield make_note("window_is_enough", first=_WINDOW)
     if found.passes.passes > 1:
-        yield "each launch is replayed, and its cycles suffer; a campaign measures them in a run of their own"
+        yield make_note("replay_disturbs_cycles", passes=found.passes.passes)
     if not found.tool_version:
         yield _about_releases()
 
 
-def _about_releases() -> str:
+def _about_releases() -> Note:
     by_release: dict[str, list[str]] = {}
     for option, first in options_since("ncu").items():
         by_release.setdefault(first, []).append(option)
-    later = "; ".join(f"{', '.join(options)} from {first} on" for first, options in by_release.items())
-    return (
-        f"options that every release of Nsight Compute since {oldest_release('ncu')} has; name yours with "
-        f"--tool-version, for later ones need more: {later}"
-    )
+    later = tuple(f"{', '.join(options)} from {first} on" for first, options in by_release.items())
+    return make_note("options_of_every_release", oldest=oldest_release("ncu"), later=later)
 
 
 def help_of(counter: str) -> str:

@@ -1,4 +1,4 @@
-"""A release of one of the tools, and which options it has."""
+"""A release of one of the tools, and its options."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ToolVersion:
 
 @dataclass(frozen=True)
 class Release:
-    """From which release on a tool has an option, and the values that came to options later."""
+    """The release that introduced each option of a tool, and each later value of an option."""
 
     oldest: str
     always: tuple[str, ...]
@@ -49,20 +49,20 @@ class Release:
 
 
 def tool_of_release(program: Program, version: str = "") -> ToolVersion:
-    """What a release such as "2024.1" knows of the options that our command lines use.
+    """The tool of a release such as "2024.1", with those of our command lines' options that it has.
 
-    Without a version: what every release knows, from the oldest in the table (``releases.toml``) on. Raises
-    ParameterError for what is no release, or an older one.
+    Without a version: the options that every release has since the oldest in the table (``releases.toml``).
+    Raises ParameterError for a text that is not a release, or for an older one.
     """
     table = _releases()[program]
     if version and not _VERSION.fullmatch(version):
         raise ParameterError(
-            "--tool-version", f"{version!r} is no release of {PRODUCTS[program]}", "write it like 2024.1"
+            "--tool-version", f"{version!r} is not a release of {PRODUCTS[program]}", "write it like 2024.1"
         )
     if version and _key(version) < _key(table.oldest):
         raise ParameterError(
             "--tool-version",
-            f"the options of {PRODUCTS[program]} {version} are not known here",
+            f"Assay does not know the options of {PRODUCTS[program]} {version}",
             f"use release {table.oldest} or a later one",
         )
     known = [*table.always, *(name for name, first in table.since.items() if _has(version, first))]
@@ -74,7 +74,7 @@ def tool_of_release(program: Program, version: str = "") -> ToolVersion:
 
 
 def options_since(program: Program) -> dict[str, str]:
-    """The options that not every release has, each with the first that does."""
+    """The options that only later releases have, each with the first that does."""
     return dict(_releases()[program].since)
 
 

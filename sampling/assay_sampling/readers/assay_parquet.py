@@ -1,7 +1,7 @@
-"""Reader of our own Parquet files (:mod:`assay_sampling.parquet`).
+"""Reader of our own Parquet files (:mod:`assay_sampling.launches.parquet`).
 
-Streams batch by batch; in memory are the names and at most one row group. Everything is checked on the
-way: schema, every batch, page checksums, and that every id has its name.
+Streams batch by batch, with the names and at most one row group in memory. Checks everything on the way:
+schema, every batch, page checksums, and that every id has its name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assay_sampling.errors import InputError, LaunchTableError
-from assay_sampling.launch_table import (
+from assay_sampling.files.reading import PlainFile
+from assay_sampling.launches.parquet import NAMES_KEY, unpack_names
+from assay_sampling.launches.table import (
     METADATA_KEY,
     LaunchBatch,
     check_batch,
@@ -24,7 +26,6 @@ from assay_sampling.launch_table import (
     referenced_ids,
     with_metadata,
 )
-from assay_sampling.parquet import NAMES_KEY, unpack_names
 from assay_sampling.readers.base import (
     LaunchNumbers,
     OpenRecording,
@@ -32,7 +33,6 @@ from assay_sampling.readers.base import (
     check_mark,
     check_offset,
 )
-from assay_sampling.readers.files import PlainFile
 
 FORMAT = "assay-parquet"
 _MAGIC = b"PAR1"
@@ -41,7 +41,7 @@ _DAMAGED = "copy the file again from where it was written, or write it again fro
 
 
 class AssayParquetReader:
-    """Recognises Parquet by its first bytes; whether it is ours is told on opening."""
+    """Recognises Parquet by its first bytes; opening it shows whether Assay wrote it."""
 
     format = FORMAT
 
@@ -65,7 +65,7 @@ def _damage(path: Path) -> Iterator[None]:
 
 
 class AssayParquetRecording(OpenRecording):
-    """A launch table that was written before; may hold no launch at all."""
+    """A launch table that Assay wrote; it may be empty."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self._options = options
@@ -75,7 +75,7 @@ class AssayParquetRecording(OpenRecording):
                 self._file = pq.ParquetFile(
                     self._plain.path,
                     page_checksum_verification=True,
-                    # Else every row group that was read stays in the cache until the file is closed.
+                    # Otherwise every row group stays in the cache until the file is closed.
                     pre_buffer=False,
                     thrift_string_size_limit=_FOOTER_LIMIT_BYTES,
                     thrift_container_size_limit=100_000_000,

@@ -1,9 +1,7 @@
-"""What every reader of profile files shares: the seams, the options, and small helpers.
+"""Protocols and options of the readers of profile files, and helpers that they share.
 
-A reader turns one file into a stream of launch batches. It never holds the whole file as text; what
-state it needs (a join, a sort) stands in its module's docstring in bytes for each launch.
-
-Source: design, "Seams".
+A reader turns one file into a stream of launch batches. It never holds the whole file as text; its module's
+docstring says how many bytes a launch its state (a join, a sort) takes.
 """
 
 from __future__ import annotations
@@ -19,24 +17,17 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from assay_sampling.counters.plausibility import Plausibility
 from assay_sampling.errors import InputError
-from assay_sampling.launch_table import (
-    Condition,
-    Device,
-    LaunchBatch,
-    Level,
-    Names,
-    TableMetadata,
-)
-from assay_sampling.notes import Note, make_note
-from assay_sampling.plausibility import Plausibility
+from assay_sampling.launches.table import Condition, Device, LaunchBatch, Level, Names, TableMetadata
+from assay_sampling.notes.registry import Note, make_note
 
 DEFAULT_MAX_LAUNCHES = 65536
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a person knows about a file that the file itself does not say.
+    """Facts that the user knows about a file and the file does not say.
 
     ``synthetic`` marks data that no silicon produced. ``launch_offset`` is the number of launches that
     the profiler skipped: launches are then numbered from it in row order within each process.
@@ -54,7 +45,7 @@ DEFAULT_OPTIONS = ReadOptions()
 class Recording(Protocol):
     """One opened file. A context manager; :meth:`batches` may be called again and starts afresh.
 
-    ``notes`` says what people must know about the file; it is complete once the batches are exhausted.
+    ``notes`` tell the user what to know about the file; they are complete once all batches were read.
     """
 
     path: Path
@@ -90,18 +81,18 @@ class ProfileReader(Protocol):
 
 
 class OpenRecording:
-    """What the recordings of all readers have in common."""
+    """Base class of all readers' recordings."""
 
     def __init__(self, path: Path, format_: str, schema: pa.Schema) -> None:
         self.path = path
         self.format = format_
         self.schema = schema
         self.notes: list[Note] = []
-        # Lines of the file that the launches of the latest batch stand in, where the reader knows them.
+        # The file's lines that hold the launches of the latest batch, where the reader knows them.
         self._lines: np.ndarray | None = None
 
     def batches(self, max_launches: int = DEFAULT_MAX_LAUNCHES) -> Iterator[LaunchBatch]:
-        """See :class:`Recording`; raises InputError for numbers that no GPU can have counted, too."""
+        """See :class:`Recording`; also raises InputError for numbers that no GPU can have counted."""
         plausibility = Plausibility(self.path, self.schema)
         self.notes.clear()
         for batch in self._read(max_launches):
@@ -114,7 +105,7 @@ class OpenRecording:
         """The launches as the file has them; ``notes`` is empty at first, and complete at the end."""
 
     def close(self) -> None:
-        """Release what is held open."""
+        """Close the files it holds open."""
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +145,7 @@ _LOST = re.compile(r"\b(drop(s|ped|ping)?|lost)\b", re.IGNORECASE)
 
 
 def said_by_profiler(message: str) -> Note:
-    """A message of the profiler as a note: the one place where a tool's words are understood."""
+    """A profiler's message as a note; the only place that interprets a tool's words."""
     return make_note("profiler_lost_events" if _LOST.search(message) else "profiler_message", message=message)
 
 
@@ -180,7 +171,7 @@ class NameTracker:
     def intern_indices(self, texts: list[str], indices: np.ndarray) -> pa.Array:
         """Ids of ``texts[indices]``, shape (n,), uint64; null where the index is negative.
 
-        Only texts that are used count as used.
+        Interns only the texts that ``indices`` refer to.
         """
         used = np.unique(indices)
         used = used[used >= 0]
@@ -214,12 +205,12 @@ class LaunchNumbers:
 
 
 def check_offset(path: Path, options: ReadOptions) -> None:
-    """Raises InputError for a launch offset that cannot be."""
+    """Raises InputError for a negative launch offset."""
     if options.launch_offset is not None and options.launch_offset < 0:
         raise InputError(path, f"the launch offset {options.launch_offset} is negative", "give 0 or more")
 
 
 def check_mark(path: Path, options: ReadOptions, *, marked_synthetic: bool) -> None:
-    """Raises InputError where a person calls data measured that the file calls synthetic."""
+    """Raises InputError where the user calls data measured that the file marks as synthetic."""
     if marked_synthetic and options.synthetic is False:
-        raise InputError(path, "it is marked synthetic, which cannot be taken back")
+        raise InputError(path, "it is marked synthetic, and that mark cannot be removed")

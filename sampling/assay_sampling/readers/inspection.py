@@ -1,4 +1,4 @@
-"""What is in a profile file, without holding it: the facts behind ``assay inspect``."""
+"""Gathers the facts that ``assay inspect`` shows of a profile file, without holding the file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from assay_sampling.launch_table import LaunchBatch, counter_columns, table_metadata
+from assay_sampling.launches.table import LaunchBatch, counter_columns, table_metadata
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ReadOptions
 from assay_sampling.readers.opening import open_recording
 
@@ -20,7 +20,7 @@ def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) 
     Returns a dictionary that JSON can hold: ``path``, ``format``, ``launches``, ``kernels`` (distinct
     demangled names), ``devices`` (labels), ``levels``, ``counters`` (canonical names measured for at
     least one launch), ``null_counters`` (launches without a value, by counter), ``synthetic``, ``notes``
-    (:meth:`assay_sampling.notes.Note.to_dict`).
+    (:meth:`assay_sampling.notes.registry.Note.to_dict`).
     Memory: one batch, and 8 bytes for each distinct kernel besides the names. Raises InputError.
     """
     with open_recording(path, options) as recording:

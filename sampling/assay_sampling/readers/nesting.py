@@ -1,9 +1,9 @@
-"""Which time ranges contain a moment: NVTX ranges and framework operators around a launch.
+"""Finds the time ranges that contain a moment: NVTX ranges and framework operators around a launch.
 
 Ranges of one thread usually nest (a stack), but start/end ranges may overlap, and time stamps rounded to
 microseconds make a child outlast its parent. Nothing here relies on nesting: a range contains [at, until]
 iff start <= at and end >= until, and "inner" means it started later (ties: it ends earlier; else it
-stands later in the file).
+comes later in the file).
 
 Memory: 24 bytes for each range besides what the caller holds. Time: sorting the ranges, then a few
 vectorised steps for each level of nesting.
@@ -59,7 +59,7 @@ class Ranges:
             current = candidate[open_rows]
             too_short = self._ends[current] < until[open_rows]
             open_rows = open_rows[too_short]
-            # What stands between a range and its next longer one ends no later, so it is skipped.
+            # The ranges between one and its next longer one end no later than it, so they are skipped.
             candidate[open_rows] = self._outer[current[too_short]]
             open_rows = open_rows[candidate[open_rows] >= 0]
         return candidate
@@ -68,8 +68,8 @@ class Ranges:
 def _previous_greater(values: np.ndarray) -> np.ndarray:
     """For each position the nearest earlier one with a greater value, -1 where there is none.
 
-    Pointer doubling: whatever a position has found so far, all between is not greater, so what that one
-    has found so far can be taken over.
+    Pointer doubling: nothing between a position and its candidate is greater, so a candidate that is not
+    greater either hands over its own candidate.
     """
     found = np.arange(-1, len(values) - 1, dtype=np.int64)
     open_rows = np.arange(1, len(values))

@@ -1,6 +1,6 @@
 """Numbers as profilers print them: thousands separators, values that were not measured, unit prefixes.
 
-A number is never guessed: what is not plainly a number, or not plainly "not measured", is an error. A
+Never guesses a number: a text that is neither plainly a number nor plainly "not measured" is an error. A
 comma is a thousands separator only where every group after it has three digits, so ``1,5`` and
 ``268.892,48`` (a locale with decimal commas) are refused.
 """
@@ -24,7 +24,7 @@ NOT_MEASURED = ("", "n/a", "na", "nan", "-nan", "+nan", "nan(ind)", "-nan(ind)",
 class Parsed:
     """Numbers of a text column: ``values`` float64, null where not measured, shape (n,).
 
-    ``bad_row`` is the first row that holds no number and not "not measured" either; None: all well.
+    ``bad_row`` is the first row that is neither a number nor "not measured"; None if all are fine.
     """
 
     values: pa.Array
@@ -33,7 +33,7 @@ class Parsed:
 
 def parse_numbers(texts: pa.Array) -> Parsed:
     """Parse a string array; thousands separators only where they are well grouped."""
-    # Values repeat (the same kernels over and over), so each distinct text is looked at once.
+    # Values repeat (the same kernels over and over), so each distinct text is parsed once.
     encoded = texts.dictionary_encode()
     trimmed = pc.utf8_trim_whitespace(encoded.dictionary)
     missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(NOT_MEASURED))
@@ -54,7 +54,7 @@ def _bad(texts: pa.Array, encoded: pa.DictionaryArray, wrong: pa.Array) -> Parse
 
 @dataclass(frozen=True)
 class ParsedIntegers:
-    """Whole numbers of a text column, shape (n,), int64; ``bad_row`` is the first that is none in range."""
+    """Whole numbers of a text column, shape (n,), int64; ``bad_row`` is the first without one in range."""
 
     values: np.ndarray
     bad_row: int | None = None
@@ -83,7 +83,7 @@ def parse_integers(texts: pa.Array, least: int, greatest: int, factor: float = 1
 
 
 def _plain_integers(texts: pa.Array) -> np.ndarray | None:
-    """Values of a column of digits only, shape (n,); None where another kind of text is in it."""
+    """Values of a column of digits only, shape (n,); None if it holds any other text."""
     encoded = texts.dictionary_encode()
     if not pc.all(pc.match_substring_regex(encoded.dictionary, r"^\d{1,18}$")).as_py():
         return None
@@ -117,7 +117,7 @@ _PREFIXED = re.compile(r"([kKMGT]?)(.*)", re.DOTALL)
 
 
 def unit_factor(unit: str, base: str) -> float | None:
-    """What to multiply a value in ``unit`` by to have it in the registry's base unit; None: unknown."""
+    """The factor from ``unit`` to the registry's base unit; None for an unknown unit."""
     text = unit.strip()
     fixed = _FIXED.get(base, {}).get(text)
     if fixed is not None:

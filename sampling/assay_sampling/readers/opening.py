@@ -1,4 +1,4 @@
-"""Opening a file by what is in it."""
+"""Opens a file with the reader that recognises its content."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from assay_sampling.errors import InputError
-from assay_sampling.launches import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
+from assay_sampling.files.reading import is_folder, read_head, require_file
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
 from assay_sampling.readers.assay_parquet import AssayParquetReader
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
-from assay_sampling.readers.files import is_folder, read_head, require_file
-from assay_sampling.readers.kineto import KinetoReader
-from assay_sampling.readers.ncu_csv import NcuCsvReader
-from assay_sampling.readers.ncu_details import NcuDetailsReader
-from assay_sampling.readers.ncu_report import NcuReportReader
-from assay_sampling.readers.nsys_parquet import NsysParquetReader
-from assay_sampling.readers.nsys_sqlite import NsysSqliteReader
+from assay_sampling.readers.kineto.reader import KinetoReader
+from assay_sampling.readers.ncu.details_page import NcuDetailsReader
+from assay_sampling.readers.ncu.raw_page import NcuCsvReader
+from assay_sampling.readers.ncu.report import NcuReportReader
+from assay_sampling.readers.nsys.parquet_export import NsysParquetReader
+from assay_sampling.readers.nsys.sqlite_export import NsysSqliteReader
 
-# The order matters: text is tried last, because its header may stand far down in the file.
+# The order matters: text is tried last, because its header may be far down in the file.
 READERS: tuple[ProfileReader, ...] = (
     AssayParquetReader(),
     NsysSqliteReader(),
@@ -29,7 +29,7 @@ READERS: tuple[ProfileReader, ...] = (
 
 _FOLDERS = NsysParquetReader()
 
-# First bytes of files that people have at hand but that are not read, with what to do about them.
+# First bytes of common files that Assay does not read, each with cause and remedy.
 _REFUSED: tuple[tuple[bytes, str, str], ...] = (
     (
         b"version https://git-lfs",
@@ -71,7 +71,7 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
             "it is a binary report of Nsight Systems, which is not supported",
             "export it: nsys export -t sqlite REPORT",
         )
-    raise InputError(path, "it is no profile file of a known kind", _KNOWN)
+    raise InputError(path, "it is not a profile file of a known kind", _KNOWN)
 
 
 def read_launches(

@@ -1,7 +1,7 @@
-"""How wrong each rule is on workloads whose targets are known, and the constant of ours, chosen fairly.
+"""How wrong each rule is on workloads with known targets, and a fair choice of our rule's constant.
 
 ``log_quadratic`` has one constant. A workload is predicted with the constant that is best, by mean error over
-all targets, on the **other** workloads (leave-one-workload-out), so that no workload has a say in its own
+all targets, on the **other** workloads (leave-one-workload-out), so that no workload influences its own
 error.
 """
 
@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scale_model.rules import DEVIATION_GROWTH, OUR_RULE, RULES, predict
 from assay_sampling.scale_model.scaling_table import ScaleModels, Workload, scale_models_of
 
-# 0 is the power law; steps of 0.05 are finer than what some twenty workloads can tell apart.
+# 0 is the power law; steps of 0.05 are finer than about twenty workloads can tell apart.
 _CANDIDATES = np.round(np.arange(0.0, 1.5001, 0.05), 2)
-# With fewer, the constant of a fold would rest on too few workloads: the one that comes with us is taken.
+# With fewer, a fold's constant would rest on too few workloads: Assay's own is used.
 LEAST_WORKLOADS = 5
 
 
@@ -31,11 +32,11 @@ class Evaluation:
         size_unit: of the sizes.
         scale_models: S and L.
         targets: t sizes.
-        log_ratio: by rule, log(predicted / true), float64 of shape (w, t); NaN where it is refused or not
-            known.
+        log_ratio: by rule, log(predicted / true), float64 of shape (w, t); NaN where it is refused or
+        unknown.
         constants: p of ``log_quadratic`` that each workload was predicted with, shape (w,).
         chosen_by: how the constants were chosen.
-        refused: what was not predicted and why.
+        refused: targets that were not predicted, and why.
     """
 
     workloads: tuple[str, ...]
@@ -45,10 +46,10 @@ class Evaluation:
     log_ratio: dict[str, np.ndarray]
     constants: np.ndarray
     chosen_by: str
-    refused: list[str] = field(default_factory=list)
+    refused: list[Note] = field(default_factory=list)
 
     def errors_percent(self, rule: str) -> np.ndarray:
-        """100 |predicted - true| / true, shape (w, t); NaN where there is none."""
+        """100 |predicted - true| / true, shape (w, t); NaN where unknown."""
         errors: np.ndarray = 100.0 * np.abs(np.expm1(self.log_ratio[rule]))
         return errors
 
@@ -70,7 +71,7 @@ class Evaluation:
             },
             "deviation_growth": dict(zip(self.workloads, self.constants.tolist(), strict=True)),
             "deviation_growth_chosen_by": self.chosen_by,
-            "refused": self.refused,
+            "refused": [note.to_dict() for note in self.refused],
         }
 
     def _by_size(self, errors: np.ndarray) -> dict[str, dict[str, float | int | None]]:
@@ -90,8 +91,8 @@ def evaluate(
 ) -> Evaluation:
     """Predict every larger size with a known IPC from two scale models, by every rule.
 
-    ``sizes`` are S and L, else the two smallest sizes. Raises ParameterError where workloads have different
-    sizes or units, RefusedError where there is no target to compare with.
+    ``sizes`` are S and L, else the two smallest sizes. Raises ParameterError if workloads have different
+    sizes or units, RefusedError without a target to compare with.
     """
     models = [scale_models_of(workload, sizes, weak_scaling=weak_scaling) for workload in workloads]
     first = models[0]
@@ -114,13 +115,19 @@ def evaluate(
         )
     true = np.array([[w.ipc.get(size, np.nan) for size in targets] for w in workloads])
     constants, chosen_by = _constants(models, targets, true)
-    refused: list[str] = []
+    refused: list[Note] = []
     ratios = {}
     for rule in RULES:
         growth = constants if rule == OUR_RULE else np.full(len(models), DEVIATION_GROWTH)
         predicted, reasons = _predicted(rule, models, targets, growth)
         ratios[rule] = np.log(predicted) - np.log(true)
-        refused += [f"{rule}: {workloads[row].name} {reason}" for row, reason in reasons]
+        refused += [
+            make_note(
+                "workload_not_predicted", rule=rule, workload=workloads[row].name, size=size, why=why.text,
+                reason=why.code,
+            )
+            for row, size, why in reasons
+        ]  # fmt: skip
     return Evaluation(
         workloads=tuple(workload.name for workload in workloads),
         size_unit=workloads[0].size_unit,
@@ -135,8 +142,8 @@ def evaluate(
 
 def _predicted(
     rule: str, models: Sequence[ScaleModels], targets: Sequence[int], growth: np.ndarray
-) -> tuple[np.ndarray, list[tuple[int, str]]]:
-    """IPC of shape (w, t), NaN where there is none, and for each of those its row and the reason."""
+) -> tuple[np.ndarray, list[tuple[int, int, Note]]]:
+    """IPC of shape (w, t), NaN where refused, and row, size and reason of each refusal."""
     found = np.full((len(models), len(targets)), np.nan)
     reasons = []
     for row, model in enumerate(models):
@@ -145,15 +152,15 @@ def _predicted(
             if prediction.ipc is not None and prediction.ipc > 0:
                 found[row, column] = prediction.ipc
             else:
-                why = prediction.reason or "the prediction is not positive"
-                reasons.append((row, f"at {prediction.size}: {why}"))
+                why = prediction.reason or make_note("prediction_not_positive")
+                reasons.append((row, prediction.size, why))
     return found, reasons
 
 
 def _constants(
     models: Sequence[ScaleModels], targets: Sequence[int], true: np.ndarray
 ) -> tuple[np.ndarray, str]:
-    """p for each workload, shape (w,), and how it was chosen."""
+    """The constant p for each workload, shape (w,), and how it was chosen."""
     if len(models) < LEAST_WORKLOADS:
         return np.full(len(models), DEVIATION_GROWTH), "constant that comes with Assay"
     errors = _candidate_errors(models, targets, true)
@@ -165,9 +172,9 @@ def _constants(
 def best_constant(
     workloads: Sequence[Workload], sizes: Sequence[int] | None = None, *, weak_scaling: bool = False
 ) -> float:
-    """The p with the least mean error over all of ``workloads``, for workloads that are none of them.
+    """The p with the least mean error over all of ``workloads``, for use with other workloads.
 
-    :data:`DEVIATION_GROWTH` where there are fewer than :data:`LEAST_WORKLOADS`. Raises as :func:`evaluate`.
+    :data:`DEVIATION_GROWTH` with fewer than :data:`LEAST_WORKLOADS`. Raises as :func:`evaluate`.
     """
     if len(workloads) < LEAST_WORKLOADS:
         return DEVIATION_GROWTH
@@ -188,6 +195,6 @@ def _candidate_errors(models: Sequence[ScaleModels], targets: Sequence[int], tru
 
 
 def _first_least(mean_errors: np.ndarray) -> np.ndarray:
-    """Index of the least mean error down each column; rounding must not decide between equals."""
+    """Index of the least mean error of each column; rounding must not decide between equals."""
     index: np.ndarray = np.round(mean_errors, 9).argmin(axis=0)
     return index

@@ -1,11 +1,11 @@
-"""Predictions of targets nobody simulated, each with an interval.
+"""Predictions of targets that were not simulated, each with an interval.
 
-The interval is split-conformal: of n workloads whose targets are known, each predicted without a say in the
+The interval is split-conformal: of n workloads with known targets, each predicted without influencing the
 rule's constant, the absolute log ratios |log(predicted / true)| at the same number of doublings are sorted,
-and the one of rank ceil((n + 1) level) is the half width. If the new workload is one like them, it lies
-inside with at least that probability, whatever the distribution; n workloads cannot promise more than n / (n
-+ 1). The half width never shrinks with the distance. Beyond the doublings that were calibrated it grows in
-proportion to them, which is an assumption, and is marked.
+and the one of rank ceil((n + 1) level) is the half width. If the new workload resembles them, its IPC is
+inside with at least that probability for any distribution; n workloads cannot promise more than n / (n + 1).
+The half width never shrinks with the distance. Beyond the calibrated doublings it grows in proportion to
+them, which is an assumption, and is marked.
 
 Without other workloads the calibration that comes with Assay is used (``calibration.toml``): the published
 strong-scaling workloads from 8 and 16 SMs. It is wider than weak scaling needs.
@@ -16,13 +16,14 @@ from __future__ import annotations
 import functools
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
 
 from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scale_model.evaluation import Evaluation, best_constant, evaluate
 from assay_sampling.scale_model.rules import (
     CLIFF_FACTOR,
@@ -39,10 +40,10 @@ DEFAULT_LEVEL = 0.9
 
 @dataclass(frozen=True)
 class Calibration:
-    """What is known of how far a rule goes wrong.
+    """The known errors of the rules.
 
     Args:
-        source: where it is from, for a reader.
+        source: its origin, for a reader.
         deviation_growth: p of ``log_quadratic``.
         log_ratios: by rule, for 1, 2, 3 ... doublings, sorted |log(predicted / true)| of workloads.
     """
@@ -54,7 +55,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class HalfWidth:
-    """Half an interval in log IPC, the ``level`` it keeps, and whether it is beyond what was calibrated."""
+    """Half an interval in log IPC, its ``level``, and whether it is beyond the calibrated doublings."""
 
     log_ipc: float
     level: float
@@ -101,7 +102,7 @@ def published_calibration() -> Calibration:
 
 
 def half_width(calibration: Calibration, rule: str, doublings: float, level: float) -> HalfWidth | None:
-    """Half an interval ``doublings`` above the larger scale model; None where the rule is not calibrated.
+    """Half an interval ``doublings`` above the larger scale model; None if the rule is not calibrated.
 
     Raises ParameterError for a level outside (0, 1).
     """
@@ -124,10 +125,10 @@ def half_width(calibration: Calibration, rule: str, doublings: float, level: flo
 
 
 def interval_coverage(evaluation: Evaluation, level: float = DEFAULT_LEVEL) -> dict[str, dict[str, object]]:
-    """How often intervals made from the other workloads hold a workload's true IPC, by rule and target.
+    """How often intervals made from the other workloads contain a workload's true IPC, by rule and target.
 
-    ``coverage_percent`` of the workloads, ``half_width_percent`` on the mean, and ``level`` where the other
-    workloads are too few for the one asked for. Raises ParameterError for a level outside (0, 1).
+    ``coverage_percent`` of the workloads, the mean ``half_width_percent``, and ``level`` if the other
+    workloads are too few for the requested one. Raises ParameterError for a level outside (0, 1).
     """
     found: dict[str, dict[str, object]] = {}
     for rule, ratios in evaluation.log_ratio.items():
@@ -160,7 +161,7 @@ def _held_out(others: np.ndarray, own: np.ndarray, level: float) -> list[tuple[f
 
 @dataclass(frozen=True)
 class WorkloadPrediction:
-    """The predictions of one workload, with what they rest on."""
+    """The predictions of one workload, with their inputs."""
 
     workload: str
     size_unit: str
@@ -170,7 +171,7 @@ class WorkloadPrediction:
     calibration: Calibration
     predictions: tuple[Prediction, ...]
     cliff_at: int | None
-    notes: list[str] = field(default_factory=list)
+    notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """The document of ``assay scale-model predict --json``."""
@@ -189,7 +190,7 @@ class WorkloadPrediction:
             "deviation_growth": self.calibration.deviation_growth,
             "calibration": self.calibration.source,
             "predictions": [self._prediction(prediction) for prediction in self.predictions],
-            "notes": self.notes,
+            "notes": [note.to_dict() for note in self.notes],
         }
 
     def _prediction(self, prediction: Prediction) -> dict[str, object]:
@@ -204,7 +205,7 @@ class WorkloadPrediction:
             "level": None,
             "extrapolated": None,
             "region": prediction.region or None,
-            "reason": prediction.reason or None,
+            "reason": None if prediction.reason is None else prediction.reason.to_dict(),
         }
         if ipc is not None and half is not None:
             found["lower"], found["upper"] = ipc * math.exp(-half.log_ipc), ipc * math.exp(half.log_ipc)
@@ -225,7 +226,7 @@ def predict_workload(
     """Predict a workload's IPC at ``targets``, else at the table's larger sizes, else at three doublings.
 
     ``sizes`` are S and L, else the two smallest with an IPC. Raises ParameterError as :func:`rules.predict`,
-    and RefusedError where not one target can be predicted.
+    and RefusedError if no target can be predicted.
     """
     calibration = calibration or published_calibration()
     models = scale_models_of(workload, sizes, weak_scaling=weak_scaling)
@@ -234,8 +235,10 @@ def predict_workload(
     wanted = wanted or [models.large << step for step in (1, 2, 3)]
     predictions = predict(rule, models, wanted, deviation_growth=calibration.deviation_growth)
     if all(prediction.ipc is None for prediction in predictions):
-        raise RefusedError(workload.name, predictions[0].reason, "give what is missing, or a smaller target")
-    # The level is checked even where nothing is calibrated.
+        why = predictions[0].reason
+        cause = why.text if why is not None else "no target can be predicted"
+        raise RefusedError(workload.name, cause, "give what is missing, or a smaller target")
+    # The level is checked even if nothing is calibrated.
     calibrated = half_width(calibration, rule, 1, level) is not None
     steps = max(math.floor(math.log2(size / models.large)) for size in wanted)
     cliff = find_cliff(models, steps)
@@ -248,22 +251,15 @@ def predict_workload(
         calibration=calibration,
         predictions=tuple(predictions),
         cliff_at=None if cliff.step is None else models.large << cliff.step,
-        notes=_notes(models, rule, weak_scaling, calibrated),
+        notes=tuple(_notes(models, rule, weak_scaling, calibrated)),
     )
 
 
-def _notes(models: ScaleModels, rule: str, weak_scaling: bool, calibrated: bool) -> list[str]:
-    notes = []
+def _notes(models: ScaleModels, rule: str, weak_scaling: bool, calibrated: bool) -> Iterator[Note]:
     if not calibrated:
-        notes.append(
-            f"no interval: the rule {rule} is not in the calibration; give workloads with --calibration"
-        )
+        yield make_note("rule_not_calibrated", rule=rule)
     if not models.mpki and not weak_scaling:
-        notes.append("no miss-rate curve: a cliff would not be seen")
+        yield make_note("no_miss_rate_curve")
     small, large = models.mpki.get(models.small), models.mpki.get(models.large)
     if small is not None and large is not None and small > CLIFF_FACTOR * large:
-        notes.append(
-            f"mpki falls by more than {CLIFF_FACTOR:g}x between the scale models: their correction measures "
-            "that cliff, which does not come again"
-        )
-    return notes
+        yield make_note("cliff_between_scale_models", factor=CLIFF_FACTOR)

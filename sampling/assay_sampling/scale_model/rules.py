@@ -14,10 +14,10 @@ rule                      IPC at T
 ``logarithmic``           u + v log T through both points
 ========================  ==========================================================================
 
-The first three know a **cliff**: the first doubling at which misses for a thousand instructions fall by more
+The first three model a **cliff**: the first doubling at which misses per thousand instructions fall by more
 than 2x. That step is divided by 1 - f_mem as well, and the correction starts again after it. Without f_mem
-the step cannot be taken: such targets are refused, not guessed. (The tool asks as well that the miss rate lie
-far from its moving average; on the published data both find the same cliffs.)
+such targets are refused, not guessed. (The tool also requires the miss rate to be far from its moving
+average; on the published data both find the same cliffs.)
 
 **Why the logarithm is quadratic.** Let s be the slope of log IPC over log size; ideal scaling is s = 1, and
 log2 C = s - 1 is what the scale models measure of the deviation. A power law holds s constant. It must not
@@ -25,11 +25,11 @@ be: what makes a fixed amount of work deviate (too few thread blocks for the SMs
 lines, a working set that fits better and better) gets stronger with every doubling, and from the same side.
 The next term of the expansion of log IPC in log size lets the deviation grow by a share p of itself with each
 doubling, which is step i times C^(1 + p (i - 1)). p = 0 is the power law, and a workload that scales ideally
-(C = 1) stays ideal for every p. It uses C, not the tool's 1 + b = 2 - 1/C: that is below C wherever C is not
-1, so the tool is too low on both sides, and (1 + b)^i has p = 1, which overshoots where the workload scales
+(C = 1) stays ideal for every p. It uses C, not the tool's 1 + b = 2 - 1/C, which is below C unless C is 1,
+so the tool is too low on both sides; and (1 + b)^i has p = 1, which overshoots where the workload scales
 worst. p was chosen on the published strong-scaling workloads, leaving out one at a time: every fold chose
-0.75 (:mod:`assay_sampling.scale_model.evaluation`). It is an expansion: far beyond three doublings it says
-too much.
+0.75 (:mod:`assay_sampling.scale_model.evaluation`). It is an expansion: far beyond three doublings it is
+unreliable.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scale_model.scaling_table import ScaleModels
 
 DEFAULT_RULE = "tool"
@@ -55,15 +56,15 @@ class Prediction:
     size: int
     ipc: float | None
     region: str = ""
-    reason: str = ""
+    reason: Note | None = None
 
 
 @dataclass(frozen=True)
 class Cliff:
-    """Where the miss-rate curve falls: at doubling ``step`` (1, 2 ...) from L, or not at all (None).
+    """Where the miss-rate curve falls: at doubling ``step`` (1, 2 ...) from L, or nowhere (None).
 
-    Doublings after ``known`` have no miss rates: whether there is a cliff is not known. ``missing`` is the
-    first size without.
+    Doublings after ``known`` have no miss rates, so a cliff there is unknown. ``missing`` is the first size
+    without a miss rate.
     """
 
     step: int | None
@@ -72,7 +73,7 @@ class Cliff:
 
 
 def find_cliff(models: ScaleModels, doublings: int) -> Cliff:
-    """The first of ``doublings`` from L at which MPKI falls by more than 2x; no curve at all: no cliff."""
+    """The first of ``doublings`` from L at which MPKI falls by more than 2x; without a curve, no cliff."""
     curve = models.mpki
     if not curve:
         return Cliff(None, doublings)
@@ -91,17 +92,17 @@ def predict(
 ) -> list[Prediction]:
     """Predict the IPC of each target by ``rule``; ``deviation_growth`` is p of ``log_quadratic``.
 
-    Raises ParameterError for an unknown rule, a target below the scale models, for rules that walk by
-    doublings a target that is no doubling of L, and for ``tool`` scale models that are not one doubling
-    apart.
+    Raises ParameterError for an unknown rule, a target below the scale models, a target that is not a
+    doubling of L for rules that walk by doublings, and scale models that are not one doubling apart for
+    ``tool``.
     """
     if rule not in RULES:
-        raise ParameterError("rule", f"there is none called {rule!r}", f"choose from {', '.join(RULES)}")
+        raise ParameterError("rule", f"{rule!r} is not a rule", f"choose from {', '.join(RULES)}")
     for target in targets:
         if target <= models.large:
             raise ParameterError(
                 f"target {target}",
-                f"it is no larger than the scale model of {models.large}",
+                f"it is not larger than the scale model of {models.large}",
                 "give a larger one",
             )
     return RULES[rule](models, targets, deviation_growth)
@@ -116,7 +117,7 @@ def _tool(models: ScaleModels, targets: Sequence[int], _: float) -> list[Predict
         )
     base = 2.0 - 2.0 * models.small_ipc / models.large_ipc
     if base <= 0:
-        reason = "the larger scale model is no faster than the smaller one, so the correction is not positive"
+        reason = make_note("correction_not_positive")
         return [Prediction(target, None, reason=reason) for target in targets]
     return _walk(models, targets, lambda step: base**step)
 
@@ -135,7 +136,7 @@ def _walk(
         steps = _doublings(models, target)
         cliff = find_cliff(models, steps)
         refusal = _refusal(models, cliff, steps)
-        if refusal:
+        if refusal is not None:
             found.append(Prediction(target, None, reason=refusal))
             continue
         ipc, step = models.large_ipc, 0
@@ -155,7 +156,7 @@ def _printed(models: ScaleModels, targets: Sequence[int], _: float) -> list[Pred
         steps = _doublings(models, target)
         cliff = find_cliff(models, steps)
         refusal = _refusal(models, cliff, steps)
-        if refusal:
+        if refusal is not None:
             found.append(Prediction(target, None, reason=refusal))
             continue
         region = _region(cliff, steps)
@@ -173,7 +174,7 @@ def _doublings(models: ScaleModels, target: int) -> int:
     if models.large << steps != target:
         raise ParameterError(
             f"target {target}",
-            f"it is no doubling of the scale model of {models.large}, by which this rule walks",
+            f"it is not a doubling of the scale model of {models.large}, and this rule walks by doublings",
             f"give {models.large << steps}, or take the rule power_law",
         )
     return steps
@@ -185,19 +186,13 @@ def _region(cliff: Cliff, steps: int) -> str:
     return "cliff" if steps == cliff.step else "post-cliff"
 
 
-def _refusal(models: ScaleModels, cliff: Cliff, steps: int) -> str:
+def _refusal(models: ScaleModels, cliff: Cliff, steps: int) -> Note | None:
     if steps > cliff.known:
-        return (
-            f"no mpki at {cliff.missing}, so whether there is a cliff is not known; give the miss rate "
-            "there, or say that the scaling is weak"
-        )
+        return make_note("miss_rate_missing", size=cliff.missing or 0)
     if cliff.step is not None and steps >= cliff.step and models.f_mem is None:
         size = models.large << cliff.step
-        return (
-            f"mpki falls by more than {CLIFF_FACTOR:g}x at {size}, and without f_mem at {models.large} the "
-            "cliff factor 1 / (1 - f_mem) cannot be applied"
-        )
-    return ""
+        return make_note("memory_share_missing", factor=CLIFF_FACTOR, size=size, scale_model=models.large)
+    return None
 
 
 def _closed(formula: Callable[[ScaleModels, int], float]) -> Callable[..., list[Prediction]]:

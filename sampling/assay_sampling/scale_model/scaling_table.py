@@ -3,7 +3,7 @@
 Columns ``workload``, ``size``, ``ipc``, and where known ``size_unit`` (``sm``, ``chiplet``), ``mpki``
 (last-level cache misses for a thousand instructions) and ``f_mem`` (share of the cycles in which no warp of
 an SM could be fetched because all waited for memory; read at the larger scale model). A cell may be empty: a
-target's IPC is what is asked for, and a miss-rate curve goes on where no simulation went.
+target's IPC is to be predicted, and a miss-rate curve extends beyond the simulated sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_sampling.errors import InputError, ParameterError
-from assay_sampling.readers.files import open_binary, reading, require_file
+from assay_sampling.files.reading import open_binary, reading, require_file
 
 _REQUIRED = ("workload", "size", "ipc")
 _FORM = "write columns workload,size,size_unit,ipc,mpki,f_mem; mpki and f_mem may be empty"
@@ -24,7 +24,7 @@ _FORM = "write columns workload,size,size_unit,ipc,mpki,f_mem; mpki and f_mem ma
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload: what is known at each size, in SMs or chiplets."""
+    """One workload: its known numbers at each size, in SMs or chiplets."""
 
     name: str
     size_unit: str
@@ -43,7 +43,7 @@ class ScaleModels:
         small_ipc: IPC at S.
         large_ipc: IPC at L.
         f_mem: share of the cycles at L in which an SM waits for memory, in [0, 1); None: not measured.
-        mpki: misses for a thousand instructions by size; empty under weak scaling, where it is not needed.
+        mpki: misses per thousand instructions by size; empty under weak scaling, which does not need it.
     """
 
     small: int
@@ -60,7 +60,7 @@ class ScaleModels:
 
     @property
     def correction(self) -> float:
-        """C of equation 1: what the larger one reaches of ideal scaling, (I_L / I_S) / (L / S)."""
+        """C of equation 1: the larger one's share of ideal scaling, (I_L / I_S) / (L / S)."""
         return (self.large_ipc / self.small_ipc) / (self.large / self.small)
 
 
@@ -72,7 +72,7 @@ def read_scaling_table(path: Path) -> list[Workload]:
     try:
         return _workloads(path, text)
     except csv.Error as error:
-        raise InputError(path, f"it is no CSV ({error})", _FORM) from None
+        raise InputError(path, f"it is not CSV ({error})", _FORM) from None
 
 
 def _workloads(path: Path, text: str) -> list[Workload]:
@@ -124,7 +124,7 @@ class _Cells:
     def size(self) -> int:
         text = self.text("size")
         if not text.isascii() or not text.isdigit() or not 0 < int(text) < 10**9:
-            raise InputError(self.path, f"{text!r} is no size", _FORM, line=self.line, field="size")
+            raise InputError(self.path, f"{text!r} is not a size", _FORM, line=self.line, field="size")
         return int(text)
 
     def put(
@@ -147,7 +147,7 @@ class _Cells:
             value = math.nan
         if not (math.isfinite(value) and value >= least and above < value < below):
             raise InputError(
-                self.path, f"{text!r} is out of range or no number", _FORM, line=self.line, field=column
+                self.path, f"{text!r} is not a number, or out of range", _FORM, line=self.line, field=column
             )
         into[size] = value
 
@@ -158,7 +158,7 @@ def scale_models_of(
     """The scale models of ``sizes`` (S, L), else the two smallest sizes with an IPC.
 
     Under ``weak_scaling`` the data grow with the GPU: there is no cliff, and no miss rate is looked at
-    (paper, section V.C). Raises ParameterError where there are no two sizes, or no IPC at one of them.
+    (paper, section V.C). Raises ParameterError without two sizes, or if one of them lacks its IPC.
     """
     chosen = sorted(workload.ipc)[:2] if sizes is None else list(sizes)
     if len(chosen) != 2 or not chosen[0] < chosen[1]:

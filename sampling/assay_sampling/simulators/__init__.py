@@ -1,1 +1,1 @@
-"""What simulators read and write: traces, logs and lists of launches."""
+"""Readers and writers of simulators' files: traces, logs and lists of launches."""

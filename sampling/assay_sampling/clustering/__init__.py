@@ -1,0 +1,1 @@
+"""Launches grouped by numbers: feature space, k-means, complete linkage, contiguous segments."""

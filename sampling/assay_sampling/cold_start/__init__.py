@@ -1,0 +1,1 @@
+"""Cold caches: what they cost each launch, measured and estimated."""

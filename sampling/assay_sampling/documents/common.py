@@ -1,0 +1,87 @@
+"""Parts that several documents use: conditions, notes, costs, scores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import ConfigDict, JsonValue, model_validator
+
+from assay_sampling.documents.base import ArrangedPart, Part, says
+from assay_sampling.launches.table import Condition
+from assay_sampling.notes.registry import Note
+
+Parameters = dict[str, JsonValue]
+
+
+class ConditionEntry(ArrangedPart):
+    """The condition that launches ran under; an unrecorded value is `null`."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"sm_share"})
+
+    cache: Annotated[str | None, says("`none`: caches are left alone; `all`: flushed before each launch")] = (
+        None
+    )
+    clock: Annotated[str | None, says("`none`: free; `base`, `boost`: locked to it")] = None
+    sm_percent: Annotated[float | None, says("share of the SMs", "percent")] = None
+    sm_share: Annotated[
+        str | None, says("`partition` for a static partition; left out for a share in percent")
+    ] = None
+
+    @classmethod
+    def of(cls, condition: Condition) -> ConditionEntry:
+        return cls.model_validate(condition.to_dict())
+
+
+class NoteEntry(Part):
+    """A remark: its code and parameters for programs, its sentence for people."""
+
+    model_config = ConfigDict(extra="allow")
+
+    code: Annotated[str | None, says("as in [notes.md](notes.md); `null` for a sentence without a code")] = (
+        None
+    )
+    text: Annotated[str, says("the sentence for people, without a full stop")]
+    flag: Annotated[str | None, says("the validity flag that it stands for")] = None
+    invalidates: Annotated[bool, says("whether that flag invalidates")] = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_sentence(cls, value: Any) -> Any:
+        """Earlier releases wrote the sentence alone."""
+        return {"text": value} if isinstance(value, str) else value
+
+    @classmethod
+    def of(cls, note: Note) -> NoteEntry:
+        return cls.model_validate(note.to_dict())
+
+
+class Cost(Part):
+    """The true cost of a workload's launches, and the cost projected from representatives."""
+
+    quantity: Annotated[str, says("`duration_ns` or a kind of cycles")]
+    unit: Annotated[str, says("`ns` or `cycle`")] = ""
+    condition: Annotated[ConditionEntry | None, says("the condition it was measured under")] = None
+    total: Annotated[float | None, says("sum over all launches", "`unit`")] = None
+    projected: Annotated[float | None, says("sum of weight x cost of the representatives", "`unit`")] = None
+
+
+class Scores(Part):
+    """Scores of a selection on the launches of one run."""
+
+    cost: Annotated[Cost | None, says("the cost that it is scored in")] = None
+    error_percent: Annotated[float | None, says("100 |projected - total| / total", "percent")] = None
+    signed_error_percent: Annotated[float | None, says("with its sign", "percent")] = None
+    group_error_percent: Annotated[
+        float | None, says("100 x the sum over groups of |projected - total| / total", "percent")
+    ] = None
+    speedup: Annotated[float | None, says("total / cost of the representatives", "times")] = None
+    speedup_instructions: Annotated[
+        float | None, says("total / representatives, in instructions", "times")
+    ] = None
+    speedup_launches: Annotated[float | None, says("total / representatives, in launches", "times")] = None
+    weighted_cov_percent: Annotated[
+        float | None,
+        says(
+            "standard deviation / mean of the cost within groups, weighted by their instructions", "percent"
+        ),
+    ] = None

@@ -1,0 +1,356 @@
+"""The selection document: what ``assay select`` writes, and what a report carries of each selection."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import ConfigDict, JsonValue
+
+from assay_sampling.documents.base import ArrangedPart, Part, says
+from assay_sampling.documents.common import NoteEntry, Parameters, Scores
+
+_CHRONOLOGICAL = "trained on the first 80 % of the window, tested on the last 20 %"
+_GROUPED = "no signature (kernel, shape, NVTX path, operator) on both sides"
+
+
+SELECTION_VERSION = 1
+LABELS_VERSION = 1
+
+
+class SequenceHashes(Part):
+    """Hashes of what was launched in which order, which show whether two recordings launch the same."""
+
+    exact: Annotated[str, says("by kernel, grid and block")]
+    name_block: Annotated[str, says("by kernel and block")]
+    exact_totals: Annotated[str, says("by kernel and total numbers of blocks and threads")] = ""
+    name_block_totals: Annotated[str, says("by kernel and total number of threads")] = ""
+    totals_only: Annotated[bool, says("the recording knows only these totals")] = False
+
+
+class ProfilePart(Part):
+    """The profile that launches are from (with two levels: the light recording)."""
+
+    launches: Annotated[int, says("launches that the groups divide", "launches")]
+    kernels: Annotated[int, says("distinct demangled names", "kernels")]
+    devices: Annotated[list[str], says("names of the GPUs")]
+    sources: Annotated[list[str], says("names of the recordings")]
+    ranks: Annotated[int, says("ranks of one job, each a file, that were joined", "ranks")] = 1
+    synthetic: Annotated[bool, says("no silicon produced the data")]
+    sequence: Annotated[SequenceHashes | None, says("what was launched, as hashes")] = None
+    notes: Annotated[list[NoteEntry], says("what you must know about the files")] = []
+
+
+class RepresentativeEntry(Part):
+    """A launch that stands for others."""
+
+    process: Annotated[int, says("process", "ordinal")]
+    launch: Annotated[int, says("0-based launch of the process, in API order", "ordinal")]
+    sim_id: Annotated[int, says("1-based id of simulators: launch + 1", "ordinal")]
+    kernel: Annotated[str, says("demangled name")]
+    grid: Annotated[list[int], says("blocks along x, y, z", "blocks")]
+    block: Annotated[list[int], says("threads along x, y, z", "threads")]
+    weight: Annotated[float, says("launches that it stands for, by which its cost is multiplied", "launches")]
+
+
+class GroupEntry(Part):
+    """Launches that the method treats as alike."""
+
+    id: Annotated[int, says("0-based", "ordinal")]
+    launches: Annotated[int, says("its launches", "launches")]
+    instruction_share: Annotated[
+        float | None, says("of all executed instructions; `null`: not measured", "fraction")
+    ] = None
+    representatives: Annotated[list[RepresentativeEntry], says("the launches that stand for it")]
+
+
+class IntervalEntry(Part):
+    """Interval of the projected total, for methods that draw at least two launches of a group at random."""
+
+    low: Annotated[float, says("its lower end", "`cost.unit`")]
+    high: Annotated[float, says("its upper end", "`cost.unit`")]
+    confidence: Annotated[float, says("how often such intervals hold the total", "fraction")]
+    expected_error_percent: Annotated[
+        float, says("expected absolute error of the projected total", "percent")
+    ]
+    basis: Annotated[
+        str,
+        says(
+            "`stratified_t`, `ratio_t`, `known_variance` or `bootstrap` "
+            "([intervals.md](methods/intervals.md))"
+        ),
+    ]
+
+
+class CheckpointsEntry(Part):
+    """Base64 of a little-endian 32-bit hash of each block: from which launch on recordings differ."""
+
+    launches_per_block: Annotated[int, says("launches of a block; at most 1,024 blocks", "launches")]
+    exact: Annotated[str, says("by kernel, grid and block")]
+    name_block: Annotated[str, says("by kernel and block")]
+
+
+class LabelsEntry(Part):
+    """The group of every launch."""
+
+    version: Annotated[int, says("1; programs ignore labels of an unknown version")]
+    launches: Annotated[int, says("number of labels, as in `profile.launches`", "launches")]
+    type: Annotated[
+        str, says("`uint8`, `uint16` or `uint32`, little-endian: the smallest that holds the groups")
+    ]
+    encoding: Annotated[str, says("`zlib+base64`: base64 of the zlib-compressed labels")]
+    data: Annotated[
+        str,
+        says("the text; in Python `numpy.frombuffer(zlib.decompress(base64.b64decode(data)), type)`"),
+    ]
+    checkpoints: Annotated[CheckpointsEntry | None, says("where another recording differs")] = None
+
+
+class Accuracies(Part):
+    """How well a model labels held-out launches of the window."""
+
+    chronological_accuracy_percent: Annotated[float | None, says(_CHRONOLOGICAL, "percent")] = None
+    chronological_balanced_accuracy_percent: Annotated[
+        float | None, says("the same as mean over groups", "percent")
+    ] = None
+    grouped_accuracy_percent: Annotated[float | None, says(_GROUPED, "percent")] = None
+    grouped_balanced_accuracy_percent: Annotated[
+        float | None, says("the same as mean over groups", "percent")
+    ] = None
+
+
+class LabelScores(Accuracies):
+    """A model's accuracies, and the workload's scores under its labels, with one representative a group."""
+
+    error_percent: Annotated[float | None, says("error under its labels", "percent")] = None
+    signed_error_percent: Annotated[float | None, says("with its sign", "percent")] = None
+    group_error_percent: Annotated[
+        float | None, says("over groups, so that errors do not cancel", "percent")
+    ] = None
+    speedup: Annotated[float | None, says("total / cost of the representatives", "times")] = None
+
+
+class Window(Scores, ArrangedPart):
+    """The detailed window that a two-level selection was made on, in its own cost."""
+
+    written_first: ClassVar[tuple[str, ...]] = ("launches", "matched_launches", "first_launch", "k")
+
+    launches: Annotated[int, says("launches with counters", "launches")]
+    matched_launches: Annotated[int | None, says("of these, also in the light run", "launches")] = None
+    first_launch: Annotated[int | None, says("its first launch", "ordinal")] = None
+    k: Annotated[int | None, says("groups that the counters gave", "groups")] = None
+
+
+class UnknownEntry(Part):
+    """Launches of kernels that the window lacks."""
+
+    launches: Annotated[int, says("how many", "launches")]
+    groups: Annotated[int, says("distinct signatures, each a separate group", "groups")]
+
+
+class Abstained(Part):
+    """Launches whose label the vote of the models is not sure of."""
+
+    launches: Annotated[int, says("with signatures that the window lacks", "launches")]
+    signatures: Annotated[int, says("their distinct signatures", "signatures")]
+    groups: Annotated[int, says("with `abstain=true` each signature is a group; else 0", "groups")]
+    threshold: Annotated[
+        float | None,
+        says(
+            "confidence that an unseen signature needs; 0: all are sure; `null`: none is sure, or unknown",
+            "fraction",
+        ),
+    ]
+    held_out_accuracy_percent: Annotated[
+        float | None, says("of held-out signatures above the threshold, labelled right", "percent")
+    ]
+    held_out_abstained_percent: Annotated[
+        float | None, says("of held-out signatures, below the threshold", "percent")
+    ]
+
+
+class TwoLevels(Part):
+    """The evidence for a selection with `--light`."""
+
+    window: Annotated[Window, says("scores on the detailed window, in its cycles")]
+    match_percent: Annotated[
+        float, says("how far the window and the beginning of the light recording match", "percent")
+    ]
+    match_kind: Annotated[str, says("how launches were matched")]
+    models: Annotated[
+        dict[str, LabelScores] | None,
+        says("by name, each model that labels launches after the window; `null`: nothing to label"),
+    ]
+    chosen_model: Annotated[
+        str | None,
+        says("the one asked for, by default that of the best chronological accuracy; its labels are used"),
+    ]
+    vote_weights: Annotated[dict[str, float] | None, says("weight of each model in the vote", "fraction")]
+    agreement_percent: Annotated[float | None, says("labelled launches on which all models agree", "percent")]
+    ambiguous_percent: Annotated[
+        float | None, says("launches whose signature was seen in more than one group", "percent")
+    ]
+    unknown: Annotated[UnknownEntry, says("launches of kernels that the window lacks")]
+    abstained: Annotated[
+        Abstained | None, says("labels with too little confidence; `null`: nothing to label")
+    ] = None
+    classified_launches: Annotated[int, says("launches that a model labelled", "launches")]
+    span_ns: Annotated[int | None, says("union of the launches' intervals", "ns")]
+    overlap_percent: Annotated[
+        float | None,
+        says("share of the launches' time that overlaps; over 1 %: flag `concurrent_launches`", "percent"),
+    ]
+    flags: Annotated[list[str], says("what you must know about the numbers")]
+
+
+class Tier(Part):
+    """A tier of Sieve: kernels whose launches execute equal instructions (1), similar ones (2) or neither."""
+
+    tier: Annotated[int, says("1, 2 or 3")]
+    kernels: Annotated[int, says("its kernels", "kernels")]
+    strata: Annotated[int, says("its strata", "strata")]
+    launches: Annotated[int, says("its launches", "launches")]
+    launch_share: Annotated[float, says("of all launches", "fraction")]
+    instruction_share: Annotated[float, says("of all executed instructions", "fraction")]
+
+
+class SweepEntry(ArrangedPart):
+    """A value that a method tried. Each method fills in only its own fields."""
+
+    model_config = ConfigDict(extra="allow")
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset(
+        {"k", "theta", "threshold", "strata", "kernels_by_tier", "groups", "error_percent", "speedup",
+         "speedup_instructions", "weighted_cov_percent", "inertia"}
+    )  # fmt: skip
+
+    k: Annotated[int | None, says("PKS: number of groups tried", "groups")] = None
+    theta: Annotated[float | None, says("Sieve, with `theta_sweep=true`: 0.1 to 1.0")] = None
+    threshold: Annotated[float | None, says("TBPoint, with `sweep=true`: 0.01 to 0.20", "distance")] = None
+    strata: Annotated[int | None, says("Sieve: strata", "strata")] = None
+    kernels_by_tier: Annotated[list[int] | None, says("Sieve: kernels in tiers 1, 2 and 3", "kernels")] = None
+    groups: Annotated[int | None, says("TBPoint: clusters", "groups")] = None
+    error_percent: Annotated[float | None, says("error with that value", "percent")] = None
+    speedup: Annotated[float | None, says("speedup with that value", "times")] = None
+    speedup_instructions: Annotated[float | None, says("speedup in instructions", "times")] = None
+    weighted_cov_percent: Annotated[float | None, says("spread within groups", "percent")] = None
+    inertia: Annotated[
+        float | None, says("PKS: within-group sum of squares after scaling and PCA", "squared distance")
+    ] = None
+
+
+class SeedEntry(Part):
+    """PKS with another seed (with two levels, of the window)."""
+
+    seed: Annotated[int, says("the seed")]
+    k: Annotated[int, says("groups", "groups")]
+    error_percent: Annotated[float | None, says("error", "percent")] = None
+    group_error_percent: Annotated[float | None, says("group error", "percent")] = None
+    speedup: Annotated[float | None, says("speedup", "times")] = None
+
+
+class Repetitions(Part):
+    """Further samples of a method that draws at random."""
+
+    count: Annotated[int, says("samples drawn", "samples")]
+    mean_error_percent: Annotated[float, says("their mean error", "percent")]
+    mean_signed_error_percent: Annotated[float, says("their mean error with its sign", "percent")]
+    low_signed_error_percent: Annotated[float, says("95 % of their errors lie above", "percent")]
+    high_signed_error_percent: Annotated[float, says("and below", "percent")]
+
+
+class Iterations(Part):
+    """The iterations that `single_iteration` found."""
+
+    launches: Annotated[int, says("launches of one", "launches")]
+    count: Annotated[int, says("whole iterations", "iterations")]
+    first_launch: Annotated[int, says("where they begin", "row")]
+    outside_launches: Annotated[int, says("that belong to no whole one", "launches")]
+
+
+class PhotonPart(Part):
+    """Results that only Photon has."""
+
+    launches_matched_to_other_kernels: Annotated[
+        int, says("represented by a launch of another kernel; 0 unless `cross_kernel=true`", "launches")
+    ]
+
+
+# Keys that only one method adds. Methods of other packages may use them for something else.
+_BY_METHOD = ("sweep", "pca_components", "seeds", "two_level", "tiers", "ipc", "predicted_bound_percent",
+              "clusters", "clusters_without_sample", "census_clusters", "features", "notes", "photon",
+              "repetitions", "allocation_uses_cost", "iterations", "warnings")  # fmt: skip
+
+
+class SelectionDocument(Scores, ArrangedPart):
+    """A selection. Methods of other packages may add keys of their own."""
+
+    model_config = ConfigDict(extra="allow")
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"version", "labels", *_BY_METHOD})
+    written_first: ClassVar[tuple[str, ...]] = (
+        "version", "method", "parameters", "seed", "profile", "groups",
+    )  # fmt: skip
+
+    version: Annotated[
+        int, says("1; it grows when a key changes its meaning. Selections of earlier releases lack it")
+    ] = 0
+    method: Annotated[str, says("name of the method that made the selection")]
+    parameters: Annotated[Parameters, says("every parameter of the method with its value, defaults included")]
+    seed: Annotated[int, says("the same input, parameters and seed give the same selection")]
+    profile: Annotated[ProfilePart, says("the launches that it was made from")]
+    groups: Annotated[list[GroupEntry], says("the groups, each with its representatives")]
+    interval: Annotated[IntervalEntry | None, says("of the projected total")] = None
+    interval_reason: Annotated[NoteEntry | None, says("why there is no interval; `null` if there is one")] = (
+        None
+    )
+    score_notes: Annotated[list[NoteEntry], says("what is doubtful in these scores")] = []
+    warnings: Annotated[list[NoteEntry] | JsonValue, says("reasons against this selection")] = None
+    tiers: Annotated[list[Tier] | JsonValue, says("Sieve: its tiers")] = None
+    ipc: Annotated[
+        float | JsonValue,
+        says("Sieve: weighted harmonic mean of the representatives' IPC; `null`: the cost is not in cycles",
+             "instructions / cycle"),
+    ] = None  # fmt: skip
+    predicted_bound_percent: Annotated[
+        float | JsonValue,
+        says(
+            "STEM+ROOT: error that the draw keeps at `confidence`; `null` for `variant=artifact`", "percent"
+        ),
+    ] = None
+    clusters: Annotated[int | JsonValue, says("STEM+ROOT: as many as `groups` has", "clusters")] = None
+    clusters_without_sample: Annotated[
+        int | JsonValue,
+        says(
+            "STEM+ROOT: 0; the artifact's variant takes no sample of launches that cost the same", "clusters"
+        ),
+    ] = None
+    census_clusters: Annotated[
+        int | JsonValue, says("STEM+ROOT: those with every launch in the sample", "clusters")
+    ] = None
+    features: Annotated[list[str] | JsonValue, says("TBPoint: the counters that were used")] = None
+    notes: Annotated[list[NoteEntry] | JsonValue, says("TBPoint: what you must know")] = None
+    photon: Annotated[PhotonPart | JsonValue, says("Photon: keys that only it has")] = None
+    allocation_uses_cost: Annotated[
+        bool | JsonValue, says("`stratified`: the cost of every launch was read to decide how many to draw")
+    ] = None
+    repetitions: Annotated[
+        Repetitions | JsonValue, says("random methods with `repetitions=R`: further samples")
+    ] = None
+    iterations: Annotated[Iterations | JsonValue, says("`single_iteration`: what it found")] = None
+    sweep: Annotated[list[SweepEntry] | JsonValue, says("values that the method tried")] = None
+    pca_components: Annotated[int | JsonValue, says("PKS: components that PCA kept", "components")] = None
+    seeds: Annotated[list[SeedEntry] | JsonValue, says("PKS with `seeds=N`: N seeds from `seed` on")] = None
+    two_level: Annotated[TwoLevels | JsonValue, says("with a light recording: its evidence")] = None
+    labels: Annotated[LabelsEntry | None, says("the group of every launch")] = None
+
+
+class SelectionInReport(SelectionDocument):
+    """A selection as a report carries it."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset(
+        {*SelectionDocument.left_out_unless_set, "groups_left_out", "note"}
+    )
+
+    groups_left_out: Annotated[
+        int | None,
+        says("groups left out because there are more than 2,000 representatives", "groups"),
+    ] = None
+    note: Annotated[NoteEntry | None, says("how to get them")] = None

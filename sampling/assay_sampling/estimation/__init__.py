@@ -1,0 +1,1 @@
+"""Estimates from samples: launches drawn at random, and intervals of totals."""

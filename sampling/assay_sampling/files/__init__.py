@@ -1,0 +1,1 @@
+"""Reading files, plain or compressed, in blocks; the mark of synthetic data."""

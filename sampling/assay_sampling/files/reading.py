@@ -1,0 +1,189 @@
+"""Reads files, plain or compressed by gzip or zstd; every failure is an InputError."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import tempfile
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+import pyarrow as pa
+
+from assay_sampling.errors import InputError, StorageError
+
+HEAD_BYTES = 1 << 16
+HASH_BLOCK_BYTES = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# Recordings compress to a tenth or a fiftieth of their size; files made to fill a disk, to a thousandth.
+_MOST_UNPACKED_BYTES = 1 << 30
+_MOST_UNPACKED_TIMES = 250
+_READ_AGAIN = "copy it again from where it was recorded, or record it again"
+
+
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder; False where the system refuses to tell."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def require_file(path: Path) -> None:
+    """Raises InputError unless ``path`` is a regular file with something in it."""
+    try:
+        if not path.exists():
+            raise InputError(path, "there is no such file", "check the path")
+        if path.is_dir():
+            raise InputError(path, "it is a directory", "name the files in it that hold the recording")
+        if not path.is_file():
+            raise InputError(path, "it is not a regular file", "copy its content into a file first")
+        if path.stat().st_size == 0:
+            raise InputError(
+                path, "it is empty", "the profiler wrote nothing; look at its log and run it again"
+            )
+    except (OSError, ValueError) as error:
+        raise InputError(
+            path, f"it cannot be accessed ({error})", "check the path and its permissions"
+        ) from error
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error while reading a file into an InputError that names the file."""
+    try:
+        yield
+    except EOFError as error:
+        raise InputError(path, "the compressed file is cut off before its end", _READ_AGAIN) from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(path, f"the compressed file is damaged ({error})", _READ_AGAIN) from error
+    except OSError as error:
+        if error.errno is None:  # the decompressor's, not the system's
+            raise InputError(
+                path, f"the compressed file is cut off or damaged ({error})", _READ_AGAIN
+            ) from error
+        raise InputError(
+            path, f"it cannot be read ({error.strerror or error})", "check that you may read it"
+        ) from error
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether the file is compressed by gzip or zstd, by its first bytes."""
+    return bool(_compression(path))
+
+
+def _compression(path: Path) -> str:
+    with reading(path), path.open("rb") as file:
+        head = file.read(4)
+    if head == _ZSTD_MAGIC:
+        return "zstd"
+    return "gzip" if head.startswith(_GZIP_MAGIC) else ""
+
+
+@contextmanager
+def open_binary(path: Path) -> Iterator[IO[bytes]]:
+    """The bytes of a file, decompressed if needed. Use under :func:`reading`."""
+    compression = _compression(path)
+    if compression == "zstd":
+        with pa.input_stream(str(path), compression="zstd") as stream:
+            yield cast(IO[bytes], stream)
+    elif compression:
+        with gzip.open(path, "rb") as file:
+            yield cast(IO[bytes], file)
+    else:
+        with path.open("rb", buffering=0) as raw:
+            yield raw
+
+
+def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
+    """The first ``size`` bytes (fewer in a small or cut file), decompressed."""
+    blocks = read_blocks(path, size)
+    try:
+        return next(blocks, b"")
+    finally:
+        blocks.close()
+
+
+def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
+    """The file, decompressed, in blocks of at most ``block_bytes``.
+
+    In a cut file, yields everything before the cut and then raises InputError.
+    """
+    with reading(path), open_binary(path) as file:
+        read = getattr(file, "read1", file.read)
+        missing = 0
+        while not missing:
+            parts, missing, failure = [], block_bytes, None
+            try:
+                while missing and (part := read(missing)):
+                    parts.append(part)
+                    missing -= len(part)
+            except (EOFError, OSError, zlib.error) as error:
+                failure = error
+            if parts:
+                yield b"".join(parts)
+            if failure is not None:
+                raise failure
+
+
+def content_hash_of(path: Path) -> bytes:
+    """A hash of the decompressed bytes of a file. Raises InputError where it cannot be read."""
+    digest = hashlib.blake2b(digest_size=16)
+    for block in read_blocks(path, HASH_BLOCK_BYTES):
+        digest.update(block)
+    return digest.digest()
+
+
+class PlainFile:
+    """A file for code that seeks: ``path`` itself, or a decompressed temporary copy of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        if is_compressed(path):
+            self._directory = tempfile.TemporaryDirectory(prefix="assay-", ignore_cleanup_errors=True)
+            self.path = Path(self._directory.name) / "plain"
+            try:
+                self._decompress(path)
+            except BaseException:
+                self.close()
+                raise
+
+    def _decompress(self, source: Path) -> None:
+        with reading(source), open_binary(source) as file:
+            try:
+                target = self.path.open("wb")
+            except OSError as error:
+                raise _no_room(source, error) from error
+            most = max(_MOST_UNPACKED_BYTES, _MOST_UNPACKED_TIMES * source.stat().st_size)
+            written = 0
+            with target:
+                while block := file.read(1 << 20):
+                    written += len(block)
+                    if written > most:
+                        raise InputError(
+                            source,
+                            f"it unpacks to more than {most:,} bytes, which no recording of its size does",
+                            "if you trust where it is from, decompress it yourself and look at it",
+                        )
+                    try:
+                        target.write(block)
+                    except OSError as error:
+                        raise _no_room(source, error) from error
+
+    def close(self) -> None:
+        if self._directory is not None:
+            self._directory.cleanup()
+            self._directory = None
+
+
+def _no_room(source: Path, error: OSError) -> StorageError:
+    return StorageError(
+        str(source),
+        f"it must be decompressed to be read, and {tempfile.gettempdir()} has no room ({error.strerror})",
+        "free space there, point TMPDIR elsewhere, or decompress the file yourself",
+    )

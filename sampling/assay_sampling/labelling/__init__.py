@@ -1,0 +1,1 @@
+"""Groups for launches that were seen only lightly: encoding, classifiers, their vote."""

@@ -1,0 +1,399 @@
+"""Models that put a light launch into a group (SGD, GaussianNB, MLP), and how well they do it.
+
+Models see each distinct (signature, group) pair of the window once, weighted by its launches, and each
+distinct signature of the rest once; answers are broadcast to the launches.
+
+Source: Principal Kernel Analysis, "Two-level profiling" (stochastic gradient descent, Gaussian naive
+Bayes, multi-layer perceptron; parameters, encoding and their combination are not in the paper).
+Memory: 4 bytes a launch and model for the answers, besides the memory for finding signatures; features are
+made for at most 8,192 signatures at a time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from assay_sampling.errors import MissingExtraError
+from assay_sampling.labelling.encoding import Encoder
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.row_hash import hash_rows
+from assay_sampling.launches.signatures import Signatures, distinct_signatures
+from assay_sampling.launches.table import Names
+
+ModelName = Literal["sgd", "gaussian_nb", "mlp"]
+MODEL_NAMES: tuple[ModelName, ...] = ("sgd", "gaussian_nb", "mlp")
+
+_CHUNK_SIGNATURES = 1 << 13
+_TRAINED_SHARE = 0.8
+_FOLDS = 5
+# Rows x epochs of the perceptron: affordable for a window of 20,000 distinct signatures.
+_PERCEPTRON_ROW_PASSES = 400_000
+_EARLY_STOPPING_ROWS = 1_000
+_MOST_COPIES = 32
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The training data: the distinct (signature, group) pairs of the window, shape (p,) each.
+
+    ``signature`` numbers the rows of ``features``, shape (s, width), one for each distinct signature of
+    the window; ``weight`` counts launches. ``numeric``, shape (width,), marks columns to standardise.
+    """
+
+    features: np.ndarray
+    numeric: np.ndarray
+    signature: np.ndarray
+    label: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def of(
+        cls, features: np.ndarray, numeric: np.ndarray, signatures: np.ndarray, labels: np.ndarray
+    ) -> Examples:
+        """Pairs of ``signatures`` and ``labels``, both of shape (launches,)."""
+        groups = int(labels.max(initial=0)) + 1
+        pairs, weight = np.unique(signatures.astype(np.int64) * groups + labels, return_counts=True)
+        return cls(features, numeric, pairs // groups, pairs % groups, weight.astype(np.float64))
+
+    def where(self, chosen: np.ndarray) -> Examples:
+        return Examples(
+            self.features, self.numeric, self.signature[chosen], self.label[chosen], self.weight[chosen]
+        )
+
+    @property
+    def ambiguous_percent(self) -> float:
+        """Share of the launches whose signature has more than one group."""
+        pairs = np.bincount(self.signature, minlength=len(self.features))
+        return 100.0 * float(self.weight[pairs[self.signature] > 1].sum() / self.weight.sum())
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Groups that a model gives to r launches, shape (r,), int32, and its probabilities of the g groups,
+    shape (r, g), which are not calibrated."""
+
+    labels: np.ndarray
+    probabilities: np.ndarray
+
+    def where(self, chosen: np.ndarray) -> Answers:
+        return Answers(self.labels[chosen], self.probabilities[chosen])
+
+
+@dataclass(frozen=True)
+class FeatureClassifier:
+    """A trained model on features. ``estimator`` is None where it was trained on one group only."""
+
+    name: ModelName
+    groups: np.ndarray
+    used: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    estimator: Any
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        """Groups of launches with these features, shape (r, width): shape (r,), int32."""
+        if self.estimator is None:
+            return np.full(len(features), self.groups[0], np.int32)
+        found = self.estimator.predict(self._standard(features))
+        return np.asarray(found, np.int32)
+
+    def answers(self, features: np.ndarray, groups: int) -> Answers:
+        """Groups of launches, with probabilities of all ``groups``: 0 for those not trained on."""
+        probabilities = np.zeros((len(features), groups))
+        if self.estimator is None:
+            probabilities[:, self.groups[0]] = 1.0
+            return Answers(np.full(len(features), self.groups[0], np.int32), probabilities)
+        labels, known = _ANSWERS[self.name](self.estimator, self._standard(features))
+        probabilities[:, self.groups] = known
+        return Answers(np.asarray(labels, np.int32), probabilities)
+
+    def _standard(self, features: np.ndarray) -> np.ndarray:
+        standard: np.ndarray = (features[:, self.used] - self.mean) / self.scale
+        return standard
+
+
+def train(name: ModelName, examples: Examples, *, seed: int) -> FeatureClassifier:
+    """Train one model on the examples; with one group only, it always answers that group.
+
+    If all launches look alike, it always answers the group of most launches. Raises MissingExtraError if
+    scikit-learn is not installed.
+    """
+    features = examples.features[examples.signature]
+    groups = np.unique(examples.label)
+    used, mean, scale = _standardisation(features, examples)
+    if not len(used):
+        groups = np.array([np.bincount(examples.label, weights=examples.weight).argmax()], groups.dtype)
+    estimator = None
+    if len(groups) > 1:
+        standard = (features[:, used] - mean) / scale
+        estimator = _TRAINERS[name](standard, examples.label, examples.weight, seed)
+    return FeatureClassifier(name, groups, used, mean, scale, estimator)
+
+
+def _standardisation(features: np.ndarray, examples: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns that vary, and their mean and scale: numbers get mean 0 and variance 1 over the launches.
+
+    Indicators stay 0 and 1: scaled by their rarity, one launch of a rare kernel would outweigh all else.
+    """
+    used = np.flatnonzero(np.ptp(features, axis=0) > 0)
+    share = examples.weight / examples.weight.sum()
+    values = features[:, used].astype(np.float64)
+    mean = share @ values
+    scale = np.sqrt(share @ (values - mean) ** 2)
+    numeric = examples.numeric[used]
+    mean, scale = np.where(numeric, mean, 0.0), np.where(numeric, np.maximum(scale, 1e-6), 1.0)
+    return used, mean.astype(np.float32), scale.astype(np.float32)
+
+
+def _sklearn(module: str) -> ModuleType:
+    return _imported(f"sklearn.{module}")
+
+
+def _imported(module: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError("classifying launches", "sklearn", "analysis") from error
+
+
+def _step_weights(weight: np.ndarray) -> np.ndarray:
+    # A weight scales the step of a gradient method: one signature with a hundred thousand launches
+    # would make it jump. The root keeps the order (the more frequent group of a signature wins).
+    root = np.sqrt(weight)
+    return np.asarray(root / root.mean())
+
+
+def _train_sgd(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
+    model = _sklearn("linear_model").SGDClassifier(loss="log_loss", random_state=seed)
+    return _fit_quietly(model, features, labels, sample_weight=_step_weights(weight))
+
+
+def _train_gaussian_nb(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
+    fitted = _sklearn("naive_bayes").GaussianNB().fit(features, labels, sample_weight=weight)
+    return GaussianScores.of(fitted)
+
+
+@dataclass(frozen=True)
+class GaussianScores:
+    """The answers of a fitted GaussianNB by two matrix products, many times faster than its own predict.
+
+    log P(group, x) = constant + x . linear - x^2 . quadratic, of shapes (g,), (w, g) and (w, g): the
+    squares of (x - mean) / deviation, multiplied out.
+    """
+
+    groups: np.ndarray
+    constant: np.ndarray
+    linear: np.ndarray
+    quadratic: np.ndarray
+
+    @classmethod
+    def of(cls, fitted: Any) -> GaussianScores:
+        mean, variance = fitted.theta_, fitted.var_
+        constant = np.log(fitted.class_prior_) - 0.5 * (
+            np.log(2 * np.pi * variance) + mean**2 / variance
+        ).sum(axis=1)
+        return cls(fitted.classes_, constant, (mean / variance).T, (0.5 / variance).T)
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        return np.asarray(self.groups[self.scores(features).argmax(axis=1)])
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """log P(group, x), shape (r, g)."""
+        # The products cancel: float32 would lose the difference.
+        x = features.astype(np.float64)
+        found: np.ndarray = self.constant + x @ self.linear - np.square(x) @ self.quadratic
+        return found
+
+
+def _train_mlp(features: np.ndarray, labels: np.ndarray, weight: np.ndarray, seed: int) -> Any:
+    perceptron = _sklearn("neural_network").MLPClassifier
+    weighted = "sample_weight" in inspect.signature(perceptron.fit).parameters
+    weight = _step_weights(weight)
+    if not weighted:
+        # scikit-learn before 1.7 takes no weights here: rows are repeated instead.
+        copies = np.clip(np.rint(weight / weight.min()), 1, _MOST_COPIES).astype(np.int64)
+        features, labels = np.repeat(features, copies, axis=0), np.repeat(labels, copies)
+    rows = len(labels)
+    smallest = int(np.unique(labels, return_counts=True)[1].min())
+    model = perceptron(
+        hidden_layer_sizes=(64,),
+        random_state=seed,
+        max_iter=int(np.clip(_PERCEPTRON_ROW_PASSES // rows, 20, 300)),
+        # Early stopping holds back rows of every group, which a group of one row cannot give.
+        early_stopping=rows >= _EARLY_STOPPING_ROWS and smallest >= 2,
+    )
+    return _fit_quietly(model, features, labels, **({"sample_weight": weight} if weighted else {}))
+
+
+def _fit_quietly(model: Any, features: np.ndarray, labels: np.ndarray, **options: np.ndarray) -> Any:
+    # A warning that the iterations ran out would not help: the held-out accuracy shows what it cost.
+    convergence = _sklearn("exceptions").ConvergenceWarning
+    # One thread: the matrices are small, several threads wait for each other (ten times as long on two
+    # busy cores), and another order of summing would give other answers on another machine.
+    one_thread = _imported("threadpoolctl").threadpool_limits(limits=1)
+    with one_thread, warnings.catch_warnings():
+        warnings.simplefilter("ignore", convergence)
+        return model.fit(features, labels, **options)
+
+
+def _answers_of_sgd(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # One product gives both; predict and predict_proba would each make it.
+    decision = model.decision_function(features)
+    if decision.ndim == 1:
+        one = _logistic(decision)
+        return model.classes_[(decision > 0).astype(np.intp)], np.stack([1 - one, one], axis=1)
+    each = _logistic(decision)
+    whole = each.sum(axis=1, keepdims=True)
+    even = np.full_like(each, 1 / each.shape[1])
+    return model.classes_[decision.argmax(axis=1)], np.divide(each, whole, out=even, where=whole > 0)
+
+
+def _answers_of_gaussian_nb(model: GaussianScores, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    scores = model.scores(features)
+    likelihood = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return model.groups[scores.argmax(axis=1)], likelihood / likelihood.sum(axis=1, keepdims=True)
+
+
+def _answers_of_mlp(model: Any, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    probabilities = model.predict_proba(features)
+    return model.classes_[probabilities.argmax(axis=1)], probabilities
+
+
+def _logistic(values: np.ndarray) -> np.ndarray:
+    found: np.ndarray = 0.5 * (1 + np.tanh(0.5 * values))
+    return found
+
+
+_ANSWERS = {"sgd": _answers_of_sgd, "gaussian_nb": _answers_of_gaussian_nb, "mlp": _answers_of_mlp}
+_TRAINERS = {"sgd": _train_sgd, "gaussian_nb": _train_gaussian_nb, "mlp": _train_mlp}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of held-out launches that got their true group, in percent; ``balanced``: mean over groups.
+
+    Both are None where nothing could be held out.
+    """
+
+    plain: float | None
+    balanced: float | None
+
+    @classmethod
+    def of(cls, truth: np.ndarray, predicted: np.ndarray, weight: np.ndarray) -> Accuracy:
+        right = np.where(truth == predicted, weight, 0.0)
+        of_group = np.bincount(truth, weights=weight)
+        present = of_group > 0
+        recall = np.bincount(truth, weights=right)[present] / of_group[present]
+        return cls(100.0 * float(right.sum() / weight.sum()), 100.0 * float(recall.mean()))
+
+
+NOTHING_HELD_OUT = Accuracy(None, None)
+
+
+def chronological_accuracy(name: ModelName, earlier: Examples, later: Examples, *, seed: int) -> Accuracy:
+    """Accuracy on the later launches of a model trained on the earlier ones."""
+    found = chronological_answers(name, earlier, later, groups=_groups(earlier, later), seed=seed)
+    return NOTHING_HELD_OUT if found is None else Accuracy.of(later.label, found.labels, later.weight)
+
+
+def chronological_answers(
+    name: ModelName, earlier: Examples, later: Examples, *, groups: int, seed: int
+) -> Answers | None:
+    """Answers for the later examples by a model trained on the earlier; None if either is empty."""
+    if not len(earlier.label) or not len(later.label):
+        return None
+    return train(name, earlier, seed=seed).answers(later.features[later.signature], groups)
+
+
+def _groups(*examples: Examples) -> int:
+    return 1 + max(int(each.label.max(initial=0)) for each in examples)
+
+
+def earlier_launches(process: np.ndarray) -> np.ndarray:
+    """Which launches of a window are the first 80 % of their process, shape (w,), bool.
+
+    ``process``, shape (w,), is ascending, launches within a process are in order.
+    """
+    _, starts, inverse, counts = np.unique(
+        process, return_index=True, return_inverse=True, return_counts=True
+    )
+    trained = np.floor(_TRAINED_SHARE * counts)
+    return np.asarray(np.arange(len(process)) - starts[inverse] < trained[inverse])
+
+
+def grouped_accuracy(
+    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, seed: int
+) -> Accuracy:
+    """Cross-validated accuracy with no signature on both sides.
+
+    The distinct signatures, shape (s,), are dealt into five folds (or as many as there are signatures)
+    in the order of their seeded hashes.
+    """
+    found = grouped_answers(name, examples, signature_hashes, groups=_groups(examples), seed=seed)
+    return NOTHING_HELD_OUT if found is None else Accuracy.of(examples.label, found.labels, examples.weight)
+
+
+def grouped_answers(
+    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, groups: int, seed: int
+) -> Answers | None:
+    """Answers for every example by a model that did not see its signature; None for one signature."""
+    folds = min(_FOLDS, len(examples.features))
+    if folds < 2:
+        return None
+    fold = np.empty(len(examples.features), np.int64)
+    fold[np.argsort(hash_rows([signature_hashes], seed=seed))] = np.arange(len(fold)) % folds
+    found = Answers(np.empty(len(examples.label), np.int32), np.empty((len(examples.label), groups)))
+    for held_out in range(folds):
+        test = fold[examples.signature] == held_out
+        model = train(name, examples.where(~test), seed=seed)
+        answers = model.answers(examples.features[examples.signature[test]], groups)
+        found.labels[test], found.probabilities[test] = answers.labels, answers.probabilities
+    return found
+
+
+@dataclass(frozen=True)
+class Model:
+    """A trained model with the encoder of its training: signatures in, groups out."""
+
+    encoder: Encoder
+    classifier: FeatureClassifier
+
+
+def predict_signatures(
+    models: Sequence[Model], signatures: Signatures, names: Names | None = None
+) -> np.ndarray:
+    """Groups of distinct signatures by each model: shape (models, m), int32.
+
+    All models share one encoder, so each signature is encoded once.
+    """
+    found = np.empty((len(models), len(signatures)), np.int32)
+    for start in range(0, len(signatures), _CHUNK_SIGNATURES):
+        part = slice(start, start + _CHUNK_SIGNATURES)
+        features = models[0].encoder.transform(signatures.take(part), names)
+        for index, model in enumerate(models):
+            found[index, part] = model.classifier.predict(features)
+    return found
+
+
+def answer_signatures(
+    models: Sequence[Model], signatures: Signatures, names: Names | None, groups: int
+) -> Iterator[tuple[slice, list[Answers]]]:
+    """Answers of each model for distinct signatures, a few thousand at a time, with their slice."""
+    for start in range(0, len(signatures), _CHUNK_SIGNATURES):
+        part = slice(start, min(start + _CHUNK_SIGNATURES, len(signatures)))
+        features = models[0].encoder.transform(signatures.take(part), names)
+        yield part, [model.classifier.answers(features, groups) for model in models]
+
+
+def predict_launches(models: Sequence[Model], launches: Launches) -> np.ndarray:
+    """Groups of all launches by each model: shape (models, n), int32; each signature is encoded once."""
+    signatures = distinct_signatures(launches)
+    return predict_signatures(models, signatures, launches.names)[:, signatures.inverse]

@@ -1,0 +1,1 @@
+"""Launches: the table, launches in memory and on disk, several recordings joined and aligned."""

@@ -1,0 +1,158 @@
+"""Assay's own files: a launch table as Parquet, self-contained with its names.
+
+The names are in the footer under ``assay.names``: base64 of a zstd frame that holds an Arrow IPC stream
+of the table of names, sorted by id. Row groups have 131,072 rows, pages are zstd-compressed and carry
+checksums. The bytes written depend only on the sequence of launches and on the names, never on how they
+were cut into batches.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay_sampling.errors import AssayError, InputError, LaunchTableError
+from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, Names, check_names, check_schema
+
+NAMES_KEY = b"assay.names"
+ROW_GROUP_ROWS = 131_072
+# Ordinals and times are all distinct: dictionaries of them cost twice the time and half the space again.
+_DELTA_COLUMNS = ("launch", "report_id", "graph_launch", "graph_node", "start_ns", "duration_ns")
+# Our footers unpack to less than this: a million names of 1,000 characters fit.
+MAX_NAMES_BYTES = 2 << 30
+_SMALL_NAMES_BYTES = 64 << 20
+_MOST_UNPACKED_TIMES = 250
+
+
+def encoding_of(schema: pa.Schema) -> dict[str, Any]:
+    """Options of pyarrow's ParquetWriter for a launch table."""
+    return {
+        "compression": "zstd",
+        "use_dictionary": [name for name in schema.names if name not in _DELTA_COLUMNS],
+        "column_encoding": dict.fromkeys(_DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
+    }
+
+
+class LaunchWriter:
+    """Writes launches into a file that the caller opened, and makes durable and closes.
+
+    Args:
+        file: open for writing in binary.
+        schema: a launch table's schema; every batch must have exactly this.
+        subject: what errors call the file.
+
+    Raises OSError where the disk refuses, LaunchTableError for a batch of another schema or with an id
+    without a name. The file is complete only after the block of ``with`` ended without an error.
+    """
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema, subject: str = "launches") -> None:
+        check_schema(schema)
+        self._file = file
+        self._subject = subject
+        self.launches = 0
+        self._schema = schema
+        self._names = Names()
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> Self:
+        self._writer = pq.ParquetWriter(
+            self._file,
+            self._schema,
+            **encoding_of(self._schema),
+            write_page_checksum=True,
+            store_schema=True,
+        )
+        return self
+
+    def write(self, batch: LaunchBatch) -> None:
+        """Append launches with the names that they are the first to use."""
+        if not batch.records.schema.equals(self._schema, check_metadata=True):
+            raise LaunchTableError(self._subject, "a batch has another schema than the file")
+        self._names.update(batch.new_names)
+        check_names([batch.records], self._names)
+        self._held.append(batch.records)
+        self._held_rows += batch.records.num_rows
+        self.launches += batch.records.num_rows
+        while self._held_rows >= ROW_GROUP_ROWS:
+            self._write_group(ROW_GROUP_ROWS)
+
+    def _write_group(self, rows: int) -> None:
+        assert self._writer is not None, "use the writer as a context manager"
+        table = pa.Table.from_batches(self._held, schema=self._schema)
+        # One chunk per column: page boundaries must not depend on how the rows arrived.
+        group = table.slice(0, rows).combine_chunks()
+        rest = table.slice(rows)
+        self._held, self._held_rows = rest.to_batches(), rest.num_rows
+        self._writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._writer is not None
+        try:
+            if error is None:
+                self._finish()
+        finally:
+            # Closing writes a footer, which a full disk refuses; the file is removed anyway.
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._writer.close()
+
+    def _finish(self) -> None:
+        assert self._writer is not None
+        if self._held_rows:
+            self._write_group(self._held_rows)
+        self._writer.add_key_value_metadata({NAMES_KEY: pack_names(self._names)})
+        self._writer.close()
+
+
+def pack_names(names: Names) -> bytes:
+    """Names as the footer has them; equal names give equal bytes in any order."""
+    table = names.to_table().sort_by("id").combine_chunks()
+    sink = pa.BufferOutputStream()
+    with (
+        pa.CompressedOutputStream(sink, "zstd") as compressed,
+        pa.ipc.new_stream(compressed, NAMES_SCHEMA) as ipc,
+    ):
+        ipc.write_table(table)
+    return base64.b64encode(sink.getvalue())
+
+
+def unpack_names(packed: bytes, path: str | Path) -> Names:
+    """Names back from :func:`pack_names`; raises InputError naming ``path`` where they are damaged."""
+    try:
+        compressed = base64.b64decode(packed, validate=True)
+        with pa.CompressedInputStream(pa.BufferReader(compressed), "zstd") as stream:
+            plain = _at_most(stream, max(_SMALL_NAMES_BYTES, _MOST_UNPACKED_TIMES * len(compressed)))
+        if plain is None:
+            raise InputError(path, "its table of names is unreasonably large", "write the file again")
+        with pa.ipc.open_stream(plain) as ipc:
+            table = ipc.read_all()
+        table.validate(full=True)
+        return Names.from_table(table)
+    except AssayError as error:
+        raise InputError(path, f"its table of names is damaged ({error.cause})", _WRITE_AGAIN) from error
+    except (binascii.Error, pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(path, f"its table of names cannot be read ({error})", _WRITE_AGAIN) from error
+
+
+def _at_most(stream: Any, most: int) -> bytes | None:
+    """All of a stream; None where it is longer than ``most`` bytes."""
+    parts, length = [], 0
+    while part := stream.read(1 << 20):
+        parts.append(part)
+        length += len(part)
+        if length > min(most, MAX_NAMES_BYTES):
+            return None
+    return b"".join(parts)
+
+
+_WRITE_AGAIN = "copy the file again from where it was written, or write it again from its source"

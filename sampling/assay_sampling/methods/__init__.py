@@ -1,0 +1,1 @@
+"""Selection methods: the registry, what all share, and a folder a method."""

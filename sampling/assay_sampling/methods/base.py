@@ -1,0 +1,120 @@
+"""The interface of selection methods, and helpers that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from pydantic import BaseModel
+
+from assay_sampling.counters.definitions import default_cost_counter
+from assay_sampling.errors import RefusedError
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.notes.registry import Note
+from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
+from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A selection method. Other packages add theirs by an entry point of the group "assay.samplers"
+    that names an object with these members.
+
+    ``name`` is what people type; ``parameters`` a pydantic model whose fields all have defaults.
+    """
+
+    name: str
+    parameters: type[BaseModel]
+
+    def select(self, profile: Profile, parameters: Any, *, seed: int) -> Selection:
+        """Select on a profile; ``parameters`` is an instance of :attr:`parameters`.
+
+        The same profile, parameters and seed give the same selection. Raises RefusedError where the
+        method does not apply.
+        """
+        ...
+
+
+def source_of(launches: Launches) -> str:
+    """The name of these launches in errors: their files or runs."""
+    return ", ".join(launches.sources) or "launches"
+
+
+def whole_cost(profile: Profile) -> Cost:
+    """The cost of every launch of the whole workload: nanoseconds of a light run, cycles of a detailed
+    one (nanoseconds where it has none).
+
+    Raises RefusedError for no launches, CounterUnavailableError where a launch lacks its cost.
+    """
+    launches = profile.whole
+    if len(launches) == 0:
+        raise RefusedError(source_of(launches), "it holds no launches")
+    cycles = default_cost_counter(launches.table) if profile.light is None else None
+    return cost_of(launches, cycles or "duration_ns")
+
+
+def instruction_share(launches: Launches, labels: np.ndarray, groups: int) -> np.ndarray | None:
+    """Share of all instructions that each group executes, shape (groups,); ``labels`` has shape (n,).
+
+    None where instructions were not measured for all launches.
+    """
+    executed = instructions_of(launches)
+    if executed is None:
+        return None
+    share: np.ndarray = np.bincount(labels, executed, groups) / executed.sum()
+    return share
+
+
+def grouped_selection(
+    profile: Profile,
+    method: str,
+    parameters: BaseModel,
+    seed: int,
+    *,
+    labels: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    cost: Cost | None = None,
+    interval: Interval | None = None,
+    interval_reason: Note | None = NO_INTERVAL_FIXED_RULE,
+    warnings: tuple[Note, ...] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> Selection:
+    """The selection of any method that puts every launch of the whole workload in one group.
+
+    Args:
+        labels: group of every launch, shape (n,), 0..g-1, none empty.
+        rows: rows of the representatives, shape (r,); the group of each is ``labels[rows]``.
+        weights: of the representatives, shape (r,).
+        cost: the cost that is scored; None takes :func:`whole_cost`.
+
+    Raises what :func:`whole_cost` and :func:`assay_sampling.scoring.evaluation.evaluate` raise.
+    """
+    launches = profile.whole
+    groups = labels[rows]
+    group_launches = np.bincount(labels)
+    return Selection(
+        method=method,
+        parameters=parameters.model_dump(mode="json"),
+        seed=seed,
+        profile=ProfileSummary.of(launches),
+        representatives=Representatives.at(launches, rows, groups, weights),
+        group_launches=group_launches,
+        evaluation=evaluate(
+            whole_cost(profile) if cost is None else cost,
+            rows,
+            weights,
+            labels=labels,
+            representative_groups=groups,
+            instructions=instructions_of(launches),
+        ),
+        instruction_share=instruction_share(launches, labels, len(group_launches)),
+        labels=labels,
+        interval=interval,
+        interval_reason=interval_reason,
+        warnings=warnings,
+        extra=extra or {},
+    )

@@ -1,0 +1,1 @@
+"""Plain sampling: random, stratified, systematic, the first instructions, one iteration."""

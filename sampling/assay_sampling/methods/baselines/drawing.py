@@ -1,0 +1,182 @@
+"""Helpers of the methods that draw launches at random: sizes, estimators, intervals and repetitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel
+
+from assay_sampling.counters.missing import cannot_be_read
+from assay_sampling.errors import CounterUnavailableError
+from assay_sampling.estimation.intervals import Interval, ratio_interval, stratified_interval
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.base import grouped_selection, source_of, whole_cost
+from assay_sampling.methods.joined_instructions import with_instructions_of_both_levels
+from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL
+from assay_sampling.methods.registry import without_counters
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.scoring.evaluation import Cost, instructions_of
+from assay_sampling.scoring.selection import Selection
+
+Estimator = Literal["expansion", "ratio"]
+MOST_REPETITIONS = 10_000
+# Measured: with two a group, intervals of many ratios held the truth in 63 % of the samples, not in 95 %.
+LEAST_FOR_RATIOS = 5
+_BAND_PERCENT = (2.5, 97.5)
+
+
+def instructions_needed(launches: Launches, why: str, method: str) -> np.ndarray:
+    """Instructions of every launch, shape (n,); raises CounterUnavailableError where one lacks them."""
+    found = instructions_of(launches)
+    if found is None:
+        unreadable = launches.unreadable.get("instructions")
+        if unreadable is not None:
+            cause, remedy = cannot_be_read("instructions", unreadable)
+            raise CounterUnavailableError(source_of(launches), f"{cause}; {why} needs it", remedy)
+        raise CounterUnavailableError(
+            source_of(launches),
+            f"the counter 'instructions' was not measured for all launches, and {why} needs it",
+            without_counters(method, INSTRUCTIONS_OF_ALL, launches),
+        )
+    return found
+
+
+def measured_for(profile: Profile, estimator: Estimator, method: str) -> Profile:
+    """The profile with the counters that an estimator uses in the whole workload.
+
+    Raises RefusedError if a ratio needs the instructions of launches that only the other level has.
+    """
+    if estimator == "expansion":
+        return profile
+    return with_instructions_of_both_levels(profile, f"{method} with estimator=ratio")
+
+
+@dataclass(frozen=True)
+class Population:
+    """The launches to draw from: cost and group of each, shape (n,), and how a total is projected.
+
+    ``instructions`` is given for the ratio estimator only: projected = X_g x costs / instructions of the
+    drawn launches, instead of N_g x mean cost.
+    """
+
+    cost: Cost
+    labels: np.ndarray
+    instructions: np.ndarray | None = None
+
+    @classmethod
+    def of(
+        cls, profile: Profile, estimator: Estimator, method: str, labels: np.ndarray | None = None
+    ) -> Population:
+        """All launches of the whole workload, in one group unless ``labels`` are given, for a ``method``.
+
+        Raises what :func:`whole_cost` raises, CounterUnavailableError for a ratio without instructions.
+        """
+        cost = whole_cost(profile)
+        if labels is None:
+            labels = np.zeros(len(cost.values), np.int32)
+        if estimator == "expansion":
+            return cls(cost, labels)
+        return cls(cost, labels, instructions_needed(profile.whole, "the ratio estimator", method))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Launches of each group, shape (g,)."""
+        return np.bincount(self.labels)
+
+    @cached_property
+    def group_instructions(self) -> np.ndarray:
+        """Instructions of each group, shape (g,)."""
+        return np.bincount(self.labels, self.instructions)
+
+    @cached_property
+    def total(self) -> float:
+        return float(self.cost.values.sum())
+
+    def weights(self, rows: np.ndarray) -> np.ndarray:
+        """Weight of each drawn launch, shape (m,)."""
+        groups, sizes = self.labels[rows], self.sizes
+        drawn = np.bincount(groups, minlength=len(sizes))
+        if self.instructions is not None:
+            whole = self.group_instructions
+            of_drawn = np.bincount(groups, self.instructions[rows], minlength=len(sizes))
+            # Launches without instructions say nothing about the others: they count as launches.
+            ratio = of_drawn > 0
+            expansion = np.divide(whole, of_drawn, out=np.divide(sizes, np.maximum(drawn, 1)), where=ratio)
+        else:
+            expansion = sizes / np.maximum(drawn, 1)
+        weights: np.ndarray = expansion[groups]
+        return weights
+
+    def interval(self, rows: np.ndarray) -> tuple[Interval | None, Note | None]:
+        """Interval of the projected total of launches drawn at random within groups."""
+        groups, sizes, costs = self.labels[rows], self.sizes, self.cost.values[rows]
+        if self.instructions is None:
+            return stratified_interval(costs, groups, sizes)
+        drawn = np.bincount(groups, minlength=len(sizes))
+        if len(sizes) > 1 and bool(((drawn < LEAST_FOR_RATIOS) & (drawn < sizes)).any()):
+            return None, make_note("interval_of_few_ratios", least=LEAST_FOR_RATIOS)
+        return ratio_interval(costs, self.instructions[rows], groups, sizes, self.group_instructions)
+
+    def error_percent(self, rows: np.ndarray) -> float:
+        """Signed error of the total that these launches project."""
+        return 100.0 * (float(self.weights(rows) @ self.cost.values[rows]) - self.total) / self.total
+
+
+def repeated(
+    draw: Callable[[np.random.Generator], np.ndarray], population: Population, seed: int, repetitions: int
+) -> dict[str, Any]:
+    """Errors of that many further samples, each with its own random stream: mean, and the 95 % band.
+
+    ``draw`` gives the rows of one sample.
+    """
+    signed = np.array(
+        [
+            population.error_percent(draw(np.random.default_rng([seed, 1 + index])))
+            for index in range(repetitions)
+        ]
+    )
+    low, high = np.percentile(signed, _BAND_PERCENT)
+    return {
+        "count": repetitions,
+        "mean_error_percent": float(np.abs(signed).mean()),
+        "mean_signed_error_percent": float(signed.mean()),
+        "low_signed_error_percent": float(low),
+        "high_signed_error_percent": float(high),
+    }
+
+
+def drawn_selection(
+    profile: Profile,
+    method: str,
+    parameters: BaseModel,
+    seed: int,
+    *,
+    population: Population,
+    rows: np.ndarray,
+    interval: tuple[Interval | None, Note | None],
+    warnings: tuple[Note, ...] = (),
+    extra: Mapping[str, Any] | None = None,
+) -> Selection:
+    """The selection of launches at ``rows``, shape (m,), ascending, with the population's weights."""
+    return grouped_selection(
+        profile,
+        method,
+        parameters,
+        seed,
+        labels=population.labels,
+        rows=rows,
+        weights=population.weights(rows),
+        cost=population.cost,
+        interval=interval[0],
+        interval_reason=interval[1],
+        warnings=warnings,
+        extra=extra,
+    )

@@ -1,0 +1,165 @@
+"""Stratified random sampling by kernel name: the baseline between plain random and the clever methods."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from assay_sampling.estimation.intervals import draw_per_group
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.signatures import distinct_signatures
+from assay_sampling.methods.baselines.drawing import (
+    MOST_REPETITIONS,
+    Estimator,
+    Population,
+    drawn_selection,
+    measured_for,
+    repeated,
+)
+from assay_sampling.methods.baselines.random_sampling import sample_size
+from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
+from assay_sampling.parameters import Parameters
+from assay_sampling.scoring.selection import Selection
+
+_HALVINGS = 200
+_LAST = 1e-12
+
+
+class StratifiedParameters(Parameters):
+    """What a group is, and how the launches to draw are spread over the groups."""
+
+    launches: int | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "How many launches to draw in all; by default 1 % of them, at least 10; more if the groups "
+            "need it."
+        ),
+    )
+    groups: Literal["kernel", "signature"] = Field(
+        default="kernel",
+        description=(
+            'What makes a group: launches of one "kernel" name, or of one "signature" (name, grid, '
+            "block, NVTX path)."
+        ),
+    )
+    allocation: Literal["proportional", "neyman"] = Field(
+        default="proportional",
+        description=(
+            'How many are drawn from a group: "proportional" to its launches, or "neyman", to '
+            "launches x standard deviation of the cost, which reads the cost of every launch before it "
+            "draws."
+        ),
+    )
+    launches_per_group: int = Field(
+        default=2,
+        ge=1,
+        description="The fewest launches to draw from each group; from two on, its spread is known.",
+    )
+    estimator: Estimator = Field(
+        default="expansion",
+        description=(
+            'How a total is projected: "expansion" by the number of launches, "ratio" by instructions.'
+        ),
+    )
+    repetitions: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_REPETITIONS,
+        description="How many more samples to draw, to report their errors.",
+    )
+
+
+class StratifiedSampler:
+    """Launches drawn at random within groups of one kernel; weight = launches of the group / drawn."""
+
+    name = "stratified"
+    parameters: type[BaseModel] = StratifiedParameters
+
+    def needs(self, parameters: StratifiedParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL if parameters.estimator == "ratio" else NO_COUNTERS
+
+    def select(self, profile: Profile, parameters: StratifiedParameters, *, seed: int) -> Selection:
+        """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
+        instructions where the estimator needs them."""
+        profile = measured_for(profile, parameters.estimator, self.name)
+        launches = profile.whole
+        population = Population.of(
+            profile, parameters.estimator, self.name, _groups(launches, parameters.groups)
+        )
+        sizes = np.bincount(population.labels)
+        need = sizes.astype(np.float64)
+        if parameters.allocation == "neyman":
+            need *= _deviations(population.cost.values, population.labels)
+        wanted = sample_size(parameters.launches, len(population))
+        drawn = allocate(need, sizes, wanted, parameters.launches_per_group)
+
+        def draw(rng: np.random.Generator) -> np.ndarray:
+            return draw_per_group(population.labels, drawn, rng)
+
+        rows = draw(np.random.default_rng(seed))
+        extra: dict[str, Any] = {"allocation_uses_cost": parameters.allocation == "neyman"}
+        if parameters.repetitions:
+            extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
+        return drawn_selection(
+            profile,
+            self.name,
+            parameters.model_copy(update={"launches": len(rows)}),
+            seed,
+            population=population,
+            rows=rows,
+            interval=population.interval(rows),
+            extra=extra,
+        )
+
+
+def allocate(need: np.ndarray, sizes: np.ndarray, launches: int, least: int) -> np.ndarray:
+    """Launches to draw of each group, shape (g,): in proportion to ``need``, between ``least`` and all.
+
+    ``need`` and ``sizes`` have shape (g,). They add up to ``launches``, or to what ``least`` makes
+    necessary; groups without need get the least while others have launches left.
+    """
+    low, high = np.minimum(least, sizes), sizes
+    target = min(max(launches, int(low.sum())), int(high.sum()))
+    if target in (int(low.sum()), int(high.sum())):
+        bound: np.ndarray = low if target == int(low.sum()) else high
+        return bound.astype(np.int64)
+    each = need / sizes
+    # Groups without need come last, in proportion to their launches.
+    need = sizes * (each + (_LAST * float(each.max()) or 1.0))
+    # The factor at which the bounded shares add up to the target, by bisection: their sum only grows.
+    below, above = 0.0, 2 * float((high / need).max())
+    for _ in range(_HALVINGS):
+        middle = (below + above) / 2
+        if np.clip(middle * need, low, high).sum() <= target:
+            below = middle
+        else:
+            above = middle
+    shares = np.clip(below * need, low, high)
+    drawn = np.floor(shares).astype(np.int64)
+    # The rest from rounding goes to the largest remainders; of equals, to the first groups.
+    order = np.argsort(-(shares - drawn), kind="stable")
+    room = order[drawn[order] < high[order]]
+    drawn[room[: target - int(drawn.sum())]] += 1
+    return drawn
+
+
+def _groups(launches: Launches, by: str) -> np.ndarray:
+    """Group of every launch, shape (n,), numbered by first appearance."""
+    if by == "signature":
+        return distinct_signatures(launches).inverse
+    encoded = launches.table["kernel_id"].combine_chunks().dictionary_encode()
+    found: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _deviations(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Standard deviation within each group, shape (g,)."""
+    counts = np.bincount(labels)
+    means = np.bincount(labels, weights=values) / counts
+    deviations: np.ndarray = np.sqrt(np.bincount(labels, weights=np.square(values - means[labels])) / counts)
+    return deviations

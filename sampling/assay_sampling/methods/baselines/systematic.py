@@ -1,0 +1,136 @@
+"""Systematic sampling: launches at equal spacing from a start within the first period."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.launches.periodicity import Period, find_period
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.baselines.drawing import (
+    MOST_REPETITIONS,
+    Estimator,
+    Population,
+    drawn_selection,
+    measured_for,
+    repeated,
+)
+from assay_sampling.methods.baselines.random_sampling import sample_size
+from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import Parameters
+from assay_sampling.scoring.selection import Selection
+
+# Below this share of the positions that a random sample would meet, the spacing is reported.
+_LEAST_POSITIONS_MET = 0.9
+
+
+class SystematicParameters(Parameters):
+    """Which launches are taken, and how a total is projected from them."""
+
+    launches: int | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "How many launches to take; by default 1 % of them, at least 10; never more than there are."
+        ),
+    )
+    start: float | None = Field(
+        default=None,
+        ge=0,
+        description=(
+            "The first launch, in [0, all launches / launches taken); by default the seed draws it."
+        ),
+    )
+    estimator: Estimator = Field(
+        default="expansion",
+        description=(
+            'How a total is projected: "expansion" by the number of launches, "ratio" by instructions.'
+        ),
+    )
+    repetitions: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_REPETITIONS,
+        description="How many other starts to try, to report their errors.",
+    )
+
+
+class SystematicSampler:
+    """Launches at equal spacing; weight = launches / selected. It fails if the workload repeats with the
+    same period, of which ``warnings`` warns."""
+
+    name = "systematic"
+    parameters: type[BaseModel] = SystematicParameters
+
+    def needs(self, parameters: SystematicParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL if parameters.estimator == "ratio" else NO_COUNTERS
+
+    def select(self, profile: Profile, parameters: SystematicParameters, *, seed: int) -> Selection:
+        """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
+        instructions where the estimator needs them, ParameterError for a start outside the period."""
+        profile = measured_for(profile, parameters.estimator, self.name)
+        population = Population.of(profile, parameters.estimator, self.name)
+        total = len(population)
+        selected = sample_size(parameters.launches, total)
+        spacing = total / selected
+
+        def draw(rng: np.random.Generator) -> np.ndarray:
+            return _equally_spaced(float(rng.random()) * spacing, total, selected)
+
+        start = parameters.start
+        if start is None:
+            start = float(np.random.default_rng(seed).random()) * spacing
+        if not start < spacing:
+            raise ParameterError(
+                self.name,
+                f"start is {start:g}, but the period is {spacing:g} launches",
+                "give a start of at least 0 and below the period",
+            )
+        rows = _equally_spaced(start, total, selected)
+        extra: dict[str, Any] = {}
+        if parameters.repetitions:
+            extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
+        warning = _blind_to(find_period(profile.whole), rows) if selected < total else None
+        return drawn_selection(
+            profile,
+            self.name,
+            parameters.model_copy(update={"launches": selected, "start": start}),
+            seed,
+            population=population,
+            rows=rows,
+            interval=(None, make_note("interval_of_one_start"))
+            if selected < total
+            else population.interval(rows),
+            warnings=() if warning is None else (warning,),
+            extra=extra,
+        )
+
+
+def _equally_spaced(start: float, total: int, selected: int) -> np.ndarray:
+    # Whole launches and fractions are kept apart: rounding must not carry a launch into the next.
+    whole, rest = np.divmod(np.arange(selected) * total, selected)
+    rows = whole + np.floor(start + rest / selected).astype(np.int64)
+    # A start just below the period may round up to the launch after the last.
+    found: np.ndarray = np.minimum(rows, total - 1)
+    return found
+
+
+def _blind_to(period: Period | None, rows: np.ndarray) -> Note | None:
+    """The warning for a sample that keeps meeting the same positions of a repeating workload."""
+    if period is None:
+        return None
+    inside = rows[(rows >= period.start) & (rows < period.stop)]
+    if not len(inside):
+        return None
+    met = len(np.unique((inside - period.start) % period.launches))
+    # Drawn at random, this many of the positions would be met on average.
+    missed = (1 - 1 / period.launches) ** len(inside)
+    expected = period.launches * (1 - missed)
+    if met >= _LEAST_POSITIONS_MET * expected:
+        return None
+    return make_note("spacing_meets_period", period=period.launches, met=met, expected=expected)

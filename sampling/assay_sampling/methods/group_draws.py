@@ -1,0 +1,55 @@
+"""Which launches stand for groups: the given representatives, or several drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay_sampling.estimation.intervals import (
+    NO_INTERVAL_FIXED_RULE,
+    Interval,
+    draw_per_group,
+    stratified_interval,
+)
+from assay_sampling.notes.registry import Note
+from assay_sampling.scoring.evaluation import Cost
+
+# Draws of launches have their own random stream, independent of other uses of the seed.
+_STREAM = 1
+
+
+@dataclass(frozen=True)
+class ChosenLaunches:
+    """Rows and weights of the launches that stand for the groups, shape (r,), not ordered by group, and the
+    interval of the total that they project."""
+
+    rows: np.ndarray
+    weights: np.ndarray
+    interval: Interval | None
+    interval_reason: Note | None
+
+
+def choose_launches(
+    labels: np.ndarray,
+    counts: np.ndarray,
+    representatives: np.ndarray,
+    cost: Cost,
+    *,
+    per_group: int,
+    seed: int,
+) -> ChosenLaunches:
+    """One representative a group with the group's launches as weight, or ``per_group`` >= 2 drawn.
+
+    Args:
+        labels: group of every launch, shape (n,).
+        counts, representatives: launches of each group and the row that stands for it, shape (g,).
+        cost: of every launch.
+    """
+    if per_group == 1:
+        return ChosenLaunches(representatives, counts.astype(np.float64), None, NO_INTERVAL_FIXED_RULE)
+    rows = draw_per_group(labels, per_group, np.random.default_rng([seed, _STREAM]))
+    groups = labels[rows]
+    weights = counts[groups] / np.bincount(groups, minlength=len(counts))[groups]
+    interval, reason = stratified_interval(cost.values[rows], groups, counts)
+    return ChosenLaunches(rows, weights, interval, reason)

@@ -1,0 +1,79 @@
+"""The counters that a method uses: which to collect for it, and which are missing in a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay_sampling.counters.definitions import CYCLE_COUNTERS
+from assay_sampling.counters.missing import require_counters
+from assay_sampling.notes.registry import Note
+
+if TYPE_CHECKING:
+    from assay_sampling.launches.profile import Profile
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The counters that a method uses in detailed launches; without any, a light recording is enough.
+
+    Args:
+        counters: canonical names of the counters that it needs, all of them.
+        one_of: groups of counters of which one member is enough, the preferred one first.
+        optional: counters that it uses where they were measured.
+        of_every_launch: counters of the first launches alone are not enough.
+        beside: other input that it needs, which no profiler gives.
+    """
+
+    counters: tuple[str, ...] = ()
+    one_of: tuple[tuple[str, ...], ...] = ()
+    optional: tuple[str, ...] = ()
+    of_every_launch: bool = False
+    beside: Note | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether it needs no counters at all."""
+        return not (self.counters or self.one_of)
+
+    def to_collect(self) -> tuple[str, ...]:
+        """The counters to ask a profiler for, each once."""
+        preferred = (group[0] for group in self.one_of)
+        return tuple(dict.fromkeys((*self.counters, *preferred, *self.optional)))
+
+    def lacking(self, measured: Collection[str]) -> tuple[str, ...]:
+        """The counters that are missing among ``measured``; of a group that is missing, the preferred one."""
+        groups = (group[0] for group in self.one_of if not set(group) & set(measured))
+        return tuple(dict.fromkeys((*(n for n in self.counters if n not in measured), *groups)))
+
+
+def require_measured(method: str, wanted: Needs, profile: Profile) -> None:
+    """Raise CounterUnavailableError naming all counters that a detailed recording lacks.
+
+    A recording without any is left to the method, whose error says why it does not apply.
+    """
+    detailed = profile.detailed
+    if detailed is None or not detailed.counters:
+        return
+    lacking = wanted.lacking(detailed.counters)
+    if lacking:
+        names = tuple(dict.fromkeys((*wanted.counters, *lacking)))
+        source = ", ".join(detailed.sources) or "launches"
+        require_counters(detailed.table, names, source, detailed.unreadable, method=method)
+
+
+NO_COUNTERS = Needs()
+INSTRUCTIONS_OF_ALL = Needs(counters=("instructions",), of_every_launch=True)
+
+
+def cycles(cost: str | None) -> tuple[tuple[str, ...], ...]:
+    """The group of counters that a ``cost`` parameter stands for: one kind of cycles, or any."""
+    return ((cost,),) if cost in CYCLE_COUNTERS else (CYCLE_COUNTERS,)
+
+
+def needs_of(sampler: Any, parameters: Any) -> Needs | None:
+    """A sampler's needs with these parameters; None for a plug-in that does not say."""
+    told = getattr(sampler, "needs", None)
+    found = told(parameters) if callable(told) else None
+    return found if isinstance(found, Needs) else None

@@ -1,0 +1,1 @@
+"""Photon: launches matched by their basic-block vectors."""

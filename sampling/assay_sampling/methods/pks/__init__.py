@@ -1,0 +1,1 @@
+"""Principal kernel selection (PKS), on one level and on two."""

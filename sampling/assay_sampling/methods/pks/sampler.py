@@ -1,0 +1,199 @@
+"""Principal kernel selection as a sampler; with a light run, carried to the whole workload."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from assay_sampling.counters.definitions import features_of
+from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, MatchKind
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.base import instruction_share, source_of
+from assay_sampling.methods.group_draws import choose_launches
+from assay_sampling.methods.needs import Needs, cycles
+from assay_sampling.methods.pks.principal_kernels import (
+    DEFAULT_K_MAX,
+    DEFAULT_TARGET_ERROR_PERCENT,
+    Representative,
+    principal_kernels,
+    seed_spread,
+)
+from assay_sampling.methods.registry import without_counters
+from assay_sampling.parameters import Parameters
+from assay_sampling.scoring.evaluation import cost_of, evaluate, instructions_of
+from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
+
+_TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
+_NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds")
+
+
+class PksParameters(Parameters):
+    """How many groups there are, which launch stands for each, and how two levels are joined."""
+
+    features: Literal["table2", "artifact12", "artifact11"] = Field(
+        default="table2",
+        description=(
+            'The counters that launches are compared by: those of the paper\'s "table2", or of the '
+            "published artifact."
+        ),
+    )
+    k: int | None = Field(
+        default=None,
+        ge=1,
+        description=(
+            "The number of groups; by default the smallest up to k_max with an error below "
+            "target_error_percent, else the one of least error."
+        ),
+    )
+    k_max: int = Field(
+        default=DEFAULT_K_MAX,
+        ge=1,
+        description="The largest number of groups to try.",
+    )
+    target_error_percent: float = Field(
+        default=DEFAULT_TARGET_ERROR_PERCENT,
+        ge=0,
+        description="The error below which the smallest number of groups is taken.",
+    )
+    representative: Representative = Field(
+        default="first",
+        description="Which launch stands for a group.",
+    )
+    cost: Literal["cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg"] | None = Field(
+        default=None,
+        description=(
+            "The cycle counter that is projected; by default the first that was measured for all launches."
+        ),
+    )
+    launches_per_group: int = Field(
+        default=1,
+        ge=1,
+        description=(
+            "From 2 on, this many launches of each group are drawn at random, which gives an interval; "
+            "the number of groups is still chosen by the error of the representative."
+        ),
+    )
+    seeds: int | None = Field(
+        default=None,
+        ge=2,
+        le=1000,
+        description="Report the number of groups and the error of this many seeds.",
+    )
+    match_kind: MatchKind = Field(
+        default="exact",
+        description="Two levels: how a launch of the light run is matched with one of the detailed run.",
+    )
+    least_match_percent: float = Field(
+        default=LEAST_MATCH_PERCENT,
+        ge=0,
+        le=100,
+        description="Two levels: the share of launches that must match.",
+    )
+    model: Literal["best", "sgd", "gaussian_nb", "mlp", "combined"] = Field(
+        default="best",
+        description="Two levels: the classifier whose labels are used after the window.",
+    )
+    abstain: bool = Field(
+        default=False,
+        description=(
+            "Two levels: signatures that the window does not have, and whose label is not sure enough, "
+            "become groups of their own."
+        ),
+    )
+    label_accuracy_percent: float = Field(
+        default=95.0,
+        ge=0,
+        le=100,
+        description="Two levels: how often a label must be right if abstain is set.",
+    )
+
+    def of_one_level(self) -> dict[str, Any]:
+        """The parameters of a single level."""
+        return self.model_dump(mode="json", exclude=set(_TWO_LEVELS))
+
+    def of_grouping(self) -> dict[str, Any]:
+        """The parameters that decide the groups of a single level."""
+        return self.model_dump(mode="json", exclude=set(_NOT_OF_GROUPING))
+
+
+class PksSampler:
+    """Groups launches by their counters; weight = launches of the group."""
+
+    name = "pks"
+    parameters: type[BaseModel] = PksParameters
+    joins_levels = True
+
+    def needs(self, parameters: PksParameters) -> Needs:
+        """Which counters it looks at."""
+        return Needs(counters=features_of(parameters.features), one_of=cycles(parameters.cost))
+
+    def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
+        """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks
+        one that is used, and what :func:`assay_sampling.methods.pks.two_level.two_level_selection` raises."""
+        detailed = profile.detailed
+        if detailed is None or not detailed.counters:
+            raise RefusedError(
+                source_of(profile.whole if detailed is None else detailed),
+                "PKS not applicable: no counters",
+                without_counters(self.name, self.needs(parameters), detailed or profile.whole),
+                code="no_counters",
+            )
+        if profile.light is not None:
+            # It loads the models, which single-level selection does not need.
+            from assay_sampling.methods.pks.two_level import two_level_selection  # noqa: PLC0415
+
+            return two_level_selection(profile, **parameters.model_dump(), seed=seed)
+        asked = sorted(parameters.model_fields_set & set(_TWO_LEVELS))
+        if asked:
+            raise ParameterError(
+                self.name,
+                f"{' and '.join(asked)} apply to two levels only",
+                "give a light recording (--light) too",
+            )
+        return _single_level(detailed, parameters, seed)
+
+
+def _single_level(launches: Launches, parameters: PksParameters, seed: int) -> Selection:
+    grouping = parameters.of_grouping()
+    principal = principal_kernels(launches, **grouping, seed=seed)
+    cost = cost_of(launches, principal.evaluation.quantity)
+    chosen = choose_launches(
+        principal.labels,
+        principal.counts,
+        principal.representative_rows,
+        cost,
+        per_group=parameters.launches_per_group,
+        seed=seed,
+    )
+    groups = principal.labels[chosen.rows]
+    extra: dict[str, Any] = {
+        "sweep": [asdict(entry) for entry in principal.sweep],
+        "pca_components": principal.pca_components,
+    }
+    if parameters.seeds:
+        extra["seeds"] = seed_spread(launches, grouping, seed, parameters.seeds)
+    return Selection(
+        method=PksSampler.name,
+        parameters=parameters.of_one_level(),
+        seed=seed,
+        profile=ProfileSummary.of(launches),
+        representatives=Representatives.at(launches, chosen.rows, groups, chosen.weights),
+        group_launches=principal.counts,
+        evaluation=evaluate(
+            cost,
+            chosen.rows,
+            chosen.weights,
+            labels=principal.labels,
+            representative_groups=groups,
+            instructions=instructions_of(launches),
+        ),
+        instruction_share=instruction_share(launches, principal.labels, len(principal.counts)),
+        labels=principal.labels,
+        interval=chosen.interval,
+        interval_reason=chosen.interval_reason,
+        extra=extra,
+    )

@@ -1,0 +1,283 @@
+"""Two-level selection: groups from a detailed window, the whole workload from a light run.
+
+PKS groups the launches of the window by their counters; its cycles choose K and give the window error.
+The other launches get their group from what the light recording knows of them. The whole workload is then
+scored in the light run's nanoseconds:
+
+    truth       = sum of duration_ns over all light launches
+    projection  = sum over groups of launches x duration_ns of the representative in the same light run
+
+Cycles and nanoseconds are never mixed.
+
+Source: Principal Kernel Analysis, "Two-level profiling"; docs/methods/two-level.md.
+Memory: at most 250 bytes a launch besides the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.counters.definitions import features_of
+from assay_sampling.counters.missing import how_to_collect
+from assay_sampling.errors import RefusedError
+from assay_sampling.labelling.light_run import LabellerChoice, LabellerName, Labelling, label_rest
+from assay_sampling.labelling.vote import DEFAULT_LABEL_ACCURACY_PERCENT
+from assay_sampling.launches.alignment import (
+    LEAST_MATCH_PERCENT,
+    Alignment,
+    MatchKind,
+    align_window,
+    match_flags,
+    require_match,
+)
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.levels import refuse_other_kind, source_of
+from assay_sampling.launches.overlap import overlap_of
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.group_draws import choose_launches
+from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels, seed_spread
+from assay_sampling.notes.registry import distinct_notes
+from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
+from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
+
+LIGHT_COST = "duration_ns"
+
+
+def two_level_selection(
+    profile: Profile,
+    *,
+    features: str = "table2",
+    k: int | None = None,
+    k_max: int = 20,
+    target_error_percent: float = 5.0,
+    representative: str = "first",
+    cost: str | None = None,
+    seed: int = 0,
+    launches_per_group: int = 1,
+    seeds: int | None = None,
+    match_kind: MatchKind = "exact",
+    least_match_percent: float = LEAST_MATCH_PERCENT,
+    model: LabellerChoice = "best",
+    abstain: bool = False,
+    label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
+) -> Selection:
+    """PKS on the detailed window, its groups carried to every launch of the light run.
+
+    Args:
+        profile: both levels of one workload on one kind of GPU under one condition.
+        features, k, k_max, target_error_percent, representative, cost: for PKS on the window
+            (:func:`assay_sampling.methods.pks.principal_kernels.principal_kernels`); ``cost`` is a cycle
+            counter.
+        seed: for PKS, hashing, folds and models.
+        launches_per_group: from two on, this many launches of each group are drawn at random from the
+        light run, which gives an interval; one takes the representative of the window.
+        seeds: report K and the window's error of this many seeds, from ``seed`` on.
+        match_kind: what makes a launch of the light run the same as one of the window.
+        least_match_percent: below this the profile is refused.
+        model, abstain, label_accuracy_percent: of the labels after the window
+            (:func:`assay_sampling.labelling.light_run.label_rest`).
+
+    Returns a selection whose representatives, weights, labels and evaluation are those of the light run;
+    ``extra`` holds ``two_level`` and the window's ``sweep`` and ``pca_components``. The groups of
+    unknown signatures follow those of the window, and those of abstained ones follow them.
+
+    Raises RefusedError if the levels must not be joined or have no counters, MisalignedError if they do not
+    hold the same launches, CounterUnavailableError if a counter or duration is missing.
+    """
+    detailed, light = _levels(profile, features)
+    # Checked before the long work: without durations it could not be scored.
+    light_cost = cost_of(light, LIGHT_COST)
+    alignment = align_window(detailed, light, match_kind)
+    require_match(alignment, least_match_percent, f"{source_of(detailed)} and {source_of(light)}")
+    grouping: dict[str, Any] = {
+        "features": features,
+        "k": k,
+        "k_max": k_max,
+        "target_error_percent": target_error_percent,
+        "representative": representative,
+        "cost": cost,
+    }
+    matched_all = len(alignment.left_rows) == len(detailed)
+    of_window = detailed if matched_all else detailed.take(alignment.left_rows)
+    window = principal_kernels(of_window, **grouping, seed=seed)
+    spread = seed_spread(of_window, grouping, seed, seeds) if seeds else None
+    labelled: dict[str, Any] = {
+        "model": model,
+        "abstain": abstain,
+        "label_accuracy_percent": label_accuracy_percent,
+    }
+    labelling = label_rest(light, alignment.right_rows, window.labels, seed=seed, **labelled)
+    parameters = {
+        **grouping,
+        "launches_per_group": launches_per_group,
+        "seeds": seeds,
+        "match_kind": match_kind,
+        "least_match_percent": least_match_percent,
+        **labelled,
+    }
+    joined = _Joined(detailed, light, light_cost, alignment, window, labelling)
+    return joined.selection(parameters, seed, spread)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Everything that is known once every light launch has a group."""
+
+    detailed: Launches
+    light: Launches
+    light_cost: Cost
+    alignment: Alignment
+    window: PrincipalKernels
+    labelling: Labelling
+
+    @property
+    def representative_rows(self) -> np.ndarray:
+        """Rows of the light run, one a group: the window's representatives, then own signatures."""
+        of_window = self.alignment.right_rows[self.window.representative_rows]
+        return np.concatenate([of_window, self.labelling.own_group_rows])
+
+    def counts(self, labels: np.ndarray) -> np.ndarray:
+        return np.bincount(labels, minlength=self.labelling.groups)
+
+    def evaluation(self, labels: np.ndarray) -> Evaluation:
+        """Score on the whole light run, with these labels."""
+        return evaluate(
+            self.light_cost,
+            self.representative_rows,
+            self.counts(labels).astype(np.float64),
+            labels=labels,
+            representative_groups=np.arange(self.labelling.groups),
+        )
+
+    def selection(
+        self, parameters: Mapping[str, Any], seed: int, spread: list[dict[str, Any]] | None
+    ) -> Selection:
+        labels = self.labelling.labels(self.labelling.chosen)
+        counts = self.counts(labels)
+        chosen = choose_launches(
+            labels,
+            counts,
+            self.representative_rows,
+            self.light_cost,
+            per_group=parameters["launches_per_group"],
+            seed=seed,
+        )
+        groups = labels[chosen.rows]
+        return Selection(
+            method="pks",
+            parameters=parameters,
+            seed=seed,
+            profile=replace(
+                ProfileSummary.of(self.light),
+                sources=(*self.detailed.sources, *self.light.sources),
+                notes=distinct_notes((*self.detailed.notes, *self.light.notes)),
+            ),
+            representatives=Representatives.at(self.light, chosen.rows, groups, chosen.weights),
+            group_launches=counts,
+            evaluation=evaluate(
+                self.light_cost, chosen.rows, chosen.weights, labels=labels, representative_groups=groups
+            ),
+            labels=labels,
+            label_origins=self.labelling.origins(),
+            interval=chosen.interval,
+            interval_reason=chosen.interval_reason,
+            extra={
+                "sweep": [asdict(entry) for entry in self.window.sweep],
+                "pca_components": self.window.pca_components,
+                **({} if spread is None else {"seeds": spread}),
+                "two_level": self.facts(),
+            },
+        )
+
+    def facts(self) -> dict[str, Any]:
+        labelling = self.labelling
+        overlap = overlap_of(self.light)
+        return {
+            "window": self.window_facts(),
+            "match_percent": self.alignment.match_percent,
+            "match_kind": self.alignment.kind,
+            "models": {name: self.model_facts(name) for name in labelling.predicted} or None,
+            "chosen_model": labelling.chosen,
+            "vote_weights": dict(labelling.vote_weights) or None,
+            "agreement_percent": labelling.agreement_percent,
+            "ambiguous_percent": labelling.ambiguous_percent,
+            "unknown": {
+                "launches": labelling.unknown_launches,
+                "groups": len(labelling.unknown_first_rows),
+            },
+            "abstained": self.abstained_facts(),
+            "classified_launches": len(labelling.classified_rows),
+            "span_ns": overlap and overlap.span_ns,
+            "overlap_percent": overlap and overlap.overlap_percent,
+            "flags": _flags(self.alignment, concurrent=overlap is not None and overlap.concurrent),
+        }
+
+    def window_facts(self) -> dict[str, Any]:
+        """The window's numbers, in its own cost and condition."""
+        scores = self.window.evaluation.to_dict()
+        return {
+            "launches": len(self.detailed),
+            "matched_launches": len(self.alignment.left_rows),
+            "first_launch": int(self.detailed.column("launch")[0]),
+            "k": self.window.k,
+            **scores,
+        }
+
+    def abstained_facts(self) -> dict[str, Any] | None:
+        """Launches that the vote of the models is unsure of; None if there was nothing to label."""
+        found = self.labelling.abstained
+        if found is None:
+            return None
+        return {
+            "launches": found.launches,
+            "signatures": len(found.first_rows),
+            "groups": len(found.first_rows) if found.apart else 0,
+            "threshold": found.abstention.threshold,
+            "held_out_accuracy_percent": found.abstention.accuracy_percent,
+            "held_out_abstained_percent": found.abstention.abstained_percent,
+        }
+
+    def model_facts(self, name: LabellerName) -> dict[str, Any]:
+        """A model's scores on held-out launches of the window, and on the whole workload."""
+        held_out = self.labelling.held_out[name]
+        evaluation = self.evaluation(self.labelling.labels(name))
+        return {
+            "chronological_accuracy_percent": held_out.chronological.plain,
+            "chronological_balanced_accuracy_percent": held_out.chronological.balanced,
+            "grouped_accuracy_percent": held_out.grouped.plain,
+            "grouped_balanced_accuracy_percent": held_out.grouped.balanced,
+            "error_percent": evaluation.error_percent,
+            "signed_error_percent": evaluation.signed_error_percent,
+            "group_error_percent": evaluation.group_error_percent,
+            "speedup": evaluation.speedup,
+        }
+
+
+def _flags(alignment: Alignment, *, concurrent: bool) -> list[str]:
+    return [*(["concurrent_launches"] if concurrent else []), *match_flags(alignment.kind)]
+
+
+def _levels(profile: Profile, features: str) -> tuple[Launches, Launches]:
+    """Both levels of the profile, after checking that they may be joined."""
+    detailed, light = profile.detailed, profile.light
+    if detailed is None or light is None:
+        missing = "detailed" if detailed is None else "light"
+        raise RefusedError(
+            "two-level selection", f"the profile has no {missing} run", f"record its {missing} level"
+        )
+    subject = f"{source_of(detailed)} and {source_of(light)}"
+    if not len(detailed) or not len(light):
+        raise RefusedError(subject, "one of them holds no launches")
+    if not detailed.counters:
+        raise RefusedError(
+            source_of(detailed),
+            "PKS not applicable: no counters",
+            how_to_collect((*features_of(features), "cycles_gpc_avg"), "pks", detailed.table),
+            code="no_counters",
+        )
+    refuse_other_kind(subject, detailed, light)
+    return detailed, light

@@ -1,0 +1,151 @@
+"""Selection methods by name: those built in, and those that other packages add by entry point."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache, cached_property
+from importlib import import_module, metadata
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from assay_sampling.counters.missing import how_to_collect
+from assay_sampling.errors import ParameterError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.levels import check_levels
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.base import Sampler
+from assay_sampling.methods.built_in import BUILT_IN
+from assay_sampling.methods.needs import Needs, needs_of, require_measured
+from assay_sampling.scoring.selection import Selection
+
+ENTRY_POINT_GROUP = "assay.samplers"
+
+
+class _Samplers(Mapping[str, Sampler]):
+    """Samplers by name, loaded on request, so that a broken plug-in harms only itself."""
+
+    @cached_property
+    def _plugins(self) -> dict[str, metadata.EntryPoint]:
+        found = metadata.entry_points(group=ENTRY_POINT_GROUP)
+        # A plug-in cannot take the name of a built-in method: results would not say which one it was.
+        return {point.name: point for point in found if point.name not in BUILT_IN}
+
+    def __iter__(self) -> Iterator[str]:
+        yield from BUILT_IN
+        yield from sorted(self._plugins)
+
+    def __len__(self) -> int:
+        return len(BUILT_IN) + len(self._plugins)
+
+    def __contains__(self, name: object) -> bool:
+        return name in BUILT_IN or name in self._plugins
+
+    def __getitem__(self, name: str) -> Sampler:
+        if name in BUILT_IN:
+            module, attribute = BUILT_IN[name]
+            sampler: Sampler = getattr(import_module(module), attribute)()
+            return sampler
+        return _load(self._plugins[name])
+
+
+def samplers() -> Mapping[str, Sampler]:
+    """All selection methods by name; getting one loads it.
+
+    Getting a plug-in that cannot be loaded, or is not a sampler, raises ParameterError naming it.
+    """
+    return _Samplers()
+
+
+def _load(point: metadata.EntryPoint) -> Sampler:
+    package = point.dist.name if point.dist is not None else "an unknown package"
+    subject = f"method {point.name!r} of the package {package}"
+    remedy = f"reinstall or uninstall {package}"
+    try:
+        loaded = point.load()
+        sampler = loaded() if isinstance(loaded, type) else loaded
+    except Exception as error:  # a plug-in may fail in any way at import
+        raise ParameterError(
+            subject, f"{point.value} cannot be loaded: {type(error).__name__}: {error}", remedy
+        ) from error
+    parameters = getattr(sampler, "parameters", None)
+    if not (
+        isinstance(sampler, Sampler) and isinstance(parameters, type) and issubclass(parameters, BaseModel)
+    ):
+        raise ParameterError(
+            subject, f"{point.value} is not a sampler: it needs name, parameters and select", remedy
+        )
+    return sampler
+
+
+def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: int = 0) -> Selection:
+    """Make a selection by the name of its method; numbers may be given as texts.
+
+    Raises ParameterError for an unknown method, parameter or value, RefusedError where the method does
+    not apply to the profile, or its two levels are not of one workload.
+    """
+    sampler = _sampler(method, "select")
+    validated = _validated(method, sampler, parameters)
+    wanted = needs_of(sampler, validated)
+    if wanted is not None:
+        require_measured(method, wanted, profile)
+    # A method that joins the levels aligns them itself; the others would silently accept a wrong pair.
+    if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
+        check_levels(profile.detailed, profile.light)
+    return sampler.select(profile, validated, seed=seed)
+
+
+def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") -> Needs | None:
+    """The counters that a method uses with these parameters; None for a plug-in that does not say.
+
+    ``verb`` is the subject of the error for an unknown method. Raises as :func:`select` for an unknown
+    method, parameter or value.
+    """
+    sampler = _sampler(method, verb)
+    return needs_of(sampler, _validated(method, sampler, parameters))
+
+
+@cache
+def methods_without_counters() -> tuple[str, ...]:
+    """The built-in methods for which a light recording is enough."""
+    found = ((name, needs(name, {})) for name in BUILT_IN)
+    return tuple(name for name, wanted in found if wanted is not None and wanted.nothing)
+
+
+def without_counters(method: str, wanted: Needs, launches: Launches) -> str:
+    """The remedy for launches without counters: what to collect, and which methods need none."""
+    remedy = how_to_collect(wanted.to_collect(), method, launches.table)
+    return f"{remedy}, or use a method that needs no counters: {', '.join(methods_without_counters())}"
+
+
+def _sampler(method: str, verb: str) -> Sampler:
+    known = samplers()
+    if method not in known:
+        close = difflib.get_close_matches(method, known, n=1)
+        hint = f"did you mean {close[0]}? The methods are" if close else "use one of"
+        raise ParameterError(verb, f"there is no method {method!r}", f"{hint} {', '.join(known)}")
+    return known[method]
+
+
+def _joins_levels(sampler: Sampler) -> bool:
+    return bool(getattr(sampler, "joins_levels", False))
+
+
+def _validated(method: str, sampler: Sampler, parameters: Mapping[str, Any]) -> BaseModel:
+    model = sampler.parameters
+    remedy = f"it has {', '.join(model.model_fields) or 'no parameters'}"
+    if model.model_config.get("extra") != "allow":
+        unknown = [name for name in parameters if name not in model.model_fields]
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], model.model_fields, n=1)
+            hint = f"did you mean {close[0]}? {remedy[0].upper()}{remedy[1:]}" if close else remedy
+            raise ParameterError(method, f"there is no parameter {unknown[0]!r}", hint)
+    try:
+        return model.model_validate(dict(parameters))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        message = first["msg"][:1].lower() + first["msg"][1:]
+        given = f"parameter {name!r}: {message}, not {str(first['input'])[:80]!r}" if name else message
+        raise ParameterError(method, given, remedy) from error

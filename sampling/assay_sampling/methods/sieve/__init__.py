@@ -1,0 +1,1 @@
+"""Sieve: strata of launches that execute about the same number of instructions."""

@@ -1,0 +1,132 @@
+"""Which launch stands for a stratum, and with what weight.
+
+Where a stratum has launches with instructions, only those are considered: the others could not be scaled.
+
+Source: Sieve (ISPASS'23), section III-C; docs/methods/sieve.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from assay_sampling.estimation.rank_draws import draw_rows
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.methods.kernel_values import KernelValues, first_rows, value_codes
+from assay_sampling.methods.sieve.tiers import Strata
+
+Rule = Literal["first_dominant", "median", "nearest_mean"]
+DominantKey = Literal["block_threads", "thread_count"]
+
+
+def representatives(
+    launches: Launches, values: KernelValues, strata: Strata, rule: Rule, dominant_key: DominantKey
+) -> np.ndarray:
+    """Row of the representative of every stratum, shape (s,).
+
+    Tier 1: the first launch. Else ``first_dominant``: the first launch of the stratum's most frequent
+    ``dominant_key``; ``median`` (the authors' scripts): in tier 2 the most frequent key, in it the most
+    frequent instruction count, the first launch with both; in tier 3 the first launch of the upper median
+    of the distinct counts; ``nearest_mean``: the first launch of the count nearest to the mean. Ties go to
+    the one that comes first.
+    """
+    if rule == "nearest_mean":
+        return _nearest_mean(values, strata)
+    usable = _usable(values, strata)
+    key = threads(launches, dominant_key)
+    if rule == "first_dominant":
+        rows = _first_dominant(values.groups(strata.start), usable[values.atom], key, len(strata))
+    else:
+        rows = _median(values, strata, usable, key)
+    of_first_tier = strata.tier == 1
+    rows[of_first_tier] = values.first_row[strata.start[:-1][of_first_tier]]
+    return rows
+
+
+def threads(launches: Launches, key: DominantKey) -> np.ndarray:
+    """Threads of a block, or of the whole grid, of every launch, shape (n,), int64."""
+    product = np.ones(len(launches), np.int64)
+    for what in ("block",) if key == "block_threads" else ("block", "grid"):
+        for axis in "xyz":
+            # An axis that the recording does not know (-1) is part of the total, which is in x.
+            product *= np.maximum(launches.column(f"{what}_{axis}").astype(np.int64), 1)
+    return product
+
+
+def weights(values: KernelValues, strata: Strata, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Weight of each representative, shape (r,): instructions of the stratum / those of its representatives.
+
+    ``rows`` and ``groups`` have shape (r,). Where the representatives execute none, the weight is launches /
+    representatives.
+    """
+    chosen = np.bincount(groups, values.value[values.atom[rows]], len(strata))
+    drawn = np.bincount(groups, minlength=len(strata))
+    plain = strata.launches / np.maximum(drawn, 1)
+    ratio = np.divide(strata.instructions, chosen, out=plain, where=chosen > 0)
+    found: np.ndarray = ratio[groups]
+    return found
+
+
+def random_representatives(
+    values: KernelValues, strata: Strata, per_group: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows drawn at random within each stratum, and their strata, both of shape (r,), in order of stratum."""
+    sizes = strata.launches.astype(np.int64)
+    wanted = np.minimum(sizes, per_group)
+    return draw_rows(values.groups(strata.start), sizes, wanted, np.random.default_rng(seed))
+
+
+def _usable(values: KernelValues, strata: Strata) -> np.ndarray:
+    """Whether launches of an atom may stand for their stratum, shape (u,)."""
+    without = np.repeat(strata.instructions == 0, np.diff(strata.start))
+    usable: np.ndarray = (values.value > 0) | without
+    return usable
+
+
+def _first_dominant(group: np.ndarray, usable: np.ndarray, key: np.ndarray, groups: int) -> np.ndarray:
+    """First row of the most frequent key of each group, shape (groups,), among the usable rows."""
+    if usable.all():
+        return _most_frequent(group, key, groups)
+    rows = np.flatnonzero(usable)
+    found: np.ndarray = rows[_most_frequent(group[rows], key[rows], groups)]
+    return found
+
+
+def _most_frequent(group: np.ndarray, key: np.ndarray, groups: int) -> np.ndarray:
+    """First row of the most frequent key in each group, shape (groups,); ties go to the earlier row."""
+    key_code, keys = value_codes(key)
+    pair, pairs = value_codes(group * len(keys) + key_code)
+    first = first_rows(pair, len(pairs))
+    of_group = pairs // len(keys)
+    order = np.lexsort((first, -np.bincount(pair, minlength=len(pairs)), of_group))
+    found: np.ndarray = first[order[np.searchsorted(of_group, np.arange(groups))]]
+    return found
+
+
+def _median(values: KernelValues, strata: Strata, usable: np.ndarray, key: np.ndarray) -> np.ndarray:
+    middle = strata.start[:-1] + np.diff(strata.start) // 2
+    rows: np.ndarray = values.first_row[middle]
+    second = np.flatnonzero(strata.tier == 2)
+    if second.size:
+        position = np.full(len(strata), -1, np.int64)
+        position[second] = np.arange(len(second))
+        group = position[values.groups(strata.start)]
+        inside = np.flatnonzero((group >= 0) & usable[values.atom])
+        group, key = group[inside], key[inside]
+        dominant = key[_most_frequent(group, key, len(second))]
+        same = np.flatnonzero(key == dominant[group])
+        chosen = _most_frequent(group[same], values.atom[inside[same]], len(second))
+        rows[second] = inside[same[chosen]]
+    return rows
+
+
+def _nearest_mean(values: KernelValues, strata: Strata) -> np.ndarray:
+    sizes = np.diff(strata.start)
+    mean = np.repeat(strata.instructions / strata.launches, sizes)
+    distance = np.abs(values.value - mean)
+    distance[~_usable(values, strata)] = np.inf
+    nearest = np.repeat(np.minimum.reduceat(distance, strata.start[:-1]), sizes)
+    hits = np.flatnonzero(distance == nearest)
+    found: np.ndarray = values.first_row[hits[np.searchsorted(hits, strata.start[:-1])]]
+    return found

@@ -1,0 +1,229 @@
+"""Sieve: strata of launches of one kernel that execute about the same number of instructions.
+
+    weight of a representative = instructions of the stratum / instructions of the representative
+
+With it the projection of cycles is the paper's: total instructions / weighted harmonic mean IPC.
+
+Source: Sieve (ISPASS'23), section III; docs/methods/sieve.md.
+Memory: at most 200 bytes a launch besides the profile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, ratio_interval
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.base import grouped_selection, whole_cost
+from assay_sampling.methods.kernel_values import KernelValues, kernel_values
+from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, Needs
+from assay_sampling.methods.sieve.instructions import with_instructions
+from assay_sampling.methods.sieve.representatives import (
+    DominantKey,
+    Rule,
+    random_representatives,
+    representatives,
+    weights,
+)
+from assay_sampling.methods.sieve.tiers import Strata, Stratification, stratify
+from assay_sampling.notes.registry import Note
+from assay_sampling.parameters import Parameters
+from assay_sampling.scoring.evaluation import Cost, evaluate
+from assay_sampling.scoring.selection import Selection
+
+DEFAULT_THETA = 0.4
+SWEPT_THETAS = tuple(round(0.1 * step, 1) for step in range(1, 11))
+
+
+class SieveParameters(Parameters):
+    """How kernels are divided into strata, and which launch stands for a stratum."""
+
+    theta: float = Field(
+        default=DEFAULT_THETA,
+        gt=0,
+        description="The coefficient of variation of instructions from which a kernel is divided.",
+    )
+    stratification: Stratification = Field(
+        default="kde",
+        description=(
+            'How such a kernel is divided: by "kde", exactly into the fewest strata ("dp"), or as '
+            'the authors\' "script" does.'
+        ),
+    )
+    merge: bool = Field(
+        default=True,
+        description='Join neighbouring strata again ("kde" only).',
+    )
+    representative: Rule | None = Field(
+        default=None,
+        description=(
+            "Which launch stands for a stratum; by default the paper's rule, for \"script\" the script's."
+        ),
+    )
+    dominant_key: DominantKey | None = Field(
+        default=None,
+        description=(
+            "The key by which a stratum's most frequent launch is found; by default the paper's, for "
+            '"script" the script\'s.'
+        ),
+    )
+    launches_per_group: int = Field(
+        default=1,
+        ge=1,
+        description=(
+            "From 2 on, this many launches of each stratum are drawn at random instead, which gives an "
+            "interval."
+        ),
+    )
+    theta_sweep: bool = Field(
+        default=False,
+        description="Also score theta from 0.1 to 1.0.",
+    )
+
+
+@dataclass(frozen=True)
+class Sieved:
+    """Sieve's choice: strata, and row, stratum and weight of each representative, shape (r,)."""
+
+    strata: Strata
+    rows: np.ndarray
+    groups: np.ndarray
+    weights: np.ndarray
+
+
+class SieveSampler:
+    """Groups launches by kernel and instructions; weight = instructions of the group / representative's."""
+
+    name = "sieve"
+    parameters: type[BaseModel] = SieveParameters
+
+    def needs(self, parameters: SieveParameters) -> Needs:
+        """Which counters it looks at."""
+        return INSTRUCTIONS_OF_ALL
+
+    def select(self, profile: Profile, parameters: SieveParameters, *, seed: int) -> Selection:
+        """Raises RefusedError without launches or instructions, CounterUnavailableError where a launch
+        lacks them or its cost, ParameterError for parameters that exclude one another."""
+        used = _resolved(parameters)
+        cost = whole_cost(profile)
+        profile, instructions = with_instructions(profile)
+        launches = profile.whole
+        values = kernel_values(launches.column("kernel_id"), instructions)
+        sieved = sieve(launches, values, used, seed)
+        labels = values.groups(sieved.strata.start)
+        interval: Interval | None = None
+        reason: Note | None = NO_INTERVAL_FIXED_RULE
+        if used.launches_per_group > 1:
+            interval, reason = ratio_interval(
+                cost.values[sieved.rows],
+                instructions[sieved.rows],
+                sieved.groups,
+                sieved.strata.launches.astype(np.int64),
+                sieved.strata.instructions,
+            )
+        return grouped_selection(
+            profile,
+            self.name,
+            used,
+            seed,
+            labels=labels,
+            rows=sieved.rows,
+            weights=sieved.weights,
+            cost=cost,
+            interval=interval,
+            interval_reason=reason,
+            extra={
+                "tiers": sieved.strata.tiers(values.kernel_start),
+                "ipc": _ipc(cost, sieved, instructions),
+                **({"sweep": _sweep(launches, values, used, seed, cost)} if used.theta_sweep else {}),
+            },
+        )
+
+
+def sieve(launches: Launches, values: KernelValues, parameters: SieveParameters, seed: int) -> Sieved:
+    """Strata, representatives and weights; ``values`` are the launches' instructions by kernel."""
+    strata = stratify(values, parameters.theta, parameters.stratification, merge=parameters.merge)
+    if parameters.launches_per_group > 1:
+        rows, groups = random_representatives(values, strata, parameters.launches_per_group, seed)
+    else:
+        assert parameters.representative is not None
+        assert parameters.dominant_key is not None
+        rows = representatives(launches, values, strata, parameters.representative, parameters.dominant_key)
+        groups = np.arange(len(strata))
+    return Sieved(strata, rows, groups, weights(values, strata, rows, groups))
+
+
+def _resolved(parameters: SieveParameters) -> SieveParameters:
+    """The parameters with the defaults that depend on others."""
+    given = parameters.model_fields_set
+    if parameters.stratification != "kde" and "merge" in given and parameters.merge:
+        raise ParameterError("sieve", "merge=true joins strata of kde only", "leave merge out")
+    rules = {"representative", "dominant_key"} & given
+    if parameters.launches_per_group > 1 and rules:
+        raise ParameterError(
+            "sieve",
+            f"{' and '.join(sorted(rules))} choose one launch, but launches_per_group="
+            f"{parameters.launches_per_group} draws several at random",
+            "leave one of them out",
+        )
+    if parameters.launches_per_group > 1:
+        return parameters.model_copy(update={"merge": _merges(parameters)})
+    script = parameters.stratification == "script"
+    return parameters.model_copy(
+        update={
+            "merge": _merges(parameters),
+            "representative": parameters.representative or ("median" if script else "first_dominant"),
+            "dominant_key": parameters.dominant_key or ("thread_count" if script else "block_threads"),
+        }
+    )
+
+
+def _merges(parameters: SieveParameters) -> bool:
+    return parameters.merge and parameters.stratification == "kde"
+
+
+def _ipc(cost: Cost, sieved: Sieved, instructions: np.ndarray) -> float | None:
+    """Weighted harmonic mean IPC of the workload; None if the cost is not in cycles.
+
+    1 / sum of share_s / IPC_s over strata; strata without instructions have neither share nor IPC.
+    """
+    if cost.unit != "cycle":
+        return None
+    chosen = instructions[sieved.rows] > 0
+    projected = float((sieved.weights * cost.values[sieved.rows])[chosen].sum())
+    return float(instructions.sum()) / projected if projected > 0 else None
+
+
+def _sweep(
+    launches: Launches, values: KernelValues, parameters: SieveParameters, seed: int, cost: Cost
+) -> list[dict[str, Any]]:
+    """Scores at every theta from 0.1 to 1.0."""
+    entries = []
+    for theta in SWEPT_THETAS:
+        sieved = sieve(launches, values, parameters.model_copy(update={"theta": theta}), seed)
+        scores = evaluate(
+            cost,
+            sieved.rows,
+            sieved.weights,
+            labels=values.groups(sieved.strata.start),
+            representative_groups=sieved.groups,
+            instructions=values.value[values.atom],
+        )
+        entries.append(
+            {
+                "theta": theta,
+                "strata": len(sieved.strata),
+                "kernels_by_tier": [t["kernels"] for t in sieved.strata.tiers(values.kernel_start)],
+                "error_percent": scores.error_percent,
+                "speedup": scores.speedup,
+                "speedup_instructions": scores.speedup_instructions,
+                "weighted_cov_percent": scores.weighted_cov_percent,
+            }
+        )
+    return entries

@@ -1,0 +1,1 @@
+"""TBPoint between launches: hierarchical clustering, one launch a cluster."""

@@ -1,0 +1,112 @@
+"""Notes on selections, their scores and their intervals."""
+
+from __future__ import annotations
+
+from assay_sampling.notes.base import NoteKind
+
+_RANDOM_INSTEAD = "the method stratified with launches_per_group=2 draws two of each kernel at random"
+
+SELECTIONS = (
+    NoteKind(
+        "spacing_meets_period",
+        "the workload repeats, and launches at equal spacing keep meeting the same positions of an iteration",
+        lambda period, met, expected: (
+            f"the workload repeats every {period:,} launches, and equal spacing meets only {met:,} of these "
+            f"positions (random draws: {expected:,.0f}): choose another number of launches, or random"
+        ),
+    ),
+    NoteKind(
+        "block_sizes_unknown",
+        "TBPoint did not get the sizes of thread blocks",
+        lambda: "sizes of thread blocks are not known: their variation counts as 0 for every launch",
+    ),
+    NoteKind(
+        "scored_in_another_cost",
+        "a selection is scored in a different cost than it was made in",
+        lambda quantity, made_in: (
+            f"scored in {quantity}, but the selection was made in {made_in or 'an unknown cost'}: these "
+            "errors are not those of the selection"
+        ),
+    ),
+    NoteKind(
+        "saved_without_labels",
+        "a selection was saved without labels, so its group error is not known",
+        lambda: "the group error is not known: the selection was saved without labels",
+    ),
+    NoteKind(
+        "cycles_of_two_clocks",
+        "a speedup is a ratio of cycles of two clocks",
+        lambda: "cycles of two clocks are compared: their ratio is not one of times (--cost duration_ns)",
+    ),
+    NoteKind(
+        "earlier_note",
+        "a note that an earlier release saved as a sentence",
+        lambda message: message,
+    ),
+)  # fmt: skip
+INTERVALS = (
+    NoteKind(
+        "interval_of_fixed_rule",
+        "no interval: representatives are chosen by a fixed rule",
+        lambda: (
+            "the representatives are chosen by a fixed rule, not at random: their spread is unknown; "
+            "launches_per_group=2 draws two at random"
+        ),
+    ),
+    NoteKind(
+        "interval_of_single_launch",
+        "no interval: one launch was drawn of a group of several",
+        lambda: (
+            "one launch of a larger group was drawn: its spread is unknown; launches_per_group=2 draws two"
+        ),
+    ),
+    NoteKind(
+        "interval_of_unsampled_group",
+        "no interval: no launch of a group was drawn",
+        lambda: "no launch of a group was drawn: its cost is unknown",
+    ),
+    NoteKind(
+        "interval_without_instructions",
+        "no interval: the launches drawn of a group have no instructions to project by",
+        lambda: "the launches drawn of a group have no instructions: there is no ratio to project by",
+    ),
+    NoteKind(
+        "interval_of_few_ratios",
+        "no interval: too few launches were drawn for the estimator `ratio`",
+        lambda least: (
+            f"fewer than {least} launches are drawn of a group: ratios of so few are biased, and the "
+            f"interval would be too narrow; launches_per_group={least} draws enough"
+        ),
+    ),
+    NoteKind(
+        "interval_of_one_start",
+        "no interval: launches at equal spacing have one random start",
+        lambda: (
+            "launches at equal spacing have one random start: their spread is not known; repetitions=30 "
+            f"shows the errors of other starts; {_RANDOM_INSTEAD}"
+        ),
+    ),
+    NoteKind(
+        "interval_of_one_iteration",
+        "no interval: one iteration is taken for all",
+        lambda: (
+            f"one iteration is not drawn at random: the spread of iterations is unknown; {_RANDOM_INSTEAD}"
+        ),
+    ),
+    NoteKind(
+        "interval_of_first_launches",
+        "no interval: the first launches are taken for all",
+        lambda: (
+            "the first launches are not drawn at random: the spread of launches is unknown; "
+            f"{_RANDOM_INSTEAD}"
+        ),
+    ),
+    NoteKind(
+        "interval_of_stem_artifact",
+        "no interval: STEM's variant `artifact` has no bound for the total",
+        lambda: (
+            "variant=artifact leaves clusters without a sample and bounds each kernel alone: no bound holds "
+            "for the total; variant=sound has one"
+        ),
+    ),
+)  # fmt: skip

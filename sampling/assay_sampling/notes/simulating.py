@@ -1,0 +1,196 @@
+"""Notes on a simulator's logs, on projections from them, on cold starts and scale models."""
+
+from __future__ import annotations
+
+from assay_sampling.notes.base import NoteKind
+
+SIMULATOR_LOGS = (
+    NoteKind(
+        "log_cut_in_sample",
+        "an interval log ends within a sample",
+        lambda line: f"the log ends within the sample at line {line}, which is left out",
+    ),
+    NoteKind(
+        "log_cut_in_statistics",
+        "a simulator's output ends within the statistics of a launch",
+        lambda line: f"the log ends within the statistics at line {line}, which are left out",
+    ),
+    NoteKind(
+        "launches_at_once",
+        "a simulator ran several launches at the same time and printed their statistics together",
+        lambda launches: f"launches {', '.join(map(str, launches))} ran at the same time: they are one entry",
+    ),
+    NoteKind(
+        "launch_without_statistics",
+        "the simulation ended within a launch",
+        lambda launch, kernel: (
+            f"launch {launch} ({kernel or 'without a name'}) has no statistics: the run ended within it"
+        ),
+    ),
+    NoteKind(
+        "log_may_be_cut",
+        "a simulator's output does not say that the simulator ended",
+        lambda: "the log does not say that the simulator ended: it may be cut off",
+    ),
+    NoteKind(
+        "intervals_cut_in_launch",
+        "an interval log ends before the launch that it samples",
+        lambda launch, cycle, cycles: (
+            f"the interval log ends within launch {launch}, at cycle {cycle:,} of {cycles:,}"
+        ),
+    ),
+)  # fmt: skip
+PROJECTIONS = (
+    NoteKind(
+        "intervals_missing",
+        "a launch is not projected: no interval log was given",
+        lambda: "there is no interval log",
+    ),
+    NoteKind(
+        "intervals_end_before",
+        "a launch is not projected: the interval log ends before it",
+        lambda: "the interval log ends before it",
+    ),
+    NoteKind(
+        "shorter_than_interval",
+        "a launch is not projected: no sample was taken while it ran",
+        lambda interval_cycles: f"it is shorter than the sampling interval of {interval_cycles:,} cycles",
+    ),
+    NoteKind(
+        "blocks_unknown",
+        "a launch is not projected: its blocks, or those of an SM, are not known",
+        lambda: "the log does not say how many blocks it has or how many an SM holds",
+    ),
+    NoteKind(
+        "instructions_unknown",
+        "a launch is not projected: the run ended within it",
+        lambda: "the run ended within it: its thread instructions are not known",
+    ),
+    NoteKind(
+        "no_sample",
+        "a rule does not stop: the launch has no sample",
+        lambda: "there is no sample",
+    ),
+    NoteKind(
+        "window_not_filled",
+        "a rule does not stop: there are fewer samples than the window needs",
+        lambda samples, used, window: (
+            f"of {samples:,} samples {used:,} are in use, fewer than a window of {window:,}"
+        ),
+    ),
+    NoteKind(
+        "never_stable",
+        "a rule does not stop: the IPC never spreads less than `s`",
+        lambda least_spread, s: (
+            f"the IPC is never stable: its least spread is {least_spread:.3g}, s is {s:g}"
+        ),
+    ),
+    NoteKind(
+        "wave_not_finished",
+        "a rule does not stop: the IPC is stable, and fewer blocks than a wave have finished",
+        lambda finished_blocks, wave_blocks: (
+            f"{finished_blocks:g} blocks have finished where it is stable, of {wave_blocks:,} in a wave"
+        ),
+    ),
+    NoteKind(
+        "wave_not_ended",
+        "a rule does not stop: the wave in which the IPC becomes stable does not end",
+        lambda finished_blocks, needed_blocks: (
+            f"{finished_blocks:g} blocks have finished, of {needed_blocks:g} until the end of the wave in "
+            "which the IPC becomes stable"
+        ),
+    ),
+    NoteKind(
+        "small_grid_of_unknown_instructions",
+        "a rule does not stop: the grid is smaller than a wave, and its instructions are not known",
+        lambda: "the grid is smaller than a wave, and its instructions are not known",
+    ),
+)  # fmt: skip
+COLD_STARTS = (
+    NoteKind(
+        "flushed_by_switch",
+        "the flushed run of a simulator was made by its own switch, which leaves part of the caches warm",
+        lambda file: (
+            f"{file} was flushed by the simulator's own switch, which drops only dirty lines of half the "
+            "slices: it is not a cold cache; simulate the launches alone instead"
+        ),
+    ),
+    NoteKind(
+        "not_corrected",
+        "a launch, or all of a log, cannot be corrected for cold caches",
+        lambda error, subject, cause, remedy: f"{cause}; {remedy}" if remedy else cause,
+    ),
+    NoteKind(
+        "reuse_unknown",
+        "a launch is not corrected: the reuse of the launch before it is not known",
+        lambda: "the reuse of the launch before it is not known",
+    ),
+    NoteKind(
+        "line_size_unknown",
+        "a launch is not corrected: the line size of the L2 is not known",
+        lambda: "the log does not echo the line size of the L2",
+    ),
+    NoteKind(
+        "launch_cut",
+        "a launch is not corrected: the run ended within it",
+        lambda: "the run ended within it",
+    ),
+    NoteKind(
+        "l2_misses_unknown",
+        "a launch is not corrected: its L2 misses are not known",
+        lambda: "the log has no L2 misses of it",
+    ),
+)  # fmt: skip
+SCALE_MODELS = (
+    NoteKind(
+        "rule_not_calibrated",
+        "a prediction has no interval",
+        lambda rule: (
+            f"no interval: the rule {rule} is not in the calibration; give workloads with --calibration"
+        ),
+    ),
+    NoteKind(
+        "no_miss_rate_curve",
+        "the workload has no miss rates, so a cliff would not be seen",
+        lambda: "no miss-rate curve: a cliff would not be seen",
+    ),
+    NoteKind(
+        "cliff_between_scale_models",
+        "the miss rate falls between the two scale models",
+        lambda factor: (
+            f"mpki falls by more than {factor:g}x between the scale models: their correction measures that "
+            "cliff, which will not recur"
+        ),
+    ),
+    NoteKind(
+        "correction_not_positive",
+        "a size is not predicted: the larger scale model is no faster than the smaller one",
+        lambda: "the larger scale model is no faster than the smaller one, so the correction is not positive",
+    ),
+    NoteKind(
+        "miss_rate_missing",
+        "a size is not predicted: a miss rate on the way there is not known",
+        lambda size: (
+            f"no mpki at {size}, so a cliff cannot be ruled out; give the miss rate there, or say "
+            "that the scaling is weak"
+        ),
+    ),
+    NoteKind(
+        "memory_share_missing",
+        "a size is not predicted: it lies at or beyond a cliff, and `f_mem` is not known",
+        lambda factor, size, scale_model: (
+            f"mpki falls by more than {factor:g}x at {size}, and without f_mem at {scale_model} the cliff "
+            "factor 1 / (1 - f_mem) cannot be applied"
+        ),
+    ),
+    NoteKind(
+        "prediction_not_positive",
+        "a size is not predicted: the rule gives no positive IPC there",
+        lambda: "the prediction is not positive",
+    ),
+    NoteKind(
+        "workload_not_predicted",
+        "an evaluation of scale models leaves out a workload at a size",
+        lambda rule, workload, size, why, reason: f"{rule}: {workload} at {size}: {why}",
+    ),
+)  # fmt: skip

@@ -1,0 +1,166 @@
+"""Principal kernel projection of whole runs of Accel-Sim, launch by launch, from the logs of the full run.
+
+The totals that a rule needs (blocks, thread instructions) are those of the full run's log. A user knows them
+beforehand from the trace, which holds the same numbers; the cycles are used only for the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.projection.projector import LaunchSize, Projection, ProjectionParameters, Series, project
+from assay_sampling.simulators.accel_sim.config import SimulatorConfig
+from assay_sampling.simulators.accel_sim.run import SampledLaunch, SimulatorRun
+from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
+from assay_sampling.simulators.accel_sim.visualizer import IntervalSeries
+
+
+@dataclass(frozen=True)
+class LaunchProjection:
+    """A launch of a run and its projection.
+
+    ``projection`` is None if there is nothing to project from; ``reason`` says why, or why the rule did not
+    stop. ``wave_ctas`` is None if the log lacks it.
+    """
+
+    launch: SimulatedLaunch
+    projection: Projection | None
+    reason: Note | None
+    wave_ctas: int | None
+    launch_latency_cycles: int
+
+    @property
+    def true_cycles(self) -> int | None:
+        """Cycles of the whole launch, with the launch latency; None if the run ended within it."""
+        return self.launch.cycles if self.launch.complete else None
+
+    @property
+    def projected_cycles(self) -> float | None:
+        """The projected cycles; without a stop the launch's own."""
+        return self.projection.projected_cycles if self.projection else self.true_cycles
+
+    @property
+    def simulated_cycles(self) -> float | None:
+        return self.projection.simulated_cycles if self.projection else self.true_cycles
+
+    @property
+    def signed_error_percent(self) -> float | None:
+        """Error over all cycles; None if the true ones are unknown."""
+        return self._error_over(0)
+
+    @property
+    def active_error_percent(self) -> float | None:
+        """Error over the cycles without the launch latency, which rules need not project."""
+        return self._error_over(self.launch_latency_cycles)
+
+    def _error_over(self, left_out: int) -> float | None:
+        true, projected = self.true_cycles, self.projected_cycles
+        if true is None or projected is None or true <= left_out:
+            return None
+        return 100.0 * (projected - true) / (true - left_out)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry of this launch in the command line's JSON."""
+        launch, projection = self.launch, self.projection
+        found: dict[str, Any] = (
+            projection.to_dict()
+            if projection
+            else {
+                "rule": None,
+                "stop_cycles": None,
+                "stop_sample_index": None,
+                "finished_ctas": None,
+                "projected_cycles": self.projected_cycles,
+                "simulated_cycles": self.simulated_cycles,
+                "metrics": {},
+            }
+        )
+        miss_rate = _rate(launch.l2_misses, launch.l2_accesses)
+        return {
+            "uid": launch.uid,
+            "traced_id": launch.traced_id,
+            "kernel": launch.kernel,
+            "grid": list(launch.grid) if launch.grid else None,
+            "total_ctas": launch.total_ctas,
+            "wave_ctas": self.wave_ctas,
+            "ctas_per_sm_from": launch.ctas_per_sm_from,
+            "instructions": launch.instructions,
+            "complete": launch.complete,
+            "true_cycles": self.true_cycles,
+            "launch_latency_cycles": self.launch_latency_cycles,
+            "true_l2_miss_rate": miss_rate if launch.complete else None,
+            **found,
+            "reason": None if self.reason is None else self.reason.to_dict(),
+            "signed_error_percent": self.signed_error_percent,
+            "active_error_percent": self.active_error_percent,
+        }
+
+
+def _rate(events: int | None, base: int | None) -> float | None:
+    return events / base if events is not None and base else None
+
+
+def project_run(
+    run: SimulatorRun, parameters: ProjectionParameters | None = None, *, sms: int | None = None
+) -> Iterator[LaunchProjection]:
+    """Project every launch of a run, streaming.
+
+    Args:
+        run: its logs.
+        parameters: rule, window and threshold; the default rule is chosen for each launch.
+        sms: streaming multiprocessors of the simulated GPU, for logs that do not echo the options.
+
+    Raises InputError as :meth:`SimulatorRun.launches`, ParameterError if the number of SMs is unknown.
+    """
+    chosen = parameters or ProjectionParameters()
+    for sampled in run.launches():
+        yield _project_launch(sampled, run.config, chosen, sms or run.config.sms, str(run.output.path))
+
+
+def _project_launch(
+    sampled: SampledLaunch,
+    config: SimulatorConfig,
+    parameters: ProjectionParameters,
+    sms: int | None,
+    source: str,
+) -> LaunchProjection:
+    launch, series = sampled.launch, sampled.series
+    if sms is None:
+        raise ParameterError(
+            source, "the log does not echo how many SMs it simulates", "give it with: --param sms=80"
+        )
+    wave = None if launch.ctas_per_sm is None else launch.ctas_per_sm * sms
+    result = LaunchProjection(launch, None, sampled.reason, wave, config.launch_latency_cycles or 0)
+    if series is None:
+        return result
+    if wave is None or launch.total_ctas is None:
+        return replace(result, reason=make_note("blocks_unknown"))
+    if parameters.rule == "instructions" and not launch.complete:
+        return replace(result, reason=make_note("instructions_unknown"))
+    size = LaunchSize(
+        wave_ctas=wave,
+        total_ctas=launch.total_ctas,
+        total_instructions=float(launch.instructions) if launch.complete else None,
+        launch_latency_cycles=config.launch_latency_cycles,
+    )
+    projection = project(
+        series_of(series), size, parameters, float(launch.cycles) if launch.complete else None
+    )
+    return replace(result, projection=projection, reason=projection.reason)
+
+
+def series_of(intervals: IntervalSeries) -> Series:
+    """An interval log's samples as a series, with L2 miss rate and use of DRAM if it has them."""
+    ratios: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    if not np.isnan(intervals.l2_accesses).any():
+        ratios["l2_miss_rate"] = (intervals.l2_misses, intervals.l2_accesses)
+    if not np.isnan(intervals.dram_percent).any():
+        lengths = np.diff(intervals.cycles, prepend=0.0)
+        ratios["dram_percent"] = (intervals.dram_percent * lengths, lengths)
+    return Series(intervals.cycles, intervals.instructions, intervals.ctas, ratios)

@@ -1,0 +1,258 @@
+"""Reads the launches of a Kineto trace, with their calls, operators and annotations, into compact columns.
+
+Keeps only a few numbers of each event: 128 bytes for a kernel, 32 for a runtime call, 48 for an operator,
+32 for an annotation, nothing for all others; each distinct text once.
+
+``ts`` and ``dur`` are microseconds, whole or with fractions; they are converted to ns exactly, from their
+decimal digits. ``displayTimeUnit`` is only a hint for viewers.
+
+Source: docs/reading-recordings.md, "Kineto traces".
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.errors import InputError
+from assay_sampling.launches.table import Device
+from assay_sampling.readers.kineto.json_events import JsonEvents
+
+_MOST_MICROSECONDS = 4 * 10**15
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+_MOST_NAME_CHARACTERS = 1000
+_MEND = "the trace is damaged; record it again"
+
+
+class Texts:
+    """Distinct texts in order of first use."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+
+    def index(self, text: str) -> int:
+        return self._index.setdefault(text, len(self._index))
+
+    def to_list(self) -> list[str]:
+        return list(self._index)
+
+
+class Columns:
+    """Growing rows of whole numbers, 8 bytes each; ``names`` are the columns."""
+
+    def __init__(self, *names: str) -> None:
+        self._position = {name: index for index, name in enumerate(names)}
+        self._values = array("q")
+        self.append_row = self._values.extend
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """A column, shape (n,), int64. After the first access no row can be appended."""
+        flat = np.frombuffer(self._values, np.int64) if self._values else np.zeros(0, np.int64)
+        column: np.ndarray = flat.reshape(-1, len(self._position))[:, self._position[name]]
+        return column
+
+    def __len__(self) -> int:
+        return len(self._values) // len(self._position)
+
+    def drop_doubles(self, *order: str) -> int:
+        """Drop rows that equal an earlier one in every column; returns how many were dropped.
+
+        Only rows that agree in the columns ``order`` are compared, and only where the last of these is not 0.
+        """
+        keys = [self[name] for name in order]
+        sorted_rows = np.lexsort(keys)
+        same = np.ones(max(len(self) - 1, 0), bool)
+        for values in keys:
+            same &= np.diff(values[sorted_rows]) == 0
+        alike = np.zeros(len(self), bool)
+        alike[sorted_rows[1:][same]] = alike[sorted_rows[:-1][same]] = True
+        rows = np.flatnonzero(alike & (keys[-1] != 0))
+        if not len(rows):
+            return 0
+        flat = np.frombuffer(self._values, np.int64).reshape(-1, len(self._position))
+        _, first = np.unique(flat[rows], axis=0, return_index=True)
+        doubles = np.setdiff1d(rows, rows[first])
+        self._values = array("q", np.delete(flat, doubles, axis=0).tobytes())
+        return len(doubles)
+
+
+class KinetoTrace:
+    """A trace read to its end. Raises InputError naming the event that cannot be used.
+
+    ``kernels``: ts, dur (ns), name, device, stream, correlation, external, gx..bz, registers, shared,
+    node; -1 where unknown. ``calls``: ts, correlation, thread, graph (1 for a graph launch).
+    ``operators``: ts, end, external, thread, name, shapes. ``annotations``: ts, end, thread, name.
+    ``thread`` is an index into ``thread_keys`` (pid, tid). ``doubles`` is how many kernel events were dropped
+    because they equal an earlier one in everything that is read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.kernels = Columns(
+            "ts", "dur", "name", "device", "stream", "correlation", "external",
+            "gx", "gy", "gz", "bx", "by", "bz", "registers", "shared", "node",
+        )  # fmt: skip
+        self.calls = Columns("ts", "correlation", "thread", "graph")
+        self.operators = Columns("ts", "end", "external", "thread", "name", "shapes")
+        self.annotations = Columns("ts", "end", "thread", "name")
+        self.texts, self.shapes = Texts(), Texts()
+        self.thread_keys: dict[tuple[int | str, int | str], int] = {}
+        self._events = JsonEvents(path)
+        self._number = 0
+        self._read()
+        # A kernel of duration 0 may really run twice within the resolution of the clock.
+        self.doubles = self.kernels.drop_doubles("correlation", "ts", "dur")
+        self.devices = _devices(self._events.members.get("deviceProperties"))
+        distributed = self._events.members.get("distributedInfo")
+        self.world_size = max(1, _whole(distributed.get("world_size"), 1)) if type(distributed) is dict else 1
+        self.base_ns = self._base_time(self._events.members.get("baseTimeNanoseconds", 0))
+
+    def _read(self) -> None:
+        handlers: dict[Any, Callable[[dict[str, Any]], None]] = {
+            "kernel": self._kernel, "Kernel": self._kernel,
+            "cuda_runtime": self._call, "cuda_driver": self._call, "Runtime": self._call,
+            "hip_runtime": self._call,
+            "cpu_op": self._operator, "Operator": self._operator,
+            "user_annotation": self._annotation,
+        }  # fmt: skip
+        for number, event in enumerate(self._events):
+            self._number = number
+            if type(event) is not dict:
+                raise self._wrong("it is not an object")
+            if event.get("ph") != "X":
+                continue
+            category = event.get("cat")
+            handler = handlers.get(category) if type(category) is str else None
+            if handler is not None:
+                try:
+                    handler(event)
+                except RecursionError as error:
+                    raise self._wrong("its values are nested too deep") from error
+
+    def _kernel(self, event: dict[str, Any]) -> None:
+        args = _args(event)
+        grid, block = self._triple(args, "grid"), self._triple(args, "block")
+        duration = self._ns(event, "dur")
+        if duration < 0:
+            raise self._wrong(f"{event['dur']} is negative", "dur")
+        device = _whole(args.get("device"), -1)
+        stream = args.get("stream", event.get("tid"))
+        self.kernels.append_row((
+            self._ns(event, "ts"), duration, self._name(event),
+            device if -1 <= device <= _INT32 else -1,
+            _whole(stream, -1),
+            _whole(args.get("correlation"), -1),
+            _whole(args.get("External id", args.get("external id")), -1),
+            *grid, *block,
+            min(_whole(args.get("registers per thread"), -1), _INT32),
+            _whole(args.get("shared memory"), -1),
+            _whole(args.get("graph node id"), 0),
+        ))  # fmt: skip
+
+    def _call(self, event: dict[str, Any]) -> None:
+        correlation = _whole(_args(event).get("correlation"), -1)
+        if correlation < 0:
+            return
+        graph = 1 if "GraphLaunch" in str(event.get("name")) else 0
+        self.calls.append_row((self._ns(event, "ts"), correlation, self._thread(event), graph))
+
+    def _operator(self, event: dict[str, Any]) -> None:
+        args = _args(event)
+        start = self._ns(event, "ts")
+        dims = args.get("Input Dims", args.get("Input dims"))
+        shapes = (
+            -1 if dims is None else self.shapes.index(json.dumps(dims, separators=(",", ":"), default=str))
+        )
+        external = _whole(args.get("External id", args.get("external id")), -1)
+        end = start + self._ns(event, "dur")
+        self.operators.append_row((start, end, external, self._thread(event), self._name(event), shapes))
+
+    def _annotation(self, event: dict[str, Any]) -> None:
+        start = self._ns(event, "ts")
+        end = start + self._ns(event, "dur")
+        self.annotations.append_row((start, end, self._thread(event), self._name(event)))
+
+    def _name(self, event: dict[str, Any]) -> int:
+        name = event.get("name")
+        if type(name) is not str or not name:
+            raise self._wrong("it has no name", "name")
+        return self.texts.index(_encodable(name))
+
+    def _thread(self, event: dict[str, Any]) -> int:
+        pid, tid = event.get("pid"), event.get("tid")
+        key = (pid if type(pid) is int else str(pid), tid if type(tid) is int else str(tid))
+        return self.thread_keys.setdefault(key, len(self.thread_keys))
+
+    def _ns(self, event: dict[str, Any], field: str) -> int:
+        value = event.get(field)
+        if type(value) is int:
+            if -_MOST_MICROSECONDS <= value <= _MOST_MICROSECONDS:
+                return value * 1000
+        elif type(value) is Decimal and abs(value) <= _MOST_MICROSECONDS:
+            return int((value * 1000).to_integral_value())
+        raise self._wrong(f"{_short(value)} is not a time in microseconds", field)
+
+    def _triple(self, args: dict[str, Any], field: str) -> tuple[int, int, int]:
+        value = args.get(field)
+        if type(value) is list and len(value) == 3:
+            x, y, z = value
+            if (
+                type(x) is int and type(y) is int and type(z) is int
+                and 1 <= x <= _INT32 and 1 <= y <= _INT32 and 1 <= z <= _INT32
+            ):  # fmt: skip
+                return x, y, z
+        raise self._wrong(f"{_short(value)} is not three sizes such as [128, 1, 1]", field)
+
+    def _base_time(self, value: Any) -> int:
+        if type(value) is int and 0 <= value < _INT64 // 2:
+            return value
+        raise InputError(
+            self.path, f"{_short(value)} is not a time in ns", _MEND, field="baseTimeNanoseconds"
+        )
+
+    def _wrong(self, cause: str, field: str | None = None) -> InputError:
+        where = f"event {self._number} of traceEvents (counted from 0): "
+        return InputError(self.path, where + cause, _MEND, field=field)
+
+
+def _args(event: dict[str, Any]) -> dict[str, Any]:
+    args = event.get("args")
+    return args if type(args) is dict else {}
+
+
+def _whole(value: Any, default: int) -> int:
+    return value if type(value) is int and -_INT64 <= value <= _INT64 else default
+
+
+def _encodable(text: str) -> str:
+    """The text, with halves of surrogate pairs written as ``\\ud800``: JSON can hold them, UTF-8 cannot."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _short(value: Any) -> str:
+    return "nothing" if value is None else repr(value)[:80]
+
+
+def _devices(properties: Any) -> tuple[Device, ...]:
+    devices = {}
+    for entry in properties if type(properties) is list else []:
+        index = entry.get("id") if type(entry) is dict else None
+        if type(index) is not int or not 0 <= index <= _INT32:
+            continue
+        major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+        sm_count = entry.get("numSms")
+        devices[index] = Device(
+            index=index,
+            name=_encodable(str(entry.get("name") or ""))[:_MOST_NAME_CHARACTERS],
+            compute_capability=f"{major}.{minor}" if type(major) is int and type(minor) is int else "",
+            sm_count=sm_count if type(sm_count) is int and sm_count > 0 else None,
+        )
+    return tuple(devices[index] for index in sorted(devices))

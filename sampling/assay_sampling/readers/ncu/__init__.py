@@ -1,0 +1,1 @@
+"""Nsight Compute: raw and details pages as CSV, and binary reports."""

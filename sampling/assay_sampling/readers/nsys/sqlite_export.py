@@ -1,0 +1,333 @@
+"""Reader of Nsight Systems SQLite exports: launches in API order with their NVTX path.
+
+The NVTX path of a launch is the names of all push/pop and start/end ranges of the launching thread that
+contain the launch call, outermost first, joined by "/" (:mod:`assay_sampling.readers.nesting`). Times are
+the profiler's own, in ns since the start of the session.
+
+Memory: 72 bytes a launch for the order, 32 bytes for each NVTX range of a launching thread, and one batch;
+everything else is fetched from the file batch by batch. The file is never written to.
+
+Source: docs/reading-recordings.md, "Nsight Systems exports".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from assay_sampling.errors import InputError, NoLaunchesError
+from assay_sampling.files.reading import PlainFile
+from assay_sampling.launches.table import LaunchBatch, launch_schema, make_batch
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.readers.base import (
+    NameTracker,
+    OpenRecording,
+    ReadOptions,
+    check_mark,
+    check_offset,
+    foreign_metadata,
+)
+from assay_sampling.readers.nesting import ThreadRanges
+from assay_sampling.readers.nsys.database import (
+    GRAPH_TRACE,
+    KERNEL,
+    MAGIC,
+    NVTX,
+    STRINGS,
+    Database,
+    devices,
+    has_synthetic_mark,
+    tool_version,
+)
+from assay_sampling.readers.nsys.diagnostics import diagnostics
+from assay_sampling.readers.nsys.order import LaunchOrder, launch_order
+
+FORMAT = "nsys-sqlite"
+_SHAPE = {"grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
+          "block_x": "blockX", "block_y": "blockY", "block_z": "blockZ"}  # fmt: skip
+_OPTIONAL = {
+    "registers_per_thread": "registersPerThread",
+    "dynamic_shared_memory_bytes": "dynamicSharedMemory",
+    "device": "deviceId",
+    "stream": "streamId",
+}
+_OTHER_INTEGERS = ("staticSharedMemory", "correlationId", "globalPid", "graphNodeId")
+_BOUNDS = {
+    **dict.fromkeys(("start", "end"), (-(2**62), 2**62)),
+    **dict.fromkeys(_SHAPE.values(), (1, 2**31 - 1)),
+}
+_PUSH_POP, _START_END = 59, 60
+
+
+class NsysSqliteReader:
+    """Recognises SQLite by its first bytes; opening it shows whether it is an export."""
+
+    format = FORMAT
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return head.startswith(MAGIC)
+
+    def open(self, path: Path, options: ReadOptions) -> NsysRecording:
+        check_offset(path, options)
+        return NsysRecording(path, options)
+
+
+class NsysRecording(OpenRecording):
+    """A SQLite export; see the module.
+
+    Args:
+        path: the file as the user named it.
+        options: what the user knows about the file.
+        plain: the SQLite file to read instead of ``path``.
+        format_: what the recording calls itself.
+    """
+
+    def __init__(
+        self, path: Path, options: ReadOptions, *, plain: Path | None = None, format_: str = FORMAT
+    ) -> None:
+        self._options = options
+        self._plain = PlainFile(plain or path)
+        try:
+            self._database = Database(path, self._plain.path)
+        except BaseException:
+            self._plain.close()
+            raise
+        try:
+            _check_tables(self._database)
+            marked = has_synthetic_mark(self._database)
+            check_mark(path, options, marked_synthetic=marked)
+            metadata = foreign_metadata(
+                options,
+                level="light",
+                format_=format_,
+                tool="Nsight Systems",
+                tool_version=tool_version(self._database),
+                devices=devices(self._database),
+                marked_synthetic=marked,
+            )
+        except BaseException:
+            self.close()
+            raise
+        super().__init__(path, format_, launch_schema(metadata))
+
+    def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
+        _check_rows(self._database)
+        order = launch_order(self._database)
+        ranges = _nvtx_ranges(self._database, order.threads)
+        fetch = _Fetch(self._database, self._options.launch_offset or 0)
+        for start in range(0, len(order.row), max_launches):
+            yield fetch.batch(self.schema, order, slice(start, start + max_launches), ranges)
+        self.notes.extend(_notes(self._database, order))
+
+    def close(self) -> None:
+        self._database.close()
+        self._plain.close()
+
+
+def _check_tables(database: Database) -> None:
+    """Raises InputError where there are no kernels to read, saying what kind of capture this is."""
+    if KERNEL not in database.tables:
+        if GRAPH_TRACE in database.tables:
+            raise NoLaunchesError(
+                database.path,
+                "no kernels were captured one by one: CUDA graphs were traced as a whole",
+                "profile again with --cuda-graph-trace=node",
+            )
+        if STRINGS not in database.tables:
+            raise InputError(
+                database.path,
+                "it is a SQLite database, but not an export of Nsight Systems",
+                "export the report: nsys export -t sqlite REPORT",
+            )
+        raise NoLaunchesError(
+            database.path,
+            f"no kernels were captured (it has no table {KERNEL})",
+            "profile with --trace=cuda, and check that the workload runs on the GPU",
+        )
+    missing = [c for c in ("start", "end", *_SHAPE.values()) if not database.has(KERNEL, c)]
+    if not any(database.has(KERNEL, name) for name in ("demangledName", "shortName")):
+        missing.append("demangledName")
+    if missing:
+        raise InputError(
+            database.path,
+            f"the table {KERNEL} lacks the column {missing[0]!r}",
+            "export the report with a newer Nsight Systems",
+            field=missing[0],
+        )
+    if database.first(f"SELECT 1 FROM {KERNEL} LIMIT 1") is None:
+        raise NoLaunchesError(
+            database.path,
+            f"no kernels were captured (the table {KERNEL} is empty)",
+            "profile with --trace=cuda, and check that the workload runs on the GPU",
+        )
+
+
+def _check_rows(database: Database) -> None:
+    """Raises InputError naming the first row with impossible times or shape."""
+    optional = [name for name in (*_OPTIONAL.values(), *_OTHER_INTEGERS) if database.has(KERNEL, name)]
+    wrong = [f"typeof({name}) NOT IN ('integer', 'null')" for name in optional]
+    for name, (least, greatest) in _BOUNDS.items():
+        wrong.append(f'typeof("{name}") <> \'integer\' OR "{name}" NOT BETWEEN {least} AND {greatest}')
+    columns = ", ".join(f'"{name}"' for name in (*_BOUNDS, *optional))
+    row = database.first(
+        f'SELECT rowid, {columns} FROM {KERNEL} WHERE {" OR ".join(wrong)} OR "end" < start LIMIT 1'
+    )
+    if row is None:
+        return
+    for name, value in zip((*_BOUNDS, *optional), row[1:], strict=True):
+        least, greatest = _BOUNDS.get(name, (-(2**63), 2**63))
+        if value is None and name in optional:
+            continue
+        if not isinstance(value, int) or not least <= value <= greatest:
+            raise InputError(
+                database.path,
+                f"row {row[0]} of {KERNEL} has {value!r} there",
+                "the export is damaged; export the report again",
+                field=name,
+            )
+    raise InputError(
+        database.path,
+        f"row {row[0]} of {KERNEL} ends ({row[2]}) before it starts ({row[1]})",
+        "the export is damaged; export the report again",
+        field="end",
+    )
+
+
+def _nvtx_ranges(database: Database, threads: np.ndarray) -> ThreadRanges | None:
+    """The closed ranges of the given threads (global IDs, sorted), or None without any."""
+    if not database.has(NVTX, "start", "end", "eventType", "globalTid"):
+        return None
+    columns = database.tables[NVTX]
+    text, text_id = (name if name in columns else "NULL" for name in ("text", "textId"))
+    registered = database.texts(f"SELECT textId FROM {NVTX}") if "textId" in columns else {}
+    query = (
+        f'SELECT globalTid, start, "end", {text}, {text_id} FROM {NVTX} '
+        f'WHERE eventType IN ({_PUSH_POP}, {_START_END}) AND "end" >= start AND globalTid IS NOT NULL'
+    )
+    labels: dict[str, int] = {}
+    parts: list[tuple[np.ndarray, np.ndarray]] = []
+    for rows in database.rows(query):
+        tids, starts, ends, texts, ids = zip(*rows, strict=True)
+        try:
+            times = np.array([tids, starts, ends], np.int64)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(
+                database.path, f"a value is not a whole number ({error})", "export again", field=NVTX
+            ) from error
+        names = [t if isinstance(t, str) else registered.get(i, "") for t, i in zip(texts, ids, strict=True)]
+        label = np.array([labels.setdefault(name, len(labels)) for name in names], np.int32)
+        kept = np.isin(times[0], threads)
+        parts.append((times[:, kept], label[kept]))
+    if not parts:
+        return None
+    times = np.concatenate([part[0] for part in parts], axis=1)
+    label = np.concatenate([part[1] for part in parts])
+    return ThreadRanges(np.searchsorted(threads, times[0]), times[1], times[2], label, list(labels))
+
+
+class _Fetch:
+    """Fetches the rest of the launches' columns batch by batch."""
+
+    def __init__(self, database: Database, launch_offset: int) -> None:
+        self._database = database
+        self._offset = launch_offset
+        self._names = NameTracker()
+        self._name = "demangledName" if database.has(KERNEL, "demangledName") else "shortName"
+        self._texts = database.texts(f"SELECT {self._name} FROM {KERNEL}")
+        columns = {"name": self._name, "start": "start", "end": '"end"', **_SHAPE}
+        columns |= {k: v for k, v in _OPTIONAL.items() if database.has(KERNEL, v)}
+        if database.has(KERNEL, "staticSharedMemory", "dynamicSharedMemory"):
+            columns["shared"] = "staticSharedMemory + k.dynamicSharedMemory"
+        self._columns = list(columns)
+        selected = ", ".join(f"k.{column}" for column in columns.values())
+        self._query = (
+            f"SELECT j.key, {selected} FROM json_each(?) AS j CROSS JOIN {KERNEL} AS k ON k.rowid = j.value"
+        )
+
+    def batch(
+        self, schema: pa.Schema, order: LaunchOrder, part: slice, ranges: ThreadRanges | None
+    ) -> LaunchBatch:
+        fetched = self._fetch(order.row[part])
+        start = fetched.pop("start")
+        columns: dict[str, pa.Array | np.ndarray] = {
+            "process": order.process[part],
+            "launch": order.launch[part] + self._offset,
+            "graph_launch": _null_below_zero(order.graph_launch[part]),
+            "graph_node": _null_below_zero(order.graph_node[part]),
+            "kernel_id": self._kernels(fetched.pop("name")),
+            "start_ns": start,
+            "duration_ns": np.subtract(fetched.pop("end"), start),
+            **fetched,
+        }
+        if "shared" in columns:
+            columns["shared_memory_bytes"] = columns.pop("shared")
+        if ranges is not None:
+            columns["nvtx_id"] = self._paths(order, part, ranges)
+        records = make_batch(schema, columns, num_rows=len(start))
+        return LaunchBatch(records, self._names.take_new())
+
+    def _fetch(self, rows: np.ndarray) -> dict[str, pa.Array]:
+        wanted = json.dumps(rows.tolist())
+        found = [row for chunk in self._database.rows(self._query, (wanted,)) for row in chunk]
+        if len(found) != len(rows):
+            raise InputError(self._database.path, "rows of the kernel table are missing", "export again")
+        keys, *values = zip(*found, strict=True)
+        position = np.argsort(np.array(keys, np.int64), kind="stable")
+        columns = {}
+        for name, column in zip(self._columns, values, strict=True):
+            try:
+                columns[name] = pa.array(column, pa.int64()).take(pa.array(position))
+            except (pa.ArrowException, TypeError, OverflowError) as error:
+                raise InputError(
+                    self._database.path,
+                    f"a value of {KERNEL} is not a whole number ({error})",
+                    "the export is damaged; export the report again",
+                    field=name,
+                ) from error
+        return columns
+
+    def _kernels(self, identifiers: pa.Array) -> pa.Array:
+        encoded = identifiers.dictionary_encode()
+        texts = []
+        for identifier in encoded.dictionary.to_pylist():
+            text = self._texts.get(identifier)
+            if not text:
+                raise InputError(
+                    self._database.path,
+                    f"the kernel name {identifier} has no text",
+                    "the export is damaged; export the report again",
+                    field=STRINGS,
+                )
+            texts.append(text)
+        if encoded.indices.null_count:
+            raise InputError(self._database.path, "a kernel has no name", "export again", field=self._name)
+        return self._names.intern_indices(texts, encoded.indices.to_numpy(zero_copy_only=False))
+
+    def _paths(self, order: LaunchOrder, part: slice, ranges: ThreadRanges) -> pa.Array:
+        paths = ranges.paths(order.thread[part], order.call_start[part], order.call_end[part])
+        return self._names.intern_indices(paths.texts, paths.index)
+
+
+def _null_below_zero(values: np.ndarray) -> pa.Array:
+    return pa.array(values, pa.int64(), mask=values < 0)
+
+
+def _notes(database: Database, order: LaunchOrder) -> Iterator[Note]:
+    unjoined = int((order.thread == -1).sum())
+    if unjoined:
+        yield make_note("no_api_call", launches=unjoined)
+    if database.has(GRAPH_TRACE):
+        row = database.first(f"SELECT count(*) FROM {GRAPH_TRACE}")
+        if row is not None and row[0]:
+            yield make_note("graphs_as_a_whole", graph_launches=int(row[0]))
+    if not database.has(KERNEL, "demangledName"):
+        yield make_note("short_names")
+    yield from diagnostics(database)
+    if order.lost.lost:
+        yield make_note("kernels_lost", calls=order.lost.lost)
+    if order.lost.cut:
+        yield make_note("capture_cut", calls=order.lost.cut)

@@ -1,0 +1,1 @@
+"""The words of running: conditions, devices, failures, validity flags, facts of attempts."""

@@ -1,0 +1,364 @@
+"""Score selections on recordings other than their own, with unchanged weights on the same launches.
+
+A recording holds the same launches if there are as many and they are the same kernels with the same
+blocks in the same order; on the same GPU also with the same grids. Cycles and nanoseconds are never
+mixed: one quantity is scored, and the evaluation names it.
+
+Source: docs/methods/comparing.md, "Scores".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.counters.definitions import COST_UNITS, default_cost_counter
+from assay_sampling.documents.selection import ProfilePart, SequenceHashes
+from assay_sampling.errors import (
+    CounterUnavailableError,
+    MisalignedError,
+    ParameterError,
+    RefusedError,
+)
+from assay_sampling.launches.alignment import (
+    MATCH_KINDS,
+    Alignment,
+    MatchKind,
+    Shape,
+    align,
+    require_match,
+    shape_totals,
+    totals_only,
+)
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.notes.registry import Note
+from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, doubts, evaluate, instructions_of
+from assay_sampling.scoring.saved_labels import first_difference
+from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
+
+_DIFFERENCES_SHOWN = 5
+_REMEDY = "score it on a recording of the same command, input and seeds"
+
+
+def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None = None) -> Evaluation:
+    """Score a saved selection on a recording of the same launches.
+
+    Args:
+        saved: the selection.
+        launches: the recording.
+        quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
+            the recording has it, else the recording's own (cycles, else ``duration_ns``).
+
+    The group error is None if the selection was saved without labels. Raises MisalignedError naming the
+    differences, InputError if the labels cannot be read, RefusedError if one is synthetic and the other
+    measured, ParameterError for an unknown quantity, CounterUnavailableError for one that was not measured.
+    """
+    profile = saved.document.profile
+    _refuse_mixed_marks(profile.synthetic, launches)
+    subject = f"selection on {_source(launches)}"
+    if not len(launches):
+        raise RefusedError(_source(launches), "it holds no launches")
+    if profile.launches != len(launches):
+        raise MisalignedError(
+            subject,
+            f"the selection was made on {profile.launches:,} launches, "
+            f"and this recording has {len(launches):,}",
+            _REMEDY,
+        )
+    kind = _kind_needed(profile, launches)
+    rows, differences = _rows_of_representatives(saved, launches, kind)
+    if differences:
+        raise MisalignedError(
+            subject,
+            f"{len(differences)} of the {len(rows)} representatives are different launches here",
+            _REMEDY,
+            tuple(differences[:_DIFFERENCES_SHOWN]),
+        )
+    if not same_sequence(saved.sequence, ProfileSummary.of(launches).sequence(), kind):
+        difference = first_difference(saved.document.labels, launches, kind)
+        raise MisalignedError(
+            subject,
+            f"the representatives agree, but the launches between them differ ({kind} comparison)",
+            _REMEDY,
+            () if difference is None else (difference,),
+        )
+    return evaluate(
+        _cost(launches, quantity, saved_quantity(saved)),
+        rows,
+        saved.weight,
+        labels=saved.labels(),
+        representative_groups=saved.group,
+        instructions=instructions_of(launches),
+    )
+
+
+def score_notes(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> tuple[Note, ...]:
+    """Notes on doubtful scores that :func:`score_saved` gave on ``launches``."""
+    keys = _row_keys(launches.column("process"), launches.column("launch"))
+    rows = np.searchsorted(keys, _row_keys(saved.process, saved.launch))
+    return doubts(evaluation, rows, saved.process, saved.launch)
+
+
+@dataclass(frozen=True)
+class RelativeScore:
+    """How well one selection predicts how much faster the second recording is than the first.
+
+    speedup_true      = total of the first / total of the second
+    speedup_predicted = projected of the first / projected of the second
+
+    Both are of one quantity; ``error_percent`` is 100 |predicted - true| / true.
+    """
+
+    first: Evaluation
+    second: Evaluation
+
+    @property
+    def speedup_true(self) -> float:
+        return self.first.total / self.second.total
+
+    @property
+    def speedup_predicted(self) -> float:
+        return self.first.projected / self.second.projected
+
+    @property
+    def error_percent(self) -> float:
+        return 100.0 * abs(self.speedup_predicted - self.speedup_true) / self.speedup_true
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "quantity": self.first.quantity,
+            "unit": self.first.unit,
+            "speedup_true": self.speedup_true,
+            "speedup_predicted": self.speedup_predicted,
+            "speedup_error_percent": self.error_percent,
+        }
+
+
+def score_relative(
+    saved: SavedSelection, first: Launches, second: Launches, quantity: str | None = None
+) -> RelativeScore:
+    """Score a saved selection on two recordings of its launches: two GPUs, or two shares of the SMs of one.
+
+    Args:
+        saved: the selection, its weights as they are on both.
+        first, second: the recordings.
+        quantity: the cost (a key of COST_UNITS); None takes that of the selection where both recordings
+            have it, else ``duration_ns``, else the first that both have.
+
+    Raises what :func:`score_saved` raises; MisalignedError too if both are of one GPU and their grids
+    differ, and CounterUnavailableError if no cost was measured on both.
+    """
+    shared = set(first.device_labels()) & set(second.device_labels())
+    kind: MatchKind = "exact" if shared else "name_block"
+    evaluated = _common_quantity(saved, first, second) if quantity is None else quantity
+    found = RelativeScore(score_saved(saved, first, evaluated), score_saved(saved, second, evaluated))
+    if not same_sequence(ProfileSummary.of(first).sequence(), ProfileSummary.of(second).sequence(), kind):
+        raise MisalignedError(
+            f"{_source(first)} and {_source(second)}",
+            f"both hold the launches of the selection, but differ from each other ({kind} comparison)",
+            "record both with the same command, input and seeds",
+        )
+    return found
+
+
+def _common_quantity(saved: SavedSelection, first: Launches, second: Launches) -> str:
+    wanted = [saved_quantity(saved), "duration_ns", *COST_UNITS]
+    for candidate in wanted:
+        if candidate in COST_UNITS and _measured(first, candidate) and _measured(second, candidate):
+            return candidate
+    raise CounterUnavailableError(
+        f"{_source(first)} and {_source(second)}",
+        "no cost was measured for all launches of both",
+        "record both with durations, or both with the same cycle counter",
+    )
+
+
+def _measured(launches: Launches, quantity: str) -> bool:
+    return quantity in launches.table.schema.names and not launches.table[quantity].null_count
+
+
+def score_on(
+    selection: Selection,
+    other: Launches,
+    kind: MatchKind = "name_block",
+    *,
+    reference: Launches,
+    quantity: str | None = None,
+    alignments: Mapping[MatchKind, Alignment] | None = None,
+) -> tuple[Evaluation, dict[MatchKind, float]]:
+    """Score a selection on another GPU's recording of the same workload.
+
+    Args:
+        selection: made on ``reference``.
+        other: the recording to score it on.
+        kind: how launches are matched; for "position" the caller must flag the result
+        (:func:`assay_sampling.launches.alignment.match_flags`).
+        reference: the launches the selection was made on.
+        quantity: as in :func:`score_saved`.
+        alignments: of ``reference`` and ``other`` by every kind, if already known: callers with several
+        selections align the recordings once.
+
+    Returns the evaluation and the match in percent of every kind. Launches of ``other`` without a
+    counterpart belong to no group: their whole cost counts in the group error. Raises MisalignedError if the
+    numbers of launches differ, less than 99 % match, or a representative has no counterpart, and RefusedError
+    if one is synthetic and the other measured.
+    """
+    _refuse_mixed_marks(selection.profile.synthetic, other)
+    if len(reference) != selection.profile.launches:
+        raise RefusedError(
+            _source(reference),
+            f"it has {len(reference):,} launches, and the selection was made on "
+            f"{selection.profile.launches:,}",
+        )
+    subject = f"{_source(reference)} and {_source(other)}"
+    _refuse_other_counts(subject, reference, other)
+    found = alignments or {each: align(reference, other, each) for each in MATCH_KINDS}
+    require_match(found[kind], subject=subject)
+    rows = _counterparts(found[kind], selection, subject)
+    labels = None
+    if selection.labels is not None:
+        labels = np.full(len(other), len(selection.group_launches), np.int64)
+        labels[found[kind].right_rows] = selection.labels[found[kind].left_rows]
+    evaluation = evaluate(
+        _cost(other, quantity, selection.evaluation.quantity),
+        rows,
+        selection.representatives.weight,
+        labels=labels,
+        representative_groups=selection.representatives.group,
+        instructions=instructions_of(other),
+    )
+    return evaluation, {each: alignment.match_percent for each, alignment in found.items()}
+
+
+def _source(launches: Launches) -> str:
+    return ", ".join(launches.sources) or "the recording"
+
+
+def _refuse_mixed_marks(synthetic: bool, launches: Launches) -> None:
+    if synthetic != launches.metadata.synthetic:
+        raise RefusedError(
+            _source(launches),
+            f"the selection is of {'synthetic' if synthetic else 'measured'} data and this recording is "
+            f"{'synthetic' if not synthetic else 'measured'}",
+            "never score one on the other; mark a file that is synthetic with --synthetic",
+        )
+
+
+def _cost(launches: Launches, asked: str | None, of_selection: str | None) -> Cost:
+    """The cost to score: the one asked for, else the selection's, else the recording's own."""
+    if asked is not None:
+        if asked not in COST_UNITS:
+            raise ParameterError(
+                "quantity", f"there is no cost {asked!r}", f"use one of {', '.join(COST_UNITS)}"
+            )
+        return cost_of(launches, asked)
+    for candidate in (of_selection, default_cost_counter(launches.table)):
+        if candidate in COST_UNITS and _measured(launches, candidate):
+            return cost_of(launches, candidate)
+    return cost_of(launches, "duration_ns")
+
+
+def saved_quantity(saved: SavedSelection) -> str | None:
+    """The cost by which a saved selection was made and scored."""
+    cost = saved.document.cost
+    return None if cost is None else cost.quantity
+
+
+def _kind_needed(profile: ProfilePart, launches: Launches) -> MatchKind:
+    """Libraries choose other grids on other GPUs; on the same one, another grid is another launch."""
+    return "exact" if set(profile.devices) & set(launches.device_labels()) else "name_block"
+
+
+def same_sequence(one: SequenceHashes, other: SequenceHashes, kind: MatchKind) -> bool:
+    """Whether two recordings launch the same, as far as their hashes of ``kind`` tell."""
+    whole = getattr(one, kind) == getattr(other, kind)
+    # If one of the two knows only totals of grid and block, both are compared by totals.
+    by_totals = one.totals_only or other.totals_only
+    return whole or (by_totals and getattr(one, f"{kind}_totals") == getattr(other, f"{kind}_totals"))
+
+
+def _rows_of_representatives(
+    saved: SavedSelection, launches: Launches, kind: MatchKind
+) -> tuple[np.ndarray, list[str]]:
+    """Rows of the representatives in a recording, shape (r,), and their differences, a line each."""
+    keys = _row_keys(launches.column("process"), launches.column("launch"))
+    wanted = _row_keys(saved.process, saved.launch)
+    rows = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    there = launches.take(rows)
+    differences = []
+    present = keys[rows] == wanted
+    shapes: tuple[Shape, ...] = ("grid", "block") if kind == "exact" else ("block",)
+    for index in range(len(wanted)):
+        where = f"process {saved.process[index]} launch {saved.launch[index]}"
+        if not present[index]:
+            differences.append(f"{where} is missing")
+            continue
+        texts = list(_differences(saved, there.slice(index, 1), index, shapes))
+        if texts:
+            differences.append(f"{where}: {', '.join(texts)}")
+    return rows, differences
+
+
+def _row_keys(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    return (process.astype(np.int64) << 40) + launch.astype(np.int64)
+
+
+def _differences(
+    saved: SavedSelection, one: Launches, index: int, shapes: tuple[Shape, ...]
+) -> Iterator[str]:
+    """Differences of one launch from the saved representative ``index``."""
+    kernel = one.names[int(one.column("kernel_id")[0])]
+    if kernel != saved.kernel[index]:
+        yield f"kernel {kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
+    for what in shapes:
+        wanted = (saved.grid if what == "grid" else saved.block)[index]
+        found = [int(one.column(f"{what}_{axis}")[0]) for axis in "xyz"]
+        # A selection made on totals has them in x; its product is the total either way.
+        if totals_only(one, what) or (wanted[1:] == 1).all():
+            same = int(shape_totals(one, what)[0]) == int(np.prod(wanted))
+        else:
+            same = found == wanted.tolist()
+        if not same:
+            yield f"{what} {[v for v in found if v > 0]} and not {wanted.tolist()}"
+
+
+def _refuse_other_counts(subject: str, reference: Launches, other: Launches) -> None:
+    ours, theirs = (
+        dict(zip(*(v.tolist() for v in np.unique(side.column("process"), return_counts=True)), strict=True))
+        for side in (reference, other)
+    )
+    if ours == theirs:
+        return
+    differences = tuple(
+        f"process {process}: {ours.get(process, 0):,} and {theirs.get(process, 0):,} launches"
+        for process in sorted(ours.keys() | theirs.keys())
+        if ours.get(process) != theirs.get(process)
+    )
+    raise MisalignedError(
+        subject,
+        f"they hold different numbers of launches ({len(reference):,} and {len(other):,})",
+        "record both with the same command, input and seeds",
+        differences[:_DIFFERENCES_SHOWN],
+    )
+
+
+def _counterparts(alignment: Alignment, selection: Selection, subject: str) -> np.ndarray:
+    """Rows of the representatives in the other recording, shape (r,)."""
+    wanted = selection.representatives.row
+    position = np.minimum(np.searchsorted(alignment.left_rows, wanted), len(alignment.left_rows) - 1)
+    missing = alignment.left_rows[position] != wanted
+    if missing.any():
+        index = int(np.argmax(missing))
+        representatives = selection.representatives
+        raise MisalignedError(
+            subject,
+            f"the representative at process {representatives.process[index]} launch "
+            f"{representatives.launch[index]} ({representatives.kernel[index][:80]}) has no counterpart "
+            f"({alignment.kind}, {int(missing.sum())} of {len(wanted)} representatives)",
+            "choose representatives by another rule or seed, or match by position",
+            alignment.differences,
+        )
+    return np.asarray(alignment.right_rows[position])

@@ -1,0 +1,256 @@
+"""Scores of a selection against silicon: one set of formulas for every method.
+
+    projected            = sum over representatives of weight x cost(representative)
+    error_percent        = 100 |projected - total| / total
+    group_error_percent  = 100 sum over groups |projected_g - total_g| / total    (cannot cancel)
+    speedup              = total / sum over representatives of cost(representative)
+    speedup_instructions, speedup_launches: that ratio for executed instructions and for launches
+    weighted_cov_percent = 100 sum over groups instruction share x (standard deviation / mean of cost)
+
+Source: docs/methods/comparing.md, "Scores"; weighted CoV: Sieve, section 2 (population deviation).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from assay_sampling.counters.definitions import COST_UNITS, registry
+from assay_sampling.counters.missing import how_to_collect
+from assay_sampling.errors import CounterUnavailableError, RefusedError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import Condition
+from assay_sampling.notes.registry import Note, make_note
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Cost of a profile's launches: quantity, unit, condition, and the values, shape (n,)."""
+
+    quantity: str
+    unit: str
+    condition: Condition
+    values: np.ndarray
+
+
+def cost_of(launches: Launches, quantity: str) -> Cost:
+    """The cost of every launch in ``quantity`` (a key of COST_UNITS).
+
+    Raises CounterUnavailableError if a launch lacks the value, RefusedError if one is negative or not
+    finite, or the total is not positive.
+    """
+    source = ", ".join(launches.sources) or "launches"
+    if quantity not in launches.table.schema.names:
+        why = launches.unreadable.get(quantity)
+        again = (
+            how_to_collect((quantity,), table=launches.table) if quantity in registry() else "profile again"
+        )
+        raise CounterUnavailableError(
+            source,
+            f"the cost {quantity!r} was not measured" if why is None else f"the cost {quantity!r}: {why}",
+            f"choose a measured cost, or {again if why is None else 'profile again'}",
+        )
+    column = launches.table[quantity]
+    if column.null_count:
+        first = _launch_at(launches, pc.index(column.is_null(), True).as_py())
+        raise CounterUnavailableError(
+            source,
+            f"the cost {quantity!r} was not measured (n/a or NaN) for {column.null_count:,} of "
+            f"{len(launches):,} launches, first for {first}",
+            "profile those launches again, or choose another cost",
+        )
+    values = column.to_numpy().astype(np.float64)
+    finite = np.isfinite(values)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        cause = f"{_launch_at(launches, row)} has the cost {values[row]:g} in {quantity!r}"
+        raise RefusedError(source, cause, _PROFILE_AGAIN)
+    if values.size and float(values.min()) < 0:
+        row = int(np.argmin(values))
+        cause = f"{_launch_at(launches, row)} has the negative cost {values[row]:g} in {quantity!r}"
+        raise RefusedError(source, cause, _PROFILE_AGAIN)
+    if not np.isfinite(values.sum()):
+        raise RefusedError(source, f"the sum of the costs in {quantity!r} is too large", _PROFILE_AGAIN)
+    if not float(values.sum()) > 0:
+        raise RefusedError(source, f"the launches have no cost at all in {quantity!r}", _PROFILE_AGAIN)
+    return Cost(quantity, COST_UNITS[quantity], launches.metadata.condition, values)
+
+
+_PROFILE_AGAIN = "profile the workload again, or choose another cost"
+
+
+def _launch_at(launches: Launches, row: int) -> str:
+    process, launch = launches.table["process"][row].as_py(), launches.table["launch"][row].as_py()
+    return f"launch {launch} of process {process}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one selection on one profile in one cost quantity. Percentages are of ``total``.
+
+    ``group_error_percent`` is None if the groups of launches are unknown, ``speedup_instructions`` if
+    instructions were not measured for all launches, ``weighted_cov_percent``, the spread of the cost within
+    groups, in both cases. ``free_rows`` are the rows of representatives that cost nothing: the launches that
+    they stand for are projected as 0.
+    """
+
+    quantity: str
+    unit: str
+    condition: Condition
+    total: float
+    projected: float
+    simulated: float
+    error_percent: float
+    signed_error_percent: float
+    group_error_percent: float | None
+    speedup: float
+    speedup_launches: float
+    speedup_instructions: float | None = None
+    weighted_cov_percent: float | None = None
+    free_rows: tuple[int, ...] = ()
+
+    def cost_dict(self) -> dict[str, Any]:
+        return {
+            "quantity": self.quantity,
+            "unit": self.unit,
+            "condition": self.condition.to_dict(),
+            "total": self.total,
+            "projected": self.projected,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "cost": self.cost_dict(),
+            "error_percent": self.error_percent,
+            "signed_error_percent": self.signed_error_percent,
+            "group_error_percent": self.group_error_percent,
+            "speedup": self.speedup,
+            "speedup_instructions": self.speedup_instructions,
+            "speedup_launches": self.speedup_launches,
+            "weighted_cov_percent": self.weighted_cov_percent,
+        }
+
+
+def evaluate(
+    cost: Cost,
+    representative_rows: np.ndarray,
+    weights: np.ndarray,
+    *,
+    labels: np.ndarray | None = None,
+    representative_groups: np.ndarray | None = None,
+    instructions: np.ndarray | None = None,
+) -> Evaluation:
+    """Score representatives against the true total.
+
+    Args:
+        cost: cost of every launch, shape (n,).
+        representative_rows: rows of the representatives, shape (r,).
+        weights: their weights, shape (r,).
+        labels: group of every launch, shape (n,), 0-based; with ``representative_groups``, shape (r,),
+            it gives the group error.
+        instructions: executed by every launch, shape (n,); it gives the speedup by instructions and,
+            with ``labels``, the weighted CoV (:func:`instructions_of`).
+
+    Raises RefusedError if the representatives cost nothing (the speedup would be infinite), or the weights
+    are so large that the error in percent is not a finite number.
+    """
+    values = cost.values
+    total = float(values.sum())
+    of_representatives = values[representative_rows]
+    with np.errstate(over="ignore"):
+        projected_each = weights * of_representatives
+        projected = float(projected_each.sum())
+    signed = 100.0 * (projected - total) / total
+    if not np.isfinite(signed):
+        raise RefusedError(
+            "selection",
+            f"its weights project too large a total of {cost.quantity!r}",
+            "write it again with: assay select METHOD FILE -o selection.json",
+        )
+    simulated = float(of_representatives.sum())
+    if not simulated > 0:
+        raise RefusedError("selection", f"its representatives have no cost in {cost.quantity!r}")
+    group_error = None
+    if labels is not None and representative_groups is not None:
+        count = int(max(labels.max(initial=-1), representative_groups.max(initial=-1))) + 1
+        true_by_group = np.bincount(labels, weights=values, minlength=count)
+        projected_by_group = np.bincount(representative_groups, weights=projected_each, minlength=count)
+        group_error = 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / total
+    return Evaluation(
+        quantity=cost.quantity,
+        unit=cost.unit,
+        condition=cost.condition,
+        total=total,
+        projected=projected,
+        simulated=simulated,
+        error_percent=abs(signed),
+        signed_error_percent=signed,
+        group_error_percent=group_error,
+        speedup=total / simulated,
+        speedup_launches=len(values) / len(representative_rows),
+        speedup_instructions=_ratio(instructions, representative_rows),
+        weighted_cov_percent=weighted_cov_percent(values, labels, instructions),
+        free_rows=tuple(np.asarray(representative_rows)[(of_representatives == 0) & (weights != 0)].tolist()),
+    )
+
+
+def doubts(
+    evaluation: Evaluation, rows: np.ndarray, process: np.ndarray, launch: np.ndarray
+) -> tuple[Note, ...]:
+    """Notes on doubtful scores: representatives that cost nothing.
+
+    ``rows``, ``process`` and ``launch`` are those of all representatives, each of shape (r,).
+    """
+    if not evaluation.free_rows:
+        return ()
+    first = int(np.argmax(rows == evaluation.free_rows[0]))
+    return (
+        make_note(
+            "representative_without_cost",
+            quantity=evaluation.quantity,
+            representatives=len(evaluation.free_rows),
+            of=len(rows),
+            process=int(process[first]),
+            launch=int(launch[first]),
+        ),
+    )
+
+
+def instructions_of(launches: Launches) -> np.ndarray | None:
+    """Instructions executed by every launch, shape (n,); None where not measured for all of them."""
+    name = "instructions"
+    if name not in launches.table.schema.names or launches.table[name].null_count:
+        return None
+    executed = launches.column(name)
+    total = float(executed.sum())
+    return executed if np.isfinite(total) and total > 0 and float(executed.min()) >= 0 else None
+
+
+def weighted_cov_percent(
+    values: np.ndarray, labels: np.ndarray | None, instructions: np.ndarray | None
+) -> float | None:
+    """Coefficient of variation of the cost within groups, weighted by their share of the instructions.
+
+    All arrays have shape (n,), labels are 0-based; None if one is missing. A group whose mean cost is zero
+    has no variation. Source: Sieve, section 2; docs/methods/sieve.md, "Weights".
+    """
+    if labels is None or instructions is None:
+        return None
+    count = np.bincount(labels)
+    safe = np.maximum(count, 1)
+    mean = np.bincount(labels, weights=values) / safe
+    # Deviations from the mean of the group: squares of the values themselves would cancel.
+    variance = np.bincount(labels, weights=np.square(values - mean[labels])) / safe
+    cov = np.divide(np.sqrt(variance), mean, out=np.zeros_like(mean), where=mean > 0)
+    share = np.bincount(labels, weights=instructions) / instructions.sum()
+    return 100.0 * float((share * cov).sum())
+
+
+def _ratio(amounts: np.ndarray | None, rows: np.ndarray) -> float | None:
+    if amounts is None:
+        return None
+    chosen = float(amounts[rows].sum())
+    return float(amounts.sum()) / chosen if chosen > 0 else None

@@ -1,0 +1,158 @@
+"""Which launch is in which group, small enough for a selection's JSON; and where two recordings diverge.
+
+Labels are the smallest unsigned integers that hold the groups, little-endian, compressed by zlib, in
+base64, in the order of (process, launch). *Checkpoints* are 32-bit hashes of what was launched in each of
+at most 1,024 blocks of launches: if a recording is not that of the selection, they tell from which launch
+on.
+
+Format: ``docs/selection-format.md``, "Labels".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.documents.selection import LABELS_VERSION, CheckpointsEntry, LabelsEntry
+from assay_sampling.errors import InputError
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
+from assay_sampling.launches.row_hash import hash_rows
+
+_ENCODING = "zlib+base64"
+_TYPES: dict[str, np.dtype[Any]] = {
+    "uint8": np.dtype("<u1"),
+    "uint16": np.dtype("<u2"),
+    "uint32": np.dtype("<u4"),
+}
+_MOST_BLOCKS = 1024
+# Labels in memory take 8 bytes a launch, and up to 4 more while they are unpacked.
+MOST_LAUNCHES = 50_000_000
+_COLUMNS = {"exact": EXACT_IDENTITY, "name_block": NAME_BLOCK_IDENTITY}
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Hashes of consecutive blocks of ``launches_per_block`` launches, base64 of little-endian uint32."""
+
+    launches_per_block: int
+    exact: str
+    name_block: str
+
+    @classmethod
+    def of(cls, launches: Launches) -> Checkpoints:
+        size = max(1, -(-len(launches) // _MOST_BLOCKS))
+        return cls(size, **{kind: _text(_block_hashes(launches, kind, size)) for kind in _COLUMNS})
+
+    def document(self) -> CheckpointsEntry:
+        """As a selection's document has them."""
+        return CheckpointsEntry(
+            launches_per_block=self.launches_per_block, exact=self.exact, name_block=self.name_block
+        )
+
+
+def labels_document(labels: np.ndarray, groups: int, checkpoints: Checkpoints | None = None) -> LabelsEntry:
+    """Labels, shape (n,), 0-based, below ``groups``, as a selection's document has them."""
+    name = next(name for name, kind in _TYPES.items() if groups - 1 <= np.iinfo(kind).max)
+    data = zlib.compress(labels.astype(_TYPES[name]).tobytes(), 6)
+    return LabelsEntry(
+        version=LABELS_VERSION,
+        launches=len(labels),
+        type=name,
+        encoding=_ENCODING,
+        data=base64.b64encode(data).decode("ascii"),
+        checkpoints=None if checkpoints is None else checkpoints.document(),
+    )
+
+
+def labels_from(entry: LabelsEntry | None, group_launches: np.ndarray) -> np.ndarray | None:
+    """Labels of a saved selection, shape (n,); None without labels or for an unknown version.
+
+    ``group_launches``, shape (g,), are its groups' numbers of launches. Raises InputError if labels and
+    groups disagree, or the labels cannot be read. Never holds more labels than the groups have launches.
+    """
+    if entry is None or entry.version != LABELS_VERSION:
+        return None
+    # A few bytes can announce any number of launches, group by group.
+    counted = [int(count) for count in group_launches]
+    launches = sum(counted)
+    try:
+        if min(counted, default=0) < 0 or launches > MOST_LAUNCHES:
+            raise ValueError(f"a group has fewer than 0 launches, or all have more than {MOST_LAUNCHES:,}")
+        kind = _TYPES[entry.type]
+        if entry.encoding != _ENCODING or entry.launches != launches:
+            raise ValueError(f"they are not {_ENCODING} of {launches:,} launches")
+        size = launches * kind.itemsize
+        unpacked = zlib.decompressobj()
+        data = unpacked.decompress(base64.b64decode(entry.data, validate=True), size + 1)
+        if len(data) != size or not unpacked.eof:
+            raise ValueError(f"they are not {size:,} bytes")
+        labels: np.ndarray = np.frombuffer(data, kind).astype(np.int64)
+        counts = np.bincount(labels, minlength=len(group_launches))
+        if len(counts) != len(group_launches) or not np.array_equal(counts, group_launches):
+            raise ValueError("they disagree with the launches of the groups")
+    except (KeyError, ValueError, binascii.Error, zlib.error) as error:
+        raise InputError(
+            "selection",
+            f"its labels cannot be read: {type(error).__name__} {error}",
+            "write it again with: assay select METHOD FILE -o selection.json",
+            field="labels",
+        ) from error
+    return labels
+
+
+def first_difference(entry: LabelsEntry | None, launches: Launches, kind: str) -> str | None:
+    """Where a recording first differs from the one of the saved labels, for people.
+
+    ``kind`` is "exact" or "name_block". None without saved checkpoints, or if they do not differ.
+    """
+    saved = None if entry is None else entry.checkpoints
+    if saved is None or saved.launches_per_block < 1:
+        return None
+    try:
+        text = saved.exact if kind == "exact" else saved.name_block
+        wanted = np.frombuffer(base64.b64decode(text, validate=True), "<u4")
+    except (ValueError, binascii.Error):
+        return None
+    size = min(saved.launches_per_block, max(1, len(launches)))
+    here = _block_hashes(launches, kind, size)
+    if len(here) != len(wanted) or np.array_equal(here, wanted):
+        return None
+    first = int(np.argmax(here != wanted)) * size
+    last = min(first + size, len(launches)) - 1
+    if first == last:
+        return f"{_where(launches, first)} is {_what(launches, first)} here"
+    return f"between {_where(launches, first)} and {_where(launches, last)}"
+
+
+def _block_hashes(launches: Launches, kind: str, size: int) -> np.ndarray:
+    """Hash of each block of launches, shape (blocks,), uint32."""
+    if not len(launches):
+        return np.empty(0, "<u4")
+    columns = [launches.column(name) for name in ("process", *_COLUMNS[kind])]
+    rows = hash_rows([np.arange(len(launches)), *columns])
+    sums: np.ndarray = np.add.reduceat(rows, np.arange(0, len(rows), size)) >> np.uint64(32)
+    return sums.astype("<u4")
+
+
+def _text(hashes: np.ndarray) -> str:
+    return base64.b64encode(hashes.tobytes()).decode("ascii")
+
+
+def _where(launches: Launches, row: int) -> str:
+    process, launch = launches.table["process"][row].as_py(), launches.table["launch"][row].as_py()
+    return f"process {process} launch {launch}"
+
+
+def _what(launches: Launches, row: int) -> str:
+    one = launches.slice(row, 1)
+    kernel = one.names[int(one.column("kernel_id")[0])]
+    shapes = (
+        f"{what} {[int(v) for axis in 'xyz' if (v := one.column(f'{what}_{axis}')[0]) > 0]}"
+        for what in ("grid", "block")
+    )
+    return f"{kernel[:80]!r}, {', '.join(shapes)}"

@@ -1,0 +1,327 @@
+"""A selection: groups of launches with their representatives and weights.
+
+The JSON form is a contract that scripts rely on: ``docs/selection-format.md``. Weights are fixed on the
+profile where the selection was made; scoring it elsewhere uses them unchanged.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from assay_sampling.documents.base import plain
+from assay_sampling.documents.common import NoteEntry
+from assay_sampling.documents.reading import WRITE_AGAIN, read_selection
+from assay_sampling.documents.selection import (
+    SELECTION_VERSION,
+    GroupEntry,
+    LabelsEntry,
+    ProfilePart,
+    RepresentativeEntry,
+    SelectionDocument,
+    SequenceHashes,
+)
+from assay_sampling.errors import InputError
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
+from assay_sampling.launches.alignment import sequence_totals_hash, totals_only
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches, sequence_hash
+from assay_sampling.notes.registry import Note
+from assay_sampling.scoring.evaluation import Evaluation, doubts
+from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from
+
+
+@dataclass(frozen=True)
+class ProfileSummary:
+    """The profile that a selection was made on. The sequence hashes tell whether another one is the same.
+
+    The hashes of totals compare with recordings that know only the numbers of blocks and threads;
+    ``totals_only`` says that this is such a recording. ``checkpoints`` tell where another one differs.
+    ``ranks``: how many ranks of one job, each a file, were joined.
+    """
+
+    launches: int
+    kernels: int
+    devices: tuple[str, ...]
+    sources: tuple[str, ...]
+    synthetic: bool
+    sequence_exact: str = ""
+    sequence_name_block: str = ""
+    sequence_exact_totals: str = ""
+    sequence_name_block_totals: str = ""
+    totals_only: bool = False
+    notes: tuple[Note, ...] = ()
+    checkpoints: Checkpoints | None = None
+    ranks: int = 1
+
+    @classmethod
+    def of(cls, launches: Launches) -> ProfileSummary:
+        return cls(
+            launches=len(launches),
+            kernels=launches.kernels(),
+            devices=tuple(launches.device_labels()),
+            sources=launches.sources,
+            synthetic=launches.metadata.synthetic,
+            sequence_exact=sequence_hash(launches, EXACT_IDENTITY),
+            sequence_name_block=sequence_hash(launches, NAME_BLOCK_IDENTITY),
+            sequence_exact_totals=sequence_totals_hash(launches, "exact"),
+            sequence_name_block_totals=sequence_totals_hash(launches, "name_block"),
+            totals_only=totals_only(launches, "grid") or totals_only(launches, "block"),
+            notes=launches.notes,
+            checkpoints=Checkpoints.of(launches),
+            ranks=launches.ranks,
+        )
+
+    def document(self) -> ProfilePart:
+        """As a selection's document has it."""
+        return ProfilePart(
+            launches=self.launches,
+            kernels=self.kernels,
+            devices=list(self.devices),
+            sources=list(self.sources),
+            ranks=self.ranks,
+            synthetic=self.synthetic,
+            sequence=self.sequence(),
+            notes=[NoteEntry.of(note) for note in self.notes],
+        )
+
+    def sequence(self) -> SequenceHashes:
+        """The hashes of what was launched, as a selection's document has them."""
+        return SequenceHashes(
+            exact=self.sequence_exact,
+            name_block=self.sequence_name_block,
+            exact_totals=self.sequence_exact_totals,
+            name_block_totals=self.sequence_name_block_totals,
+            totals_only=self.totals_only,
+        )
+
+
+@dataclass(frozen=True)
+class Representatives:
+    """Representatives as columns, each of shape (r,).
+
+    ``row`` is the row in the profile the selection was made on (in order of process and launch),
+    ``group`` the 0-based group, ``kernel`` the demangled names, ``grid`` and ``block`` shape (r, 3) with
+    -1 where the recording knows only totals (then the total is in x).
+    """
+
+    row: np.ndarray
+    group: np.ndarray
+    weight: np.ndarray
+    process: np.ndarray
+    launch: np.ndarray
+    kernel: tuple[str, ...]
+    grid: np.ndarray
+    block: np.ndarray
+
+    @classmethod
+    def at(
+        cls, launches: Launches, rows: np.ndarray, groups: np.ndarray, weights: np.ndarray
+    ) -> Representatives:
+        """Representatives at the given rows of a profile; all arrays of shape (r,)."""
+        chosen = launches.take(rows)
+        shapes = [chosen.column(f"{what}_{axis}") for what in ("grid", "block") for axis in "xyz"]
+        return cls(
+            row=np.asarray(rows, np.int64),
+            group=np.asarray(groups, np.int64),
+            weight=np.asarray(weights, np.float64),
+            process=chosen.column("process"),
+            launch=chosen.column("launch"),
+            kernel=tuple(launches.names[i] for i in chosen.column("kernel_id").tolist()),
+            grid=np.stack(shapes[:3], axis=1).astype(np.int64),
+            block=np.stack(shapes[3:], axis=1).astype(np.int64),
+        )
+
+    def entries(self) -> list[RepresentativeEntry]:
+        """One entry a representative, in order; ``sim_id`` is the 1-based id of simulators."""
+        return [
+            RepresentativeEntry(
+                process=int(self.process[i]),
+                launch=int(self.launch[i]),
+                sim_id=int(self.launch[i]) + 1,
+                kernel=self.kernel[i],
+                grid=_shape(self.grid[i]),
+                block=_shape(self.block[i]),
+                weight=float(self.weight[i]),
+            )
+            for i in range(len(self.row))
+        ]
+
+
+def _shape(values: np.ndarray) -> list[int]:
+    # An axis that the recording does not know is 1: the product is then still the true total.
+    return [int(v) if v > 0 else 1 for v in values]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Groups with representatives and weights, and their scores on the profile they were made on.
+
+    ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
+    not measured; ``labels`` the group of every launch, shape (n,), is part of the JSON form on request.
+    ``label_origins``, shape (n,), say where labels came from
+    (:data:`assay_sampling.labelling.light_run.ORIGINS`), for two levels; they are not part of the JSON form.
+    ``interval`` is that of the projected total; if it is None, ``interval_reason`` says why. ``warnings``
+    are the method's own doubts. ``extra`` holds results that only one method reports (``sweep``,
+    ``pca_components``, ``two_level``).
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    seed: int
+    profile: ProfileSummary
+    representatives: Representatives
+    group_launches: np.ndarray
+    evaluation: Evaluation
+    instruction_share: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    label_origins: np.ndarray | None = None
+    interval: Interval | None = None
+    interval_reason: Note | None = NO_INTERVAL_FIXED_RULE
+    warnings: tuple[Note, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes on doubtful scores."""
+        chosen = self.representatives
+        return doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
+
+    @property
+    def why_no_interval(self) -> Note | None:
+        """The reason for a missing interval; None if there is an interval."""
+        return None if self.interval is not None else self.interval_reason
+
+    def document(self, *, labels: bool = False) -> SelectionDocument:
+        """The selection as it is written; ``docs/selection-format.md``. With ``labels`` it can be scored by
+        groups elsewhere, and grows with launches: they are one text, however many there are."""
+        because = self.why_no_interval
+        return SelectionDocument.model_validate(
+            {
+                "version": SELECTION_VERSION,
+                "method": self.method,
+                "parameters": plain(self.parameters),
+                "seed": self.seed,
+                "profile": self.profile.document(),
+                "groups": self._groups(),
+                **self.evaluation.to_dict(),
+                "interval": None if self.interval is None else self.interval.to_dict(),
+                "interval_reason": None if because is None else NoteEntry.of(because),
+                "score_notes": [NoteEntry.of(note) for note in self.notes],
+                **({"warnings": [NoteEntry.of(note) for note in self.warnings]} if self.warnings else {}),
+                **plain(self.extra),
+                **({"labels": self._labels()} if labels and self.labels is not None else {}),
+            }
+        )
+
+    def _groups(self) -> list[GroupEntry]:
+        by_group: list[list[RepresentativeEntry]] = [[] for _ in range(len(self.group_launches))]
+        for group, entry in zip(
+            self.representatives.group.tolist(), self.representatives.entries(), strict=True
+        ):
+            by_group[group].append(entry)
+        share = self.instruction_share
+        return [
+            GroupEntry(
+                id=index,
+                launches=int(self.group_launches[index]),
+                instruction_share=None if share is None else float(share[index]),
+                representatives=entries,
+            )
+            for index, entries in enumerate(by_group)
+        ]
+
+    def _labels(self) -> LabelsEntry:
+        assert self.labels is not None
+        return labels_document(self.labels, len(self.group_launches), self.profile.checkpoints)
+
+    def to_csv(self) -> str:
+        """One line a representative, for a simulator's job list."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(
+            ["group", "group_launches", "process", "launch", "sim_id", "kernel", "grid_x", "grid_y",
+             "grid_z", "block_x", "block_y", "block_z", "weight"]
+        )  # fmt: skip
+        for group, entry in zip(
+            self.representatives.group.tolist(), self.representatives.entries(), strict=True
+        ):
+            writer.writerow(
+                [group, int(self.group_launches[group]), entry.process, entry.launch, entry.sim_id,
+                 entry.kernel, *entry.grid, *entry.block, entry.weight]
+            )  # fmt: skip
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class SavedSelection:
+    """A selection read back from its document: enough to score it on another profile.
+
+    Representatives are columns as in :class:`Representatives`.
+    """
+
+    document: SelectionDocument
+    sequence: SequenceHashes
+    process: np.ndarray
+    launch: np.ndarray
+    weight: np.ndarray
+    group: np.ndarray
+    kernel: tuple[str, ...]
+    grid: np.ndarray
+    block: np.ndarray
+
+    def labels(self) -> np.ndarray | None:
+        """Group of every launch, shape (n,); None if it was saved without. Raises InputError if they
+        cannot be read or disagree with the groups."""
+        try:
+            counts = np.array([group.launches for group in self.document.groups], np.int64)
+        except OverflowError as error:
+            raise InputError(
+                "selection", f"the launches of a group are too many ({error})", WRITE_AGAIN
+            ) from error
+        return labels_from(self.document.labels, counts)
+
+    @classmethod
+    def read(cls, document: object, path: str) -> SavedSelection:
+        """The selection of a document as :func:`json.loads` gives it.
+
+        Raises InputError naming ``path`` and the first field that does not follow the format, or the
+        version if a newer release wrote it. Selections of earlier releases have no version.
+        """
+        return cls.of(read_selection(document, path), path)
+
+    @classmethod
+    def of(cls, document: SelectionDocument, path: str) -> SavedSelection:
+        """The selection of a document; raises InputError for representatives that cannot be."""
+        sequence = document.profile.sequence
+        if sequence is None:
+            cause = "it does not say which launches it was made on"
+            raise InputError(path, cause, WRITE_AGAIN, field="profile.sequence")
+        entries = [(index, e) for index, group in enumerate(document.groups) for e in group.representatives]
+        try:
+            if not entries:
+                raise ValueError("it has no representatives")
+            weight = np.array([e.weight for _, e in entries])
+            if not np.all(np.isfinite(weight)) or bool((weight < 0).any()):
+                raise ValueError("a weight is negative or not a number")
+            if not all(0 <= e.process < 1 << 31 and 0 <= e.launch < 1 << 40 for _, e in entries):
+                raise ValueError("a process or launch is negative or too large")
+            if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):
+                raise ValueError("a grid or block has other than three axes")
+            return cls(
+                document=document,
+                sequence=sequence,
+                process=np.array([e.process for _, e in entries]),
+                launch=np.array([e.launch for _, e in entries]),
+                weight=weight,
+                group=np.array([index for index, _ in entries]),
+                kernel=tuple(e.kernel for _, e in entries),
+                grid=np.array([e.grid for _, e in entries], np.int64),
+                block=np.array([e.block for _, e in entries], np.int64),
+            )
+        except (ValueError, OverflowError) as error:
+            raise InputError(path, f"it is not a selection: {error}", WRITE_AGAIN) from error

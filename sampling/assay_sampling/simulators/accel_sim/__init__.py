@@ -1,0 +1,1 @@
+"""Accel-Sim and GPGPU-Sim: traces, logs, lists of kernels."""

@@ -1,0 +1,60 @@
+"""``kernelslist.g``: the launches of a trace in order, and the copies to the device between them.
+
+Source: docs/simulator-files.md, "Traces".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_sampling.errors import InputError
+from assay_sampling.files.reading import reading, require_file
+
+_AGAIN = "copy the trace again, or trace the launches again"
+
+
+@dataclass(frozen=True)
+class MemoryCopy:
+    """A line ``MemcpyHtoD`` of a list: device address and bytes."""
+
+    address: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class KernelsList:
+    """Traces of launches, in order, and the copies to the device."""
+
+    path: Path
+    traces: tuple[Path, ...]
+    copies: tuple[MemoryCopy, ...]
+
+
+def read_kernels_list(path: Path) -> KernelsList:
+    """Read ``kernelslist.g``: lines ``MemcpyHtoD,ADDRESS,BYTES`` and ``kernel...``; others are ignored.
+
+    Traces are relative to the list's own folder. Raises InputError for a list that cannot be read, a copy
+    that is not of that form, or a list without launches.
+    """
+    require_file(path)
+    traces: list[Path] = []
+    copies: list[MemoryCopy] = []
+    with reading(path):
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("MemcpyHtoD"):
+            copies.append(_copy(path, number, line))
+        elif line.startswith("kernel"):
+            traces.append(path.parent / line.strip())
+    if not traces:
+        raise InputError(path, "it lists no launch", "name the kernelslist.g of a trace")
+    return KernelsList(path, tuple(traces), tuple(copies))
+
+
+def _copy(path: Path, number: int, line: str) -> MemoryCopy:
+    match = re.fullmatch(r"MemcpyHtoD,\s*(0x[0-9a-fA-F]{1,16})\s*,\s*(\d{1,15})\s*", line)
+    if match is None:
+        raise InputError(path, "not of the form MemcpyHtoD,ADDRESS,BYTES", _AGAIN, line=number)
+    return MemoryCopy(int(match[1], 16), int(match[2]))

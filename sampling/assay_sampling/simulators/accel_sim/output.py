@@ -1,0 +1,244 @@
+"""Streams the standard output of Accel-Sim and GPGPU-Sim launch by launch.
+
+``gpu_sim_*`` are of one launch; every other counter is cumulative over the run and is differenced here. The
+uid in the log counts launches of this simulation; the traced id is in the echoed trace header. The simulator
+prints ``CTA/core`` only when it thinks that the kernel changed, which it decides by a memory address: the
+value printed before may belong to another kernel. So where the log echoes the options and the launch's shape,
+the resident blocks are computed as the simulator computes them. Source: docs/simulator-files.md, "Standard
+output".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from assay_sampling.errors import InputError
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.simulators.accel_sim.config import SimulatorConfig
+from assay_sampling.simulators.accel_sim.lines import LogLine, integer, matching_lines, starting_with
+from assay_sampling.simulators.accel_sim.statistics import (
+    SPLIT,
+    Differences,
+    LaunchHeader,
+    SimulatedLaunch,
+    StatisticsBlock,
+)
+
+_LINES = starting_with(
+    r"-gpgpu_[a-zA-Z0-9_:]+ |-(?:kernel name|kernel id|grid dim|block dim|shmem|nregs) = |"
+    r"launching kernel (?:name|command) ?: ?|GPGPU-Sim PTX: pushing kernel |GPGPU-Sim uArch: CTA/core = |"
+    r"kernel_name = |kernel_launch_uid = |"
+    r"gpu_(?:sim_cycle|sim_insn|tot_sim_cycle|tot_sim_insn|tot_issued_cta) = |"
+    r"L2_total_cache_(?:accesses|misses) = |number of total (?:read|write) accesses:|dram\[\d+\]: |"
+    r"total dram (?:reads|writes) = |gpgpu_simulation_time = |"
+    r"GPGPU-Sim: \*\*\* exit detected|GPGPU-Sim: \*\* break due to"
+)
+_TOTALS = {
+    b"gpu_tot_sim_cycle": "total_cycles",
+    b"gpu_tot_issued_cta": "issued_ctas",
+    b"L2_total_cache_accesses": "l2_accesses",
+    b"L2_total_cache_misses": "l2_misses",
+    b"total dram reads": "dram_reads",
+    b"total dram writes": "dram_writes",
+}
+# More than any GPU has; an array of so many is made for every launch.
+MOST_CHANNELS = 4096
+# A run that a limit on blocks ended does not say so: its last launch may have been ended.
+_SILENT_STOPS = frozenset({"gpgpu_max_cta", "gpgpu_max_completed_cta"})
+_MARKS = re.compile(rb"GPGPU-Sim|Accel-Sim \[build|gpu_sim_cycle = ")
+
+
+class SimulatorOutput:
+    """A simulator's log. :meth:`launches` streams it; ``ending`` and ``notes`` are known afterwards.
+
+    ``config`` holds all that the log echoes as soon as the first launch is given. ``ending`` is "exit" (the
+    simulator ended by itself), "early stop" or "cut off".
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = SimulatorConfig()
+        self.ending = "cut off"
+        self.notes: list[Note] = []
+        self._options: dict[str, str] = {}
+        self._header = LaunchHeader()
+        self._headers: dict[int, LaunchHeader] = {}
+        self._last_uid = 0
+        self._table: str | None = None
+        self._statistics: StatisticsBlock | None = None
+        self._ctas_per_sm: int | None = None
+        self._differences = Differences(self.path)
+
+    def launches(self) -> Iterator[SimulatedLaunch]:
+        """Every launch in the order in which the launches ended, read once from start to end.
+
+        Raises InputError for a file that is not a simulator's log, for texts in place of numbers, and for
+        counters that go backwards (several simulations in one file); for a cut file after its launches.
+        """
+        seen = False
+        for line in matching_lines(self.path, _LINES):
+            seen = True
+            if not line.whole:
+                break  # it may end within a number
+            yield from self._take(line)
+        if not seen:
+            raise InputError(self.path, "it is not a log of Accel-Sim or GPGPU-Sim", _KNOWN)
+        yield from self._close(last=True)
+        self._note_ending()
+
+    def _take(self, line: LogLine) -> Iterator[SimulatedLaunch]:
+        name = line.name.strip(b" :=")
+        if line.name.startswith(b"-"):
+            if not line.name.startswith(b"-gpgpu_"):
+                yield from self._close()
+            self._echo(line, name[1:].decode())
+        elif name.startswith((b"launching", b"GPGPU-Sim PTX")):
+            yield from self._close()
+            self._launch(line)
+        elif name == b"kernel_name":
+            yield from self._close()
+            self._statistics = StatisticsBlock(line.number, line.rest.decode(errors="replace"))
+        elif name.endswith(b"CTA/core"):
+            self._resident(line)
+        elif line.name.startswith(b"GPGPU-Sim: ***"):
+            self.ending = "exit" if self.ending == "cut off" else self.ending
+        elif line.name.startswith(b"GPGPU-Sim: ** break"):
+            self.ending = "early stop"
+            if self._statistics is not None:
+                self._statistics.cut = True
+        elif self._statistics is not None:
+            self._count(line, name, self._statistics)
+
+    def _echo(self, line: LogLine, name: str) -> None:
+        """An option of the simulator, or a line of a trace's header."""
+        if name.startswith("gpgpu_"):
+            self._options.setdefault(name, line.rest.partition(b"#")[0].strip().decode(errors="replace"))
+            return
+        if name == "kernel name":  # the first line of a header
+            self._header = LaunchHeader(name=line.rest.decode(errors="replace"))
+        elif name == "kernel id":
+            self._header.traced_id = integer(self.path, line, line.rest, name)
+        elif name in ("grid dim", "block dim"):
+            setattr(self._header, name.split(maxsplit=1)[0], self._shape(line, line.rest, name))
+        elif name == "shmem":
+            self._header.shared_bytes = integer(self.path, line, line.rest, name)
+        elif name == "nregs":
+            self._header.registers = integer(self.path, line, line.rest, name)
+
+    def _shape(self, line: LogLine, text: bytes, field_name: str) -> tuple[int, int, int]:
+        axes = text.strip(b"() ").split(b",")
+        if len(axes) != 3:
+            raise InputError(
+                self.path, "it is not of the form (x,y,z)", _AGAIN, line=line.number, field=field_name
+            )
+        x, y, z = (integer(self.path, line, axis, field_name) for axis in axes)
+        return x, y, z
+
+    def _launch(self, line: LogLine) -> None:
+        """A launch starts: it takes the header before it, and its uid from the line or by counting."""
+        if line.name.startswith(b"GPGPU-Sim PTX"):
+            shape = re.search(rb"gridDim= ?\((.*?)\) blockDim ?= ?\((.*?)\)", line.rest)
+            name = line.rest.split(b"'")[1].decode(errors="replace") if b"'" in line.rest else ""
+            self._header = LaunchHeader(name=name)
+            if shape:
+                self._header.grid = self._shape(line, shape[1], "gridDim")
+                self._header.block = self._shape(line, shape[2], "blockDim")
+        said = re.search(rb" uid: (\d+)", line.rest)
+        uid = integer(self.path, line, said[1], "uid") if said else self._last_uid + 1
+        if uid <= self._last_uid:
+            raise InputError(
+                self.path, f"launch {uid} comes after launch {self._last_uid}", SPLIT, line=line.number
+            )
+        self._last_uid = uid
+        self._headers[uid] = self._header
+
+    def _resident(self, line: LogLine) -> None:
+        self._ctas_per_sm = integer(self.path, line, line.rest.partition(b",")[0], "CTA/core")
+        if self._headers:
+            self._headers[self._last_uid].ctas_per_sm = self._ctas_per_sm
+
+    def _count(self, line: LogLine, name: bytes, block: StatisticsBlock) -> None:
+        """One line of a block of statistics."""
+        if name.startswith(b"dram["):
+            if self._table is not None:
+                channel = integer(self.path, line, name[5:-1], "memory channels", MOST_CHANNELS - 1)
+                banks = sum(integer(self.path, line, text, name.decode()) for text in line.rest.split())
+                block.channels.setdefault(self._table, {})[channel] = banks
+            return
+        self._table = None
+        if name.startswith(b"number of total"):
+            self._table = "dram_reads" if b"read" in name else "dram_writes"
+        elif name == b"kernel_launch_uid":
+            block.uids = tuple(
+                integer(self.path, line, text, "kernel_launch_uid") for text in line.rest.split()
+            )
+        elif name == b"gpgpu_simulation_time":
+            seconds = re.search(rb"\((\d{1,15}) sec\)", line.rest)
+            block.seconds = int(seconds[1]) if seconds else None
+        else:
+            value = integer(self.path, line, line.rest, name.decode())
+            if name == b"gpu_sim_cycle":
+                block.cycles = value
+            elif name == b"gpu_sim_insn":
+                block.instructions = value
+            elif name == b"gpu_tot_sim_insn":
+                block.total_instructions = value
+            else:
+                block.totals[_TOTALS[name]] = value
+
+    def _close(self, *, last: bool = False) -> Iterator[SimulatedLaunch]:
+        """Give the launch whose statistics have ended, if any."""
+        block, self._statistics = self._statistics, None
+        self._table = None
+        if not self._differences.given and (block is not None or not self._headers):
+            self.config = SimulatorConfig.of_options(self._options)
+        if block is None:
+            return
+        if block.cycles is None or block.instructions is None:
+            if not last:
+                raise InputError(
+                    self.path, "its statistics hold no cycles or no instructions", _AGAIN, line=block.line
+                )
+            self.notes.append(make_note("log_cut_in_statistics", line=block.line))
+            return
+        if last and self.ending == "cut off" and block.seconds is None:
+            self.notes.append(make_note("log_cut_in_statistics", line=block.line))
+            return
+        uids = block.uids or (self._last_uid or self._differences.given + 1,)
+        if len(uids) > 1:
+            self.notes.append(make_note("launches_at_once", launches=tuple(uids)))
+        if last and not _SILENT_STOPS.isdisjoint(self.config.early_stops):
+            block.cut = True
+        headers = [self._headers.pop(uid, LaunchHeader()) for uid in uids]
+        yield self._differences.launch(block, headers, uids, self.config, self._ctas_per_sm)
+
+    def _note_ending(self) -> None:
+        for uid, header in self._headers.items():
+            self.notes.append(make_note("launch_without_statistics", launch=uid, kernel=header.name or ""))
+        if self.ending == "cut off" and not self.notes:
+            self.notes.append(make_note("log_may_be_cut"))
+
+    def unfinished(self) -> list[dict[str, Any]]:
+        """Launches that were started but have no statistics, after :meth:`launches` has ended."""
+        return [
+            {"uid": uid, "traced_id": header.traced_id, "kernel": header.name, "grid": header.grid}
+            for uid, header in self._headers.items()
+        ]
+
+
+_AGAIN = "copy the log again from where it was written"
+_KNOWN = "give the standard output of the simulator, plain or compressed"
+
+
+def looks_like_output(head: bytes) -> bool:
+    """Whether the first bytes of a file (decompressed) are those of a simulator's standard output."""
+    return bool(_MARKS.search(head))
+
+
+def read_output(path: str | Path) -> tuple[SimulatorOutput, list[SimulatedLaunch]]:
+    """A log and all its launches."""
+    output = SimulatorOutput(path)
+    return output, list(output.launches())
