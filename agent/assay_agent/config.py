@@ -1,15 +1,22 @@
-"""How an agent is set up."""
+"""The settings of an agent."""
 
 from __future__ import annotations
 
-import re
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
-from assay_agent.connection import check_address
-from assay_agent.telemetry.settings import TelemetrySettings
+from pydantic import BeforeValidator, Field, model_validator
+
+from assay_agent.gpus.model import gpu_models
+from assay_agent.gpus.telemetry_settings import TelemetrySettings
+from assay_agent.policy.file import DEFAULT_POLICY_FILE
+from assay_core.files.free_space import DEFAULT_FLOOR_BYTES
+from assay_core.program import LogFormatSetting, LogLevelSetting
+from assay_core.program_log import LogFormat, LogLevel
+from assay_core.server_address import SERVER_VARIABLE, default_address
+from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
 
 
@@ -21,9 +28,7 @@ class VirtualGPUs:
     count: int = 1
 
     def __post_init__(self) -> None:
-        from assay_agent.virtual.architectures import architecture  # noqa: PLC0415 - only with --virtual
-
-        object.__setattr__(self, "kind", architecture(self.kind).kind)
+        object.__setattr__(self, "kind", gpu_models().kind(self.kind))
         if not 1 <= self.count <= 1024:
             raise ParameterError(
                 f"virtual {self.kind}", f"{self.count} is not in 1..1024", "give a number in that range"
@@ -36,64 +41,118 @@ class VirtualGPUs:
         if not colon:
             return cls(text)
         if not count.isdecimal():
-            raise ParameterError(f"virtual {text!r}", f"{count!r} is no number", "write KIND or KIND:COUNT")
+            raise ParameterError(
+                f"virtual {text!r}", f"{count!r} is not a number", "write KIND or KIND:COUNT"
+            )
         return cls(kind, int(count))
 
 
-@dataclass(frozen=True)
-class AgentConfig:
-    """Set-up of one agent; raises ParameterError for values that cannot be.
+def _virtual(given: Any) -> Any:
+    return VirtualGPUs.parse(given) if isinstance(given, str) else given
 
-    Args:
-        server: ``unix:PATH``, or ``HOST:PORT`` on this machine, which needs a policy file.
-        state_dir: the agent's own directory: identity, lock and spool.
-        name: what people call the agent; the host's name by default.
-        agent_id: identity in a new state directory, 32 hexadecimal digits; a random one by default. No two
-            agents of a server may have the same.
-        recorded_slots: how many recordings are played back at a time.
-        virtual: virtual GPUs to offer; what they measure is synthetic, and nothing else turns them on.
-        installed_gpus: whether the GPUs of the box are offered, where their tools are found.
-        spool_limit_bytes: bytes spooled at most; None: a quarter of the free disk, at most 4 GiB.
-        minimum_free_bytes: left free on the disk in any case.
-        flush_seconds: launches wait at most so long for their segment to fill.
-        lease_wait_ms: how long one request for work may wait at the server.
-        drain_seconds: how long a run may go on after the agent was told to stop.
-        policy_file: what a server may ask for; None: anything over a socket of this user, else nothing.
-        telemetry: how GPUs are watched while they measure, and when they are too hot to begin.
-    """
 
-    server: str
-    state_dir: Path
-    name: str = field(default_factory=socket.gethostname)
-    recorded_slots: int = 1
-    virtual: Sequence[VirtualGPUs] = ()
-    installed_gpus: bool = True
-    spool_limit_bytes: int | None = None
-    minimum_free_bytes: int = 256 << 20
-    flush_seconds: float = 2.0
-    lease_wait_ms: int = 10_000
-    drain_seconds: float = 5.0
-    agent_id: str = ""
-    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
-    policy_file: Path | None = None
+class AgentSettings(ProgramSettings):
+    """The settings of ``assay-agent``; raises ParameterError for invalid values."""
 
-    def __post_init__(self) -> None:
-        check_address(self.server)
-        if self.agent_id and not re.fullmatch(r"[0-9a-f]{32}", self.agent_id):
-            raise ParameterError(
-                "agent id", f"{self.agent_id!r} is not 32 hexadecimal digits", "leave it out for a random one"
-            )
-        if not 0 <= self.recorded_slots <= 1024:
-            raise ParameterError(
-                "recorded slots", f"{self.recorded_slots} is not in 0..1024", "give a number in that range"
-            )
-        for what in (
-            "spool_limit_bytes",
-            "minimum_free_bytes",
-            "flush_seconds",
-            "lease_wait_ms",
-            "drain_seconds",
-        ):
-            value = getattr(self, what)
-            if value is not None and value < 0:
-                raise ParameterError(what.replace("_", " "), f"{value} is negative", "give 0 or more")
+    program: ClassVar[str] = "assay-agent"
+    variable_prefix: ClassVar[str] = "ASSAY_AGENT_"
+
+    server: Annotated[
+        str,
+        Setting(
+            "unix:PATH, or HOST:PORT on this machine, which needs a policy file.",
+            default="this user's own socket",
+            variable=SERVER_VARIABLE,
+            metavar="ADDRESS",
+        ),
+    ] = Field(default_factory=default_address)
+    state_dir: Annotated[
+        Path,
+        Setting(
+            "Directory of this agent's identity and spool; only one agent may use it at a time.",
+            flag="state",
+            metavar="DIR",
+        ),
+    ] = Path("assay-agent-state")
+    name: Annotated[str, Setting("What people call this agent.", default="the host's name")] = Field(
+        default_factory=socket.gethostname, min_length=1
+    )
+    agent_id: Annotated[
+        str,
+        Setting(
+            "Identity in a new state directory, 32 hexadecimal digits. No two agents of a server may have "
+            "the same.",
+            default="a random one",
+            variable="ASSAY_AGENT_ID",
+        ),
+        Field(pattern=r"^([0-9a-f]{32})?$"),
+    ] = ""
+    policy_file: Annotated[
+        Path | None,
+        Setting(
+            "TOML file that says what a server may ask for.",
+            default=f"{DEFAULT_POLICY_FILE}, if it exists",
+            flag="policy",
+        ),
+    ] = None
+    recorded_slots: Annotated[
+        int, Setting("How many recordings are played back at a time."), Field(ge=0, le=1024)
+    ] = 1
+    virtual: Annotated[
+        tuple[Annotated[VirtualGPUs, BeforeValidator(_virtual)], ...],
+        Setting(
+            "Offer virtual GPUs (V100, 'RTX 2060:2'); everything they measure is synthetic.",
+            metavar="KIND[:COUNT]",
+        ),
+    ] = ()
+    installed_gpus: Annotated[
+        bool, Setting("Offer the GPUs of this box, if their tools are found.", metavar="true|false")
+    ] = True
+    spool_limit_bytes: Annotated[
+        int | None,
+        Setting(
+            "The most bytes that the spool may take.", default="a quarter of the free disk, at most 4 GiB"
+        ),
+        Field(ge=1),
+    ] = None
+    minimum_free_bytes: Annotated[
+        int, Setting("Free bytes that the spool leaves on the disk."), Field(ge=0)
+    ] = DEFAULT_FLOOR_BYTES
+    flush_seconds: Annotated[
+        float, Setting("The longest that launches wait for their segment to fill."), Field(ge=0)
+    ] = 2.0
+    lease_wait_ms: Annotated[
+        int, Setting("How long one request for work may wait at the server."), Field(ge=0)
+    ] = 10_000
+    drain_seconds: Annotated[float, Setting("How long a run may continue after SIGTERM."), Field(ge=0)] = 5.0
+    pause_at_celsius: Annotated[
+        float, Setting("A GPU at least this hot waits before a run; 0: never."), Field(ge=0)
+    ] = 85.0
+    resume_below_celsius: Annotated[
+        float, Setting("The run begins once the GPU is cooler than this."), Field(ge=0)
+    ] = 75.0
+    longest_cooling_seconds: Annotated[
+        float, Setting("How long a hot GPU waits before its run begins anyway."), Field(ge=0)
+    ] = 180.0
+    log_level: LogLevelSetting = LogLevel.INFO
+    log_format: LogFormatSetting = LogFormat.TEXT
+
+    @classmethod
+    def default_file(cls) -> Path:
+        """The settings file of a box's agent."""
+        return Path("/etc/assay/agent.toml")
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        _ = self.telemetry  # raises if its temperatures contradict each other
+        return self
+
+    @property
+    def telemetry(self) -> TelemetrySettings:
+        """How GPUs are watched while they measure, and when they are too hot to begin."""
+        return TelemetrySettings(
+            pause_at_celsius=self.pause_at_celsius,
+            resume_below_celsius=self.resume_below_celsius,
+            longest_wait_seconds=self.longest_cooling_seconds,
+            minimum_free_bytes=self.minimum_free_bytes,
+        )

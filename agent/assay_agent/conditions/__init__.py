@@ -1,8 +1,8 @@
-"""The conditions of a run on a real GPU: a share of the SMs, locked clocks, no strangers; always undone.
+"""The conditions of a run on a real GPU: a share of the SMs, locked clocks, no other users; always undone.
 
-What each changes is written down before it is changed (:mod:`assay_agent.conditions.journal`), so that the
-next start of the agent undoes what a killed one left (:mod:`assay_agent.conditions.leftovers`). The stand-ins
-of virtual GPUs obey their environment.
+Each change is journalled before it is made (:mod:`assay_agent.conditions.journal`), so that the next start
+of the agent undoes what a killed one left (:mod:`assay_agent.conditions.leftovers`). The stand-ins
+of modelled GPUs obey their environment.
 """
 
 from assay_agent.conditions.around import Conditions, under_mps

@@ -7,23 +7,24 @@ from types import TracebackType
 from typing import Self
 
 from assay_agent.conditions.base import Condition, Site
-from assay_agent.conditions.clocks import LockedClocks, NcuClocks, VirtualClocks
+from assay_agent.conditions.clocks import LockedClocks, ModelledClocks, NcuClocks
 from assay_agent.conditions.leftovers import undo
 from assay_agent.conditions.mps import SmShare, WithoutMps
 from assay_agent.conditions.occupants import AloneOnGpu
 from assay_agent.conditions.sm_partition import SmPartition
-from assay_agent.work import Assignment, ValidityFlag
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import Work
 
 
-def under_mps(work: Assignment) -> bool:
-    """Whether a run is made under an MPS daemon: at a share of the SMs, or to be compared with one."""
+def under_mps(work: Work) -> bool:
+    """Whether a run needs an MPS daemon: it has a share of the SMs, or is compared with one that has."""
     return work.under_mps or (work.condition.sm_percent or 100.0) < 100
 
 
 class Conditions:
-    """What a run is made under; see :class:`assay_agent.conditions.base.Condition`.
+    """All conditions of a run; see :class:`assay_agent.conditions.base.Condition`.
 
-    Entering first undoes what is in the GPU's journal, and leaves nothing in force where it raises.
+    Entering first undoes what is in the GPU's journal. If it raises, nothing stays in force.
     """
 
     def __init__(self, site: Site) -> None:
@@ -47,7 +48,7 @@ class Conditions:
 
     @property
     def environment(self) -> dict[str, str]:
-        """To be added to that of the run."""
+        """Added to the run's environment."""
         return {name: v for condition in self._conditions for name, v in condition.environment.items()}
 
     @property
@@ -60,7 +61,7 @@ class Conditions:
 
     @property
     def effective_sms(self) -> int | None:
-        """SMs that a probe found; None where none was asked."""
+        """The SMs that a probe counted; None if none ran."""
         found = self.facts.get("effective_sms")
         return None if found is None else int(found)
 
@@ -70,17 +71,18 @@ class Conditions:
             condition.before_ending()
 
     def check(self) -> None:
-        """Raises ProfilerError where a condition was not in force during the run that has ended."""
+        """Raises ProfilerError if a condition was not in force during the run that has ended."""
         for condition in self._conditions:
             condition.check()
 
 
 def _conditions(site: Site) -> list[Condition]:
-    """In the order in which they are made; of a virtual GPU, whose stand-ins obey, only locked clocks."""
+    """In the order in which they are made. A modelled GPU brings its own share and clock."""
     work, clock = site.work, site.work.condition.clock
-    if site.gpu.synthetic:
-        locked = clock in ("base", "boost") and work.level == "light"
-        return [VirtualClocks(site, str(clock))] if locked else []
+    if site.gpu.model is not None:
+        if clock in ("base", "boost") and work.table_level == "light":
+            return [ModelledClocks(site, site.gpu.model, clock)]
+        return []
     made: list[Condition] = [AloneOnGpu(site)]
     if clock in ("base", "boost"):
         made.append(NcuClocks(site) if work.level == "detailed" else LockedClocks(site, clock))

@@ -1,7 +1,4 @@
-"""The seam: a condition is a context manager around a run that says what it made, and undoes it.
-
-Source: design, "Seams".
-"""
+"""The interface of conditions: a context manager around a run that records what it changed, and undoes it."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from types import TracebackType
 from typing import Self
 
 from assay_agent.conditions.journal import Journal
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.work import Assignment, ValidityFlag
+from assay_agent.execution.environment import MeasuredGPU
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import Work
 
 
 @dataclass(frozen=True)
@@ -25,15 +23,15 @@ class Site:
         gpu: the GPU, whose lock is held.
         work: the run.
         base: the GPU's private folder, with a short path (Unix sockets live there).
-        held: the descriptor of the GPU's lock, for what is started.
+        held: the descriptor of the GPU's lock, inherited by every process started.
         environment: of the profiler's tools, before any condition adds to it.
         journal: of the GPU.
         cancelled: set when nobody wants the run any more.
-        note: adds to the log of the attempt.
+        note: appends to the log of the attempt.
     """
 
     gpu: MeasuredGPU
-    work: Assignment
+    work: Work
     base: Path
     held: int
     environment: Mapping[str, str]
@@ -51,8 +49,8 @@ class Condition:
     """One condition; in force while it is entered. This one does nothing.
 
     ``environment`` is added to that of the run; ``facts`` are recorded with it; both are complete once it is
-    entered. ``flags`` are complete once it is left. Entering raises ProfilerError where the condition cannot
-    be had, after undoing what was done so far.
+    entered. ``flags`` are complete once it is left. Entering raises ProfilerError if the condition cannot be
+    made, after undoing what was done so far.
     """
 
     def __init__(self, site: Site) -> None:
@@ -67,13 +65,13 @@ class Condition:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Undo; raises nothing: what cannot be undone stays in the journal, for the next start."""
+        """Undo. Never raises: what cannot be undone stays in the journal for the next start."""
 
     def before_ending(self) -> None:
-        """The processes of the run are about to be ended by signals. Raises nothing."""
+        """The processes of the run are about to be ended by signals. Never raises."""
 
     def check(self) -> None:
-        """The run has ended by itself; raises ProfilerError where the condition was not in force."""
+        """The run has ended by itself; raises ProfilerError if the condition was not in force."""
 
     def flag(self, name: str, detail: str) -> None:
         """Set a validity flag of the registry."""

@@ -1,11 +1,10 @@
-"""Locked clocks: through NVML for light runs, and watching over Nsight Compute's own lock for detailed ones.
+"""Locked clocks: by NVML for light runs; for detailed runs ncu locks them, and we clean up after it.
 
-``base`` locks to NVML's limit "TDP", the clock that the GPU is rated for; ``boost`` to its greatest boost
-clock. Locking needs root; where it is refused the run goes on with free clocks and is flagged. Afterwards
-the clocks are reset, also where a person had locked them: NVML does not tell what was locked before.
+``base`` locks to NVML's limit "TDP", the clock that the GPU is rated for; ``boost`` to its highest boost
+clock. Locking needs root; if it is refused, the run continues with free clocks and is flagged. Afterwards
+the clocks are reset, even if a person had locked them: NVML does not report earlier locks.
 
-Source: notes on NVML, section 5 (setters), and on Nsight Compute, section 6b (a killed ncu leaves clocks
-locked).
+Source: docs/conditions.md, "Clocks".
 """
 
 from __future__ import annotations
@@ -17,8 +16,10 @@ from typing import Any, Self
 
 from assay_agent.conditions.base import Condition, Site
 from assay_agent.conditions.leftovers import CLOCKS_ENTRY, NCU_CLOCKS_ENTRY, reset_ncu_clocks
-from assay_agent.conditions.nvml import NOT_PERMITTED, NvmlError, nvml_device
+from assay_agent.gpus.model import GpuModel
+from assay_agent.gpus.nvml import NOT_PERMITTED, NvmlError, nvml_device
 from assay_sampling.errors import StorageError
+from assay_sampling.launches.table import ClockCondition
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class LockedClocks(Condition):
             _log.error("the clocks of %s stay locked: %s", self.site.gpu.device.uuid, problem)
             self.flag("clocks_left_locked", f"the clocks could not be unlocked: {problem}")
         except StorageError as problem:
-            _log.warning("the clocks of %s are free, and yet: %s", self.site.gpu.device.uuid, problem)
+            _log.warning("the clocks of %s are unlocked, but: %s", self.site.gpu.device.uuid, problem)
 
 
 def _limits(nvml: Any, handle: Any, clock: str) -> tuple[int, int]:
@@ -72,26 +73,24 @@ def _limits(nvml: Any, handle: Any, clock: str) -> tuple[int, int]:
     return boost, boost
 
 
-class VirtualClocks(Condition):
-    """The SM clock of a virtual GPU locked to ``clock``, which its stand-in tools are told by a variable.
+class ModelledClocks(Condition):
+    """The SM clock of a modelled GPU locked to ``clock``; its stand-in tools read it from a variable.
 
-    The switch ``clock_unlocked`` of the stand-ins is what a driver that refuses is on a real GPU.
+    A model that is asked to refuse behaves like a real driver that refuses.
     """
 
-    def __init__(self, site: Site, clock: str) -> None:
+    def __init__(self, site: Site, model: GpuModel, clock: ClockCondition) -> None:
         super().__init__(site)
-        from assay_agent.virtual.tools.environment import CLOCK_VARIABLE, refuses_clocks  # noqa: PLC0415
-
-        refused = refuses_clocks(site.environment)
-        self.facts["clock_locked"] = int(not refused)
-        if refused:
+        variables = model.clock_variables(clock, site.environment)
+        self.facts["clock_locked"] = int(variables is not None)
+        if variables is None:
             self.flag("clock_unlocked", f"the {clock} clock could not be locked, as it was told to")
         else:
-            self.environment[CLOCK_VARIABLE] = clock
+            self.environment |= variables
 
 
 class NcuClocks(Condition):
-    """Nsight Compute locks the clocks itself; where it was killed, they are reset after it."""
+    """Nsight Compute locks the clocks itself; if it was killed, they are reset afterwards."""
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

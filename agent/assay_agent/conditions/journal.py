@@ -1,9 +1,9 @@
-"""What was changed for a run and must be undone: a file for each GPU, durable before each step.
+"""A journal of what was changed for a run and must be undone: one file per GPU, durable before each step.
 
     {"version": 1, "gpu": UUID, "lock": PATH, "entries": {NAME: {"step": ..., ...}}}
 
-An entry is written before its step is made and removed after it is undone, so that whoever finds one after
-a crash undoes it; undoing what was never made does no harm. The file is gone when nothing is left to undo.
+An entry is written before its step is made and removed after it is undone, so whoever finds one after a
+crash undoes it; undoing a step that was never made is harmless. An empty journal has no file.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from assay_agent import durable
-from assay_agent.durable import storage_errors
-from assay_sampling.private_folders import make_private_folder
+from assay_core.files import durable
+from assay_core.files.durable import storage_errors
+from assay_core.files.private_folders import make_private_folder
 
 _log = logging.getLogger(__name__)
 
@@ -38,28 +38,28 @@ class Journal:
 
     @classmethod
     def found(cls, state: Path) -> Iterator[Journal]:
-        """The journals that earlier processes left; what is none is removed, with a warning."""
+        """The journals that earlier processes left; other files are removed, with a warning."""
         for path in sorted((state / _FOLDER).glob("*.json")):
             try:
                 document = _document(path.read_bytes())
                 journal = cls(state, str(document["gpu"]), Path(document["lock"]))
-            except OSError as error:  # what it says may still be in force, so it stays for the next start
+            except OSError as error:  # its steps may still be in force, so it stays for the next start
                 _log.warning("%s cannot be read (%s)", path, error.strerror)
                 continue
             except (ValueError, KeyError, TypeError) as error:
-                _log.warning("%s is no journal of conditions (%s); it is removed", path, error)
+                _log.warning("%s is not a journal of conditions (%s); it is removed", path, error)
                 path.unlink(missing_ok=True)
                 continue
             yield journal
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """What is to be undone, by name, in the order in which it was begun."""
+        """What must be undone, by name, in the order in which it was begun."""
         try:
             return dict(_document(self.path.read_bytes())["entries"])
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            _log.warning("%s is no journal of conditions (%s); it is not heeded", self.path, error)
+            _log.warning("%s is not a journal of conditions (%s); it is ignored", self.path, error)
             return {}
 
     def step(self, name: str, step: str, **facts: str | int) -> None:
@@ -90,5 +90,5 @@ class Journal:
 def _document(text: bytes) -> dict[str, Any]:
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("version") != _VERSION:
-        raise ValueError("it is of another version")
+        raise ValueError("it has another version")
     return document

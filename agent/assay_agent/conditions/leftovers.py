@@ -1,7 +1,7 @@
-"""Undoing what an earlier process of the agent left: it was killed, and its conditions were in force.
+"""Undoes what an agent that was killed left behind while its conditions were in force.
 
-A daemon of ours is told by its environment: processes of this user whose CUDA_MPS_PIPE_DIRECTORY is the
-private folder of a GPU. Nothing else is ever ended.
+Our daemons are recognised by their environment: processes of this user whose CUDA_MPS_PIPE_DIRECTORY is
+the private folder of a GPU. Nothing else is ever ended.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay_agent.conditions.journal import Journal
 from assay_agent.conditions.mps_control import PIPE_VARIABLE, MpsControl, MpsError, MpsFolders
-from assay_agent.conditions.nvml import NvmlError, nvml_device
-from assay_agent.profilers.tool_run import run_tool
-from assay_agent.telemetry.dcgm import DcgmPause
+from assay_agent.execution.tool_run import run_tool
+from assay_agent.gpus.nvml import NvmlError, nvml_device
+from assay_agent.guards.dcgm import DcgmPause
 from assay_sampling.errors import StorageError
+
+if TYPE_CHECKING:
+    import psutil
 
 _log = logging.getLogger(__name__)
 
@@ -35,14 +38,13 @@ _QUIT_SECONDS = 5.0
 _TERMINATE_SECONDS = 2.0
 _KILL_SECONDS = 5.0
 _RESET_SECONDS = 60.0
-_PROC = Path("/proc")
 
 
 def undo_leftovers(state: Path) -> None:
     """Undo what journals in an agent's state directory name; called at its start, before any run.
 
-    A GPU whose lock somebody else keeps is left for the next run on it, which undoes it first. Raises
-    nothing: what cannot be undone is logged and stays in its journal.
+    A GPU whose lock somebody else holds is left to the next run on it, which undoes it first. Never
+    raises: what cannot be undone is logged and stays in its journal.
     """
     for journal in Journal.found(state):
         with _locked(journal.lock) as held:
@@ -68,7 +70,7 @@ def undo(journal: Journal) -> None:
 
 
 def _unknown(journal: Journal, entry: Mapping[str, Any]) -> None:
-    _log.warning("GPU %s: nothing is known of an entry %s", journal.gpu_uuid, dict(entry))
+    _log.warning("GPU %s: the journal has an unknown entry %s", journal.gpu_uuid, dict(entry))
 
 
 def _undo_mps(journal: Journal, entry: Mapping[str, Any]) -> None:
@@ -90,34 +92,36 @@ def end_daemon(base: Path, program: str) -> None:
         if not _end(folders.pipe, number, seconds):
             break
     else:
-        raise OSError(f"processes {_living(folders.pipe)} of the MPS daemon do not end")
+        left = [process.pid for process in _living(folders.pipe)]
+        raise OSError(f"processes {left} of the MPS daemon do not end")
     shutil.rmtree(folders.root, ignore_errors=True)
 
 
-def _end(pipe: Path, number: int, seconds: float) -> list[int]:
-    """Send a signal to what lives, until nothing does or the time is over; what still lives."""
+def _end(pipe: Path, number: int, seconds: float) -> list[psutil.Process]:
+    """Signal the living processes until none is left or the time is over; returns those that are left."""
+    import psutil  # noqa: PLC0415
+
     until = time.monotonic() + seconds
     while (living := _living(pipe)) and time.monotonic() < until:
         for process in living:
-            with contextlib.suppress(OSError):
-                os.kill(process, number)
+            with contextlib.suppress(psutil.Error):  # psutil sends nothing to a reused process number
+                process.send_signal(number)
         time.sleep(_LOOK_SECONDS)
     return living
 
 
-def _living(pipe: Path) -> list[int]:
-    """Processes of this user that have this pipe folder in their environment; this process does not count."""
-    wanted = f"{PIPE_VARIABLE}={pipe}".encode()
+def _living(pipe: Path) -> list[psutil.Process]:
+    """Processes of this user, except this one, that have this pipe folder in their environment."""
+    try:
+        import psutil  # noqa: PLC0415 - only GPUs need it, and a box without any has no journal
+    except ImportError as error:
+        raise OSError("psutil is not installed: pip install 'assay-gpu[agent]'") from error
     found = []
-    for process in _PROC.glob("[0-9]*"):
-        try:
-            if process.stat().st_uid == os.getuid() and wanted in (process / "environ").read_bytes().split(
-                b"\0"
-            ):
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return [process for process in found if process != os.getpid()]
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.uids().effective == os.geteuid() and process.environ().get(PIPE_VARIABLE) == str(pipe):
+                found.append(process)
+    return [process for process in found if process.pid != os.getpid()]
 
 
 def _undo_clocks(journal: Journal, entry: Mapping[str, Any]) -> None:
@@ -130,7 +134,7 @@ def _undo_ncu_clocks(journal: Journal, entry: Mapping[str, Any]) -> None:
 
 
 def reset_ncu_clocks(program: str, gpu_uuid: str, variables: Mapping[str, str] | None = None) -> str:
-    """Let Nsight Compute unlock the clocks of one GPU that it may have left locked; how that ended.
+    """Let Nsight Compute unlock the clocks of a GPU that it may have left locked; returns how that ended.
 
     Raises OSError.
     """
@@ -156,7 +160,7 @@ _UNDO = {MPS_ENTRY: _undo_mps, CLOCKS_ENTRY: _undo_clocks, NCU_CLOCKS_ENTRY: _un
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold a GPU's lock; False where somebody else keeps it. Where its folder is gone, nobody can hold it."""
+    """Hold a GPU's lock; False if somebody else holds it. If its folder is gone, nobody can hold it."""
     if not path.parent.is_dir():
         yield True
         return

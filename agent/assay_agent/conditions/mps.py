@@ -1,9 +1,9 @@
-"""A share of the SMs through a private MPS daemon; and runs without MPS, kept away from everybody's daemons.
+"""A share of the SMs through a private MPS daemon; and runs without MPS, kept away from all daemons.
 
-A CUDA program attaches by itself to whatever daemon answers in its pipe folder, and where none answers it
-runs on all SMs without a word. So: the share is set before the first client, read back, and a probe in the
-run's own environment must see fewer SMs, or there is no run; and after the run the daemon must still live
-and must have had clients. Compute modes are never changed. Source: notes on MPS, section 4.
+A CUDA program attaches to any daemon that answers in its pipe folder; if none answers, it silently runs on
+all SMs. So the share is set before the first client and read back, and a probe in the run's environment must
+see fewer SMs, or there is no run; after the run the daemon must still live and must have had clients.
+Compute modes are never changed. Source: docs/conditions.md, "SM shares".
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from assay_agent.conditions.mps_control import (
     MpsFolders,
     program_version,
 )
+from assay_agent.conditions.mps_daemons import mps_daemons
 from assay_agent.conditions.sm_probe import ProbedGPU, ProbeError, probe_sms
-from assay_agent.doctor_box import mps_daemons
-from assay_agent.profilers.base import ProfilerError
-from assay_sampling.conditions import share_bounds
+from assay_agent.execution.errors import ProfilerError
 from assay_sampling.errors import StorageError
-from assay_sampling.failures import FailureClass
+from assay_sampling.running.failures import FailureClass
+from assay_sampling.scoring.two_conditions import share_bounds
 
 _log = logging.getLogger(__name__)
 
 # The daemon prints tenths.
 _ROUNDING_PERCENT = 0.0501
-# Of the run's environment; the workload's own variables are not for the daemon.
+# The daemon gets these variables of the run; the workload's own are not for it.
 _OF_THE_DAEMON = ("HOME", "TMPDIR", "LC_ALL", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 class WithoutMps(Condition):
-    """A run without MPS: in its private pipe folder there is no daemon, so it attaches to nobody's."""
+    """A run without MPS: its private pipe folder has no daemon, so it attaches to none."""
 
     def __enter__(self) -> Self:
         nobody = self.site.base / "no-mps"
@@ -55,7 +55,7 @@ class WithoutMps(Condition):
 class SmShare(Condition):
     """A share of the SMs, or all of them, under a private MPS daemon that lives as long as the run.
 
-    ``facts``: ``sm_percent``, ``sm_percent_in_force`` as the daemon says, ``effective_sms`` as probed,
+    ``facts``: ``sm_percent``, ``sm_percent_in_force`` as the daemon reports it, ``effective_sms`` as probed,
     ``all_sms``, ``cuda_version``, ``mps_program``, ``mps_version``.
     """
 
@@ -65,18 +65,18 @@ class SmShare(Condition):
         super().__init__(site)
         self.percent = percent
         self.folders = MpsFolders(site.base)
-        self._daemon: MpsDaemon | None = None
+        self.daemon: MpsDaemon | None = None
         self._probe_clients = 0
-        self._of_daemon: dict[str, str | int | float] = {}
+        self.daemon_facts: dict[str, str | int | float] = {}
 
     def __enter__(self) -> Self:
         self.environment = dict(self.folders.variables)
         try:
-            self._start(self._program())
-            self._set_share()
-            self._step("probe")
+            self._start(self.program())
+            self.set_share()
+            self.step("probe")
             self._judge(self._probe())
-            self._step("in force")
+            self.step("in force")
         except BaseException:
             self._undo()
             raise
@@ -88,34 +88,34 @@ class SmShare(Condition):
     ) -> None:
         self._undo()
 
-    def _step(self, step: str, **facts: str) -> None:
+    def step(self, step: str, **facts: str) -> None:
         self.site.journal.step(MPS_ENTRY, step, **facts)
 
-    def _program(self) -> str:
+    def program(self) -> str:
         program = shutil.which(PROGRAM, path=self.site.gpu.path)
         if program is None:
-            raise self._failed(
+            raise self.failed(
                 f"{PROGRAM} is not in the PATH of the agent",
                 "install it (it comes with NVIDIA's driver), or start the agent with a PATH that has it",
             )
         longest = self.folders.longest_socket_bytes
         if longest > LONGEST_SOCKET_PATH:
-            raise self._failed(
-                f"the sockets of an MPS daemon in {self.folders.root} would have names of {longest} bytes, "
-                f"and {LONGEST_SOCKET_PATH} are possible",
+            raise self.failed(
+                f"the sockets of an MPS daemon in {self.folders.root} would have paths of {longest} bytes, "
+                f"and at most {LONGEST_SOCKET_PATH} are possible",
                 "start the agent with a TMPDIR that has a shorter name",
             )
         return program
 
     def _start(self, program: str) -> None:
-        self._step("folders", base=str(self.site.base), program=program)
+        self.step("folders", base=str(self.site.base), program=program)
         try:
             end_daemon(self.site.base, program)  # of an agent with another state directory
             for folder in (self.folders.root, self.folders.pipe, self.folders.log):
                 folder.mkdir(mode=0o700)
         except OSError as error:
-            raise self._failed(f"the folders of the MPS daemon cannot be had: {error}") from error
-        # The daemon finds its server in the PATH, and says little where it does not.
+            raise self.failed(f"the folders of the MPS daemon cannot be made: {error}") from error
+        # The daemon looks its server up in the PATH, and says little if it is not there.
         folders = dict.fromkeys((str(Path(program).parent), str(Path(program).resolve().parent)))
         environment = {
             "PATH": ":".join((*folders, self.site.gpu.path)),
@@ -123,43 +123,43 @@ class SmShare(Condition):
             **self.site.gpu.variables,
             **self.folders.variables,
         }
-        self._of_daemon = {"mps_program": program, "mps_version": program_version(program)}
-        self._step("daemon")
-        self._daemon = MpsDaemon(program, environment, self.folders, (self.site.held,), self.daemon_options)
+        self.daemon_facts = {"mps_program": program, "mps_version": program_version(program)}
+        self.step("daemon")
+        self.daemon = MpsDaemon(program, environment, self.folders, (self.site.held,), self.daemon_options)
         try:
-            self._daemon.start(self.site.cancelled)
+            self.daemon.start(self.site.cancelled)
         except MpsError as error:
-            raise self._failed(str(error)) from error
+            raise self.failed(str(error)) from error
 
-    def _set_share(self) -> None:
-        self._step("share")
-        assert self._daemon is not None
+    def set_share(self) -> None:
+        self.step("share")
+        assert self.daemon is not None
         try:
-            in_force = self._daemon.control.set_share(self.percent)
+            in_force = self.daemon.control.set_share(self.percent)
         except MpsError as error:
-            raise self._failed(str(error)) from error
+            raise self.failed(str(error)) from error
         if abs(in_force - self.percent) > _ROUNDING_PERCENT:
-            raise self._failed(
-                f"{self.percent:g} % was set, and the MPS daemon says that {in_force:g} % is in force "
-                f"({self._daemon.last_words()})"
+            raise self.failed(
+                f"{self.percent:g} % was set, but the MPS daemon says that {in_force:g} % is in force "
+                f"({self.daemon.last_words()})"
             )
-        self._of_daemon["sm_percent_in_force"] = in_force
+        self.daemon_facts["sm_percent_in_force"] = in_force
 
     def _probe(self) -> ProbedGPU:
-        site, daemon = self.site, self._daemon
+        site, daemon = self.site, self.daemon
         assert daemon is not None
         environment = {**site.environment, **self.environment}
         try:
             found = probe_sms(environment, site.home, site.gpu.device.uuid, site.held)
         except ProbeError as error:
-            raise self._failed(
+            raise self.failed(
                 f"the probe of the SMs failed: {error}; the MPS daemon's last words: {daemon.last_words()}"
             ) from error
         self._probe_clients = daemon.clients_seen()
         return found
 
     def _judge(self, found: ProbedGPU) -> None:
-        """Record what is in force; raises ProfilerError where it is not the share."""
+        """Record what is in force; raises ProfilerError if that is not the share."""
         whole = self.site.gpu.device.sm_count
         if whole is None or (self.percent >= 100 and whole != found.sm_count):
             whole = self._all_sms()
@@ -168,28 +168,28 @@ class SmShare(Condition):
             "effective_sms": found.sm_count,
             "all_sms": whole,
             "cuda_version": found.cuda_version,
-            **self._of_daemon,
+            **self.daemon_facts,
         }
         if self.percent >= 100 and found.sm_count != whole:
-            raise self._failed(f"the probe sees {found.sm_count} SMs at 100 %, and the GPU has {whole}")
+            raise self.failed(f"the probe sees {found.sm_count} SMs at 100 %, but the GPU has {whole}")
         if self.percent < 100 and found.sm_count >= whole:
-            raise self._failed(
-                f"{self.percent:g} % was set, and the probe sees all {found.sm_count} SMs of the GPU",
+            raise self.failed(
+                f"{self.percent:g} % was set, but the probe sees all {found.sm_count} SMs of the GPU",
             )
         if self.percent < 100:
-            self._require_share(found.sm_count, whole)
+            self.require_share(found.sm_count, whole)
 
-    def _require_share(self, found: int, whole: int) -> None:
-        """Raises ProfilerError where the SMs that the probe found are another share than was set."""
+    def require_share(self, found: int, whole: int) -> None:
+        """Raises ProfilerError if the probe did not find the share of the SMs that was set."""
         least, most = share_bounds(whole, self.percent, self.site.gpu.device.compute_capability)
         if not least <= found <= most:
-            raise self._failed(
-                f"{self.percent:g} % of {whole} SMs was set, and the probe sees {found} "
+            raise self.failed(
+                f"{self.percent:g} % of {whole} SMs was set, but the probe sees {found} "
                 f"(the share is in force with {least} to {most})"
             )
 
-    def _whole(self) -> int:
-        """SMs of the whole GPU, as the driver's library of the box or a process without MPS says."""
+    def whole_sms(self) -> int:
+        """SMs of the whole GPU, from the driver's library on the box or a process without MPS."""
         return self.site.gpu.device.sm_count or self._all_sms()
 
     def _all_sms(self) -> int:
@@ -200,15 +200,15 @@ class SmShare(Condition):
         try:
             found = probe_sms(environment, self.site.home, self.site.gpu.device.uuid, self.site.held)
         except ProbeError as error:
-            raise self._failed(f"the probe of the whole GPU failed: {error}") from error
+            raise self.failed(f"the probe of the whole GPU failed: {error}") from error
         return found.sm_count
 
     def before_ending(self) -> None:
-        """Clients that are ended by a signal may take the server with them, so their work is ended first."""
-        if self._daemon is None:
+        """A client that a signal kills may take the server with it, so its GPU work is ended first."""
+        if self.daemon is None:
             return
         try:
-            ended = self._daemon.control.terminate_clients()
+            ended = self.daemon.control.terminate_clients()
         except MpsError as error:
             self.site.note(f"MPS: the clients could not be terminated: {error}")
             return
@@ -216,15 +216,15 @@ class SmShare(Condition):
             self.site.note(f"MPS: clients terminated: {', '.join(map(str, ended))}")
 
     def check(self) -> None:
-        """Raises ProfilerError where the daemon ended during the run; flags one that was never its client."""
-        assert self._daemon is not None
-        if not self._daemon.alive:
-            raise self._failed(
-                f"the MPS daemon ended during the run ({self._daemon.last_words()}); a process that starts "
+        """Raises ProfilerError if the daemon ended during the run; flags a run that was never its client."""
+        assert self.daemon is not None
+        if not self.daemon.alive:
+            raise self.failed(
+                f"the MPS daemon ended during the run ({self.daemon.last_words()}); a process that starts "
                 "afterwards has all SMs",
-                "look for what ended it (out of memory, a person); then submit the campaign again",
+                "find out what ended it (out of memory, a person); then submit the campaign again",
             )
-        clients = self._daemon.clients_seen() - self._probe_clients
+        clients = self.daemon.clients_seen() - self._probe_clients
         self.facts["mps_clients"] = clients
         if self._probe_clients and not clients:
             self.flag(
@@ -234,10 +234,10 @@ class SmShare(Condition):
             )
 
     def _undo(self) -> None:
-        # A disk that is full must not keep the daemon: the entry of an earlier step says as much.
-        self._noted(lambda: self._step("stop"))
-        if self._daemon is not None:
-            self.site.note(f"MPS: the daemon ended by {self._daemon.stop()}")
+        # A full disk must not keep the daemon alive; the earlier step's entry is enough to undo it.
+        self._noted(lambda: self.step("stop"))
+        if self.daemon is not None:
+            self.site.note(f"MPS: the daemon ended by {self.daemon.stop()}")
         shutil.rmtree(self.folders.root, ignore_errors=True)
         self._noted(lambda: self.site.journal.end(MPS_ENTRY))
 
@@ -247,12 +247,12 @@ class SmShare(Condition):
         except StorageError as error:
             _log.warning("the MPS daemon of %s: %s", self.site.gpu.device.uuid, error)
 
-    def _failed(self, cause: str, remedy: str = "") -> ProfilerError:
+    def failed(self, cause: str, remedy: str = "") -> ProfilerError:
         return ProfilerError(FailureClass.MPS_NOT_IN_FORCE, str(self.site.work.key), cause, remedy)
 
 
 def _note_strangers(condition: Condition) -> None:
-    """Record MPS daemons of other people: they are left alone, and the run is kept away from them."""
+    """Record other people's MPS daemons; they are left alone, and the run is kept away from them."""
     strangers = list(_strangers(condition.site.base))
     if strangers:
         condition.facts["foreign_mps_daemons"] = ", ".join(map(str, strangers))
@@ -263,7 +263,7 @@ def _note_strangers(condition: Condition) -> None:
 
 
 def _strangers(base: Path) -> Iterator[Path]:
-    """Pipe folders of living daemons that belong to no GPU of this user's agents."""
+    """Pipe folders of living daemons, except those of this user's agents."""
     for pipe in mps_daemons():
         if base.parent not in pipe.parents:
             yield pipe

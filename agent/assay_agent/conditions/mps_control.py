@@ -1,10 +1,10 @@
-"""A private MPS control daemon: its folders, its life under our supervisor, and talking to it.
+"""A private MPS control daemon: its folders, running it under our supervisor, and its commands.
 
-The daemon runs in the foreground (``-f``) and logs to its standard output. Its control program answers with
-exit status 0 to unknown commands and to values that it refuses: only the text tells. Nothing here ever looks
-at the default pipe folder: another user's daemon is never spoken to.
+The daemon runs in the foreground (``-f``) and logs to its standard output. Its control program exits with
+status 0 even for unknown commands and refused values: only its text shows the error. Nothing here looks at
+the default pipe folder, so we never talk to another user's daemon.
 
-Source: notes on MPS, section 4; "What was learnt" in docs/real-tools.md.
+Source: docs/conditions.md, "SM shares"; "What was learnt" in docs/real-tools.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_agent.profilers.tool_run import EndingSteps, ToolResult, run_tool
+from assay_agent.execution.tool_run import EndingSteps, ToolResult, run_tool
 
 PROGRAM = "nvidia-cuda-mps-control"
 PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -35,16 +35,16 @@ _TELL = 'printf "%s\\n" "$1" | exec "$0" 2>&1'
 _SERVE = 'exec "$0" -f "$@" 2>&1'
 _NEW_CLIENT = "NEW CLIENT"
 _TROUBLE = re.compile(r"fail|invalid|already running|not found", re.IGNORECASE)
-# The program has no option that tells its version, and neither has the daemon a command: it stands alone
-# among the texts of the program, as in 535.261.03 and 550.163.01.
+# Neither the program nor the daemon reports the driver's version: it is one of the strings in the
+# program's file, as in 535.261.03 and 550.163.01.
 _VERSION = re.compile(rb"\0(\d{3}\.\d{2,3}(?:\.\d{2})?)\0")
 _MOST_PROGRAM_BYTES = 16 << 20
-# Programs of CUDA 13 tell their version; older ones take the option for a question to a daemon.
+# Programs of CUDA 13 print their version; older ones take the option for a command to a daemon.
 _RELEASE = re.compile(r"Binary version:\s*(\d+)")
 
 
 class MpsError(Exception):
-    """The daemon did not do what it was told; the text says what happened."""
+    """The daemon did not obey; the text says what happened."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class MpsFolders:
 
     @property
     def output(self) -> Path:
-        """What the daemon itself says."""
+        """The daemon's own log."""
         return self.root / "daemon.log"
 
     @property
@@ -76,12 +76,12 @@ class MpsFolders:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What daemon and clients have in their environment."""
+        """The environment variables of daemon and clients."""
         return {PIPE_VARIABLE: str(self.pipe), LOG_VARIABLE: str(self.log)}
 
 
 def program_version(program: str) -> str:
-    """The version of the driver that a control program belongs to; "" where it does not tell."""
+    """The version of the driver that a control program belongs to; "" if it is unknown."""
     try:
         with Path(program).open("rb") as file:
             found = set(_VERSION.findall(file.read(_MOST_PROGRAM_BYTES)))
@@ -91,9 +91,9 @@ def program_version(program: str) -> str:
 
 
 def control_release(program: str, directory: Path, variables: Mapping[str, str]) -> tuple[int, str]:
-    """The number of a control program's release, such as 13010, and what it says; 0 where it does not tell.
+    """A control program's release, such as 13010 (0: unknown), and what it printed.
 
-    It runs in ``directory``, where no daemon lives that an old program would ask.
+    It runs in ``directory``, where an old program finds no daemon to ask.
     """
     environment = {
         **variables,
@@ -118,13 +118,13 @@ def control_release(program: str, directory: Path, variables: Mapping[str, str])
 
 
 class MpsControl:
-    """Speaks to the daemon of the pipe folder that ``environment`` names."""
+    """Sends commands to the daemon of the pipe folder that ``environment`` names."""
 
     def __init__(self, program: str, environment: Mapping[str, str], directory: Path) -> None:
         self._program, self._environment, self._directory = program, environment, directory
 
     def tell(self, command: str, seconds: float = _ANSWER_SECONDS) -> str:
-        """What the daemon answers to a command; raises MpsError where it does not, or does not know it."""
+        """The daemon's answer to a command; raises MpsError if it gives none or does not know the command."""
         result = run_tool(
             ["/bin/sh", "-c", _TELL, self._program, command],
             environment=self._environment,
@@ -137,7 +137,7 @@ class MpsControl:
             raise MpsError(f"the MPS daemon does not answer to {command!r} within {seconds:g} s")
         if result.exit_code != 0 or said.startswith("Unknown command"):
             raise MpsError(
-                f"the MPS daemon does not do {command!r}: {said or result.stderr.strip() or result.ending}"
+                f"the MPS daemon refuses {command!r}: {said or result.stderr.strip() or result.ending}"
             )
         return said
 
@@ -174,14 +174,14 @@ def _numbers(text: str) -> list[int]:
 
 
 class MpsDaemon:
-    """One private daemon in ``folders``, which are there and empty.
+    """One private daemon in ``folders``, which must exist and be empty.
 
     Args:
         program: path of the control program.
-        environment: the whole of it, with the folders and the one GPU.
-        folders: its own.
+        environment: all of it, with the folders and the one GPU.
+        folders: its private ones.
         held: descriptors (of locks) that stay open as long as it lives.
-        options: of the daemon, beside ``-f``.
+        options: of the daemon, besides ``-f``.
     """
 
     def __init__(
@@ -238,7 +238,7 @@ class MpsDaemon:
             self._result = error
 
     def stop(self) -> str:
-        """End it in order: its clients, a quit, a quit with a limit, signals. How it ended, in words."""
+        """End it in order: its clients, a quit, a quit with a limit, signals. Returns how it ended."""
         if not self._thread.ident:
             return "it was never started"
         try:
@@ -256,21 +256,21 @@ class MpsDaemon:
     def _quit(self, command: str) -> bool:
         """Tell it to quit; whether it is gone."""
         if self.alive:
-            # A daemon that quits may break off the connection: whether it is gone decides.
+            # A daemon that quits may drop the connection, so what counts is whether it is gone.
             with contextlib.suppress(MpsError):
                 self.control.tell(command, _QUIT_SECONDS + _FORCE_SECONDS)
         self._thread.join(_QUIT_SECONDS)
         return not self.alive
 
     def clients_seen(self) -> int:
-        """How many clients its log says that it got since its start."""
+        """How many clients it has had, by its log."""
         try:
             return self.folders.output.read_text(errors="replace").count(_NEW_CLIENT)
         except OSError:
             return 0
 
     def last_words(self) -> str:
-        """The last line of its log that tells of trouble, else the last one, else how it ended."""
+        """The last line of its log that reports trouble, else the last line, else how it ended."""
         try:
             lines = self.folders.output.read_text(errors="replace").splitlines()
         except OSError:

@@ -1,7 +1,7 @@
-"""One run at a time: the processes that NVML lists on the GPU before a run, and waiting for them to end.
+"""One run at a time: waits before a run until the processes that NVML lists on the GPU have ended.
 
-The lock keeps agents of one user apart; this sees everybody else. In a container NVML lists host process
-numbers, or nothing: then nothing is seen. Source: notes on NVML, sections 5 and 6.
+The lock keeps agents of one user apart; this sees everybody else. In a container NVML may list no process,
+or the host's process numbers. Source: docs/conditions.md, "Who else is on the GPU".
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Self
 
 from assay_agent.conditions.base import Condition, Site
-from assay_agent.conditions.nvml import ABSENT, NvmlError, nvml_device
+from assay_agent.gpus.nvml import ABSENT, NvmlError, nvml_device
+from assay_agent.gpus.processes import process_name
 
 PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
-# Those that stayed through a whole wait, by GPU: another minute would not move them.
+# Processes that outlasted a whole wait, by GPU: another minute would not help.
 _stayed: dict[str, frozenset[int]] = {}
 _LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses")
 
@@ -25,7 +25,7 @@ _LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunnin
 class AloneOnGpu(Condition):
     """Waits a while until no other process computes on the GPU.
 
-    One that stays is no reason not to measure: the telemetry of the run flags it.
+    If one stays, the run is measured anyway: its telemetry flags it.
     """
 
     def __enter__(self) -> Self:
@@ -43,9 +43,9 @@ class AloneOnGpu(Condition):
 
 
 def wait_until_alone(site: Site, *, clock: Callable[[], float] = time.monotonic) -> list[int]:
-    """Wait until no stranger computes on the GPU, at most PATIENCE_SECONDS; the processes that stay.
+    """Wait until no other process computes on the GPU, at most PATIENCE_SECONDS; returns those that stay.
 
-    Nobody is waited for who stayed through a whole wait before. Raises NvmlError.
+    Processes that outlasted an earlier wait are not waited for. Raises NvmlError.
     """
     uuid = site.gpu.device.uuid
     until = clock() + PATIENCE_SECONDS
@@ -59,7 +59,7 @@ def wait_until_alone(site: Site, *, clock: Callable[[], float] = time.monotonic)
 
 
 def processes_on(uuid: str) -> list[int]:
-    """Process numbers that compute on the GPU, without this process; raises NvmlError."""
+    """Process numbers that compute on the GPU, except this process; raises NvmlError."""
     found: set[int] = set()
     with nvml_device(uuid) as (nvml, handle):
         for name in _LISTS:
@@ -68,7 +68,7 @@ def processes_on(uuid: str) -> list[int]:
 
 
 def _listed(nvml: Any, handle: Any, name: str) -> list[Any]:
-    """What a list of NVML holds; nothing where this GPU or driver does not have it."""
+    """An NVML list; empty if this GPU or driver does not have it."""
     try:
         return list(getattr(nvml, name)(handle))
     except nvml.NVMLError as error:
@@ -79,11 +79,4 @@ def _listed(nvml: Any, handle: Any, name: str) -> list[Any]:
 
 def described(processes: list[int]) -> str:
     """Process numbers with their names, where this user may see them."""
-    return ", ".join(f"{process} ({_name(process)})" for process in processes[:8])
-
-
-def _name(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
-    except OSError:
-        return "?"
+    return ", ".join(f"{process} ({process_name(process) or '?'})" for process in processes[:8])

@@ -1,11 +1,11 @@
-"""How many SMs a CUDA process has here: started as a file of its own, with the standard library only.
+"""Prints how many SMs a CUDA process has here. Run as a script, with the standard library only.
 
     python -I -S probe.py
 
 It makes a context through the driver's library, as the workload will, and asks for attribute 16,
 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: under MPS "the executed limit is reflected" there. It prints one
 line of JSON: ``{"sm_count": 66, "uuid": "GPU-...", "cuda_version": 12040, "devices": 1}``, or
-``{"error": "cuInit: 100"}``. Source: notes on MPS, section 4.
+``{"error": "cuInit: 100"}``. Source: docs/conditions.md, "SM shares".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _DriverError(Exception):
 
 
 def main() -> int:
-    """Print what was found; 0 where it is a number of SMs."""
+    """Print the answer; 0 if it is a number of SMs."""
     try:
         found = _look(ctypes.CDLL("libcuda.so.1"))
     except OSError as error:

@@ -1,11 +1,11 @@
-"""A static partition of the SMs: a second kind of share, whose SMs are the run's alone.
+"""A static partition of the SMs: a second kind of share, whose SMs only the run uses.
 
-A daemon in static mode (``-S``) hands SMs out in chunks, of which a partition has a whole number; a client
-names its partition in its environment, and without one it makes no context. The share is rounded down to
-whole chunks: eight SMs from Hopper on, four before.
+A daemon in static mode (``-S``) hands SMs out in chunks, and a partition is a whole number of chunks. A
+client names its partition in its environment; without one it cannot make a context. The share is rounded
+down to whole chunks: eight SMs from Hopper on, four on older GPUs.
 
 Source: NVIDIA, Multi-Process Service, "Static SM Partitioning" (CUDA 13.1, Ampere or newer, interface version
-2); how the answers look, of its quick start. Nothing of it was seen on a GPU: see docs/hardware.md.
+2); the format of the answers is from its quick start. None of this was seen on a GPU: see docs/hardware.md.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from assay_agent.conditions.mps import SmShare
 from assay_agent.conditions.mps_control import PROGRAM, MpsControl, MpsError, control_release
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_sampling.conditions import chunks_of_share, has_static_partitions
+from assay_agent.execution.environment import MeasuredGPU
+from assay_sampling.scoring.two_conditions import chunks_of_share, has_static_partitions
 
 PARTITION_VARIABLE = "CUDA_MPS_SM_PARTITION"
 # The program numbers itself as CUDA does: 13010 is 13.1.
@@ -32,7 +32,7 @@ _COLUMNS = 7  # GPU, partition, free and used chunks, free and used SMs, clients
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as the daemon names and counts it; ``identity`` is GPU and partition."""
+    """A partition as the daemon lists it; ``identity`` is GPU and partition."""
 
     identity: str
     chunks: int
@@ -40,7 +40,7 @@ class Partition:
 
 
 def makes_partitions(gpu: MeasuredGPU) -> bool:
-    """Whether the SMs of a GPU can be partitioned: by its architecture, and by the box's control program."""
+    """Whether the SMs of a GPU can be partitioned, by its architecture and the box's control program."""
     program = shutil.which(PROGRAM, path=gpu.path)
     if gpu.synthetic or program is None or not has_static_partitions(gpu.device.compute_capability):
         return False
@@ -69,59 +69,59 @@ def add_partition(control: MpsControl, uuid: str, chunks: int) -> Partition:
 class SmPartition(SmShare):
     """A partition of the SMs under a private MPS daemon that lives as long as the run.
 
-    ``facts`` as of :class:`SmShare`, where ``sm_percent_in_force`` is that of the daemon's count, with
+    ``facts`` are those of :class:`SmShare` (``sm_percent_in_force`` by the daemon's count of SMs), with
     ``sm_share``, ``sm_chunks`` and ``sm_partition``.
     """
 
     daemon_options = ("-S",)
 
-    def _program(self) -> str:
-        program = super()._program()
+    def program(self) -> str:
+        program = super().program()
         capability = self.site.gpu.device.compute_capability
         if not has_static_partitions(capability):
-            raise self._failed(
+            raise self.failed(
                 f"GPUs of compute capability {capability or '?'} have no static partitions of their SMs "
-                "(Ampere, 8.0, is the first that has)",
+                "(only Ampere, 8.0, and newer GPUs have)",
                 "leave sm_share out: a share by percentage works from Volta on",
             )
         release, said = control_release(program, self.site.home, self.site.gpu.variables)
         if release < _FIRST_RELEASE:
-            raise self._failed(
+            raise self.failed(
                 f"{program} cannot make static partitions: it is older than CUDA 13.1 (asked for its version "
                 f"it says: {said})",
                 "leave sm_share out, or install a driver of CUDA 13.1 or newer",
             )
         return program
 
-    def _set_share(self) -> None:
-        self._step("share")
-        assert self._daemon is not None
-        whole = self._whole()
+    def set_share(self) -> None:
+        self.step("share")
+        assert self.daemon is not None
+        whole = self.whole_sms()
         chunks = chunks_of_share(whole, self.percent, self.site.gpu.device.compute_capability)
         if not chunks:
-            raise self._failed(
+            raise self.failed(
                 f"{self.percent:g} % of {whole} SMs is less than one chunk, which is the smallest partition",
                 "ask for a larger share, or leave sm_share out",
             )
         try:
-            made = add_partition(self._daemon.control, self.site.gpu.device.uuid, chunks)
+            made = add_partition(self.daemon.control, self.site.gpu.device.uuid, chunks)
         except MpsError as error:
-            raise self._failed(f"{error} ({self._daemon.last_words()})") from error
+            raise self.failed(f"{error} ({self.daemon.last_words()})") from error
         if made.chunks != chunks:
-            raise self._failed(f"{chunks} chunks were asked for, and the MPS daemon made {made.chunks}")
+            raise self.failed(f"{chunks} chunks were asked for, but the MPS daemon made {made.chunks}")
         self._partition = made
         self.environment[PARTITION_VARIABLE] = made.identity
-        self._of_daemon |= {
+        self.daemon_facts |= {
             "sm_share": "partition",
             "sm_chunks": made.chunks,
             "sm_partition": made.identity,
             "sm_percent_in_force": round(100.0 * made.sm_count / whole, 2),
         }
 
-    def _require_share(self, found: int, whole: int) -> None:
-        super()._require_share(found, whole)
+    def require_share(self, found: int, whole: int) -> None:
+        super().require_share(found, whole)
         if found != self._partition.sm_count:
-            raise self._failed(
-                f"the partition has {self._partition.sm_count} SMs, as the MPS daemon says, and the probe "
+            raise self.failed(
+                f"the partition has {self._partition.sm_count} SMs by the MPS daemon's count, but the probe "
                 f"sees {found}"
             )

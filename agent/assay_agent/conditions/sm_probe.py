@@ -1,4 +1,4 @@
-"""Asking a tiny CUDA process in the run's own environment how many SMs it has."""
+"""Asks a tiny CUDA process in the run's environment how many SMs it has."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.conditions import probe
-from assay_agent.profilers.tool_run import EndingSteps, run_tool
+from assay_agent.execution.tool_run import EndingSteps, run_tool
 
 _SECONDS = 60.0
 
 
 class ProbeError(Exception):
-    """The probe gave no number of SMs; the text says why."""
+    """The probe could not count SMs; the text says why."""
 
 
 @dataclass(frozen=True)
 class ProbedGPU:
-    """What a CUDA process saw. ``cuda_version`` is that of the driver, such as "12.4"."""
+    """What a CUDA process saw. ``cuda_version`` is the driver's, such as "12.4"."""
 
     sm_count: int
     uuid: str
@@ -28,7 +28,7 @@ class ProbedGPU:
 
 
 def probe_sms(environment: Mapping[str, str], directory: Path, uuid: str, held: int) -> ProbedGPU:
-    """Run the probe; raises ProbeError, also where it sees another GPU than ``uuid``."""
+    """Run the probe; raises ProbeError, also if it sees another GPU than ``uuid``."""
     result = run_tool(
         [sys.executable, "-I", "-S", probe.__file__],
         environment=environment,

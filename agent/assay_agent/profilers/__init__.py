@@ -1,1 +1,1 @@
-"""Ways of measuring a run: each a module with one class that satisfies ``base.Profiler``."""
+"""Ways of measuring a run: each a module with one class that satisfies ``seam.Profiler``."""

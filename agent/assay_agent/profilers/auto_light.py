@@ -1,7 +1,7 @@
-"""Light runs for which the campaign leaves the profiler to the box: Nsight Systems, and else our own tracer.
+"""Light runs for which the box chooses the profiler: Nsight Systems, or else our own tracer.
 
-The two have not been shown to agree launch for launch on a GPU (docs/tracer.md), so the tracer stands in only
-where it is all there is, and the run says so.
+The two have not been shown to agree launch for launch on a GPU (docs/tracer.md), so the tracer is used only
+if Nsight Systems is missing, and the run is flagged.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import threading
 
 from assay_agent.profilers.cupti import CuptiProfiler
 from assay_agent.profilers.live import LiveMeasurement
-from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
-from assay_agent.work import Assignment
+from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
+from assay_core.records.work import Work
 
 
 class AutoLightProfiler:
-    """``light: auto`` on one GPU; see :class:`assay_agent.profilers.base.Profiler`."""
+    """``light: auto`` on one GPU; see :class:`assay_agent.profilers.seam.Profiler`."""
 
     name = "auto"
 
     def __init__(self, profiler: NsightSystemsProfiler | CuptiProfiler) -> None:
         self._profiler = profiler
 
-    def plan(self, work: Assignment) -> list[str] | None:
-        """As the profiler that is taken."""
+    def plan(self, work: Work) -> list[str] | None:
+        """The command of the chosen profiler."""
         return self._profiler.plan(work)
 
-    def run(self, work: Assignment, cancelled: threading.Event) -> LiveMeasurement:
+    def run(self, work: Work, cancelled: threading.Event) -> LiveMeasurement:
         measurement = self._profiler.run(work, cancelled)
         measurement.note(f"light: auto takes {self._profiler.name} on this box")
         if isinstance(self._profiler, CuptiProfiler):

@@ -1,7 +1,7 @@
-"""The CUPTI profiler: a light run with our own tracer injected, its launches handed on while it runs.
+"""The CUPTI profiler: a light run with our own tracer injected; its launches arrive while it runs.
 
 There is no report: kernels come over a Unix socket in the run's private folder, and counts of launch calls
-prove that none is missing. A run that lost one fails. Source: notes on CUPTI, section 3; docs/tracer.md.
+prove that none is missing. A run that lost a kernel fails. Source: docs/tracer.md.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.classify import failure_in, quoted, refuse_killed, workload_failed
-from assay_agent.profilers.environment import MeasuredGPU, require_light_condition, require_possible
+from assay_agent.execution.classify import failure_in, quoted, refuse_killed, workload_failed
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_run import ToolResult
+from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.live import LiveMeasurement
-from assay_agent.profilers.ncu_command import require_command
-from assay_agent.profilers.tool_run import ToolResult
-from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.profilers.requirements import require_command, require_light_condition, require_possible
 from assay_agent.tracer.build import find_tracer, why_unavailable
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver, TracedProcess
-from assay_agent.work import Assignment
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import LaunchBatch, TableMetadata, launch_schema
+from assay_core.records.work import Work
+from assay_sampling.launches.table import LaunchBatch, TableMetadata, launch_schema
+from assay_sampling.running.failures import FailureClass
 
 FORMAT = "cupti-tracer"
 _LOOK_SECONDS = 0.1
-# Sockets of a workload that has ended are closed by the kernel; what is left in them is read at once.
+# The kernel closes the sockets of a workload that has ended; what they still hold is read at once.
 _LEFTOVER_SECONDS = 30.0
 _BUILD = "build the tracer on the box: python -m assay_agent.tracer.build"
-# Class and remedy of each reason for which a process is not traced.
+# Class and remedy of each reason why a process is not traced.
 _PROBLEMS: dict[ProblemCode, tuple[FailureClass, str]] = {
     ProblemCode.NO_CUPTI: (
         FailureClass.SERVER_REFUSED,
@@ -68,16 +68,16 @@ _PROBLEMS: dict[ProblemCode, tuple[FailureClass, str]] = {
 
 
 class CuptiProfiler:
-    """Light runs on one GPU; see :class:`assay_agent.profilers.base.Profiler`."""
+    """Light runs on one GPU; see :class:`assay_agent.profilers.seam.Profiler`."""
 
     name = "cupti"
 
     def __init__(self, gpu: MeasuredGPU, tools: ToolBox, state: Path) -> None:
         self._gpu, self._tools, self._state = gpu, tools, state
 
-    def plan(self, work: Assignment) -> list[str] | None:
-        """The workload's own command: the tracer is injected by its environment."""
-        if work.level != "light" or work.launch_skip or work.launch_count:
+    def plan(self, work: Work) -> list[str] | None:
+        """The workload's own command: its environment injects the tracer."""
+        if work.table_level != "light" or work.launch_skip or work.launch_count:
             raise ProfilerError(
                 FailureClass.SERVER_REFUSED,
                 str(work.key),
@@ -87,7 +87,7 @@ class CuptiProfiler:
         require_light_condition(work)
         return list(require_command(work).argv)
 
-    def run(self, work: Assignment, cancelled: threading.Event) -> CuptiMeasurement:
+    def run(self, work: Work, cancelled: threading.Event) -> CuptiMeasurement:
         self.plan(work)
         return CuptiMeasurement(work, self._gpu, self._tools, self._state, cancelled)
 
@@ -96,7 +96,7 @@ class CuptiMeasurement(LiveMeasurement):
     """One light run with the tracer injected."""
 
     def __init__(
-        self, work: Assignment, gpu: MeasuredGPU, tools: ToolBox, state: Path, cancelled: threading.Event
+        self, work: Work, gpu: MeasuredGPU, tools: ToolBox, state: Path, cancelled: threading.Event
     ) -> None:
         self._ending = _Ending(cancelled)
         super().__init__(work, gpu, tools, state, self._ending)
@@ -107,7 +107,7 @@ class CuptiMeasurement(LiveMeasurement):
     def batches(self) -> Iterator[LaunchBatch]:
         assert self.work.command is not None
         path = self.space.temporary / "tracer"
-        self._environment |= tracer_environment(
+        self.environment |= tracer_environment(
             require_tracer(), path, self.gpu.device.compute_capability or ""
         )
         with Receiver(path, self._schema) as receiver, ThreadPoolExecutor(1) as executor:
@@ -115,7 +115,7 @@ class CuptiMeasurement(LiveMeasurement):
             try:
                 yield from self._follow(receiver, run)
             finally:
-                self._ending.set()  # ends the workload where the caller wants no more
+                self._ending.set()  # ends the workload if the caller wants no more
         result = run.result()
         for process in receiver.processes:
             self.note(described(process))
@@ -132,7 +132,7 @@ class CuptiMeasurement(LiveMeasurement):
             ended = run.done()
             yield from receiver.batches(_LOOK_SECONDS)
             if ended and until is None:
-                # Whatever connected before the workload ended is waiting to be accepted.
+                # Processes that connected before the workload ended still wait to be accepted.
                 yield from receiver.batches(0)
                 until = time.monotonic() + _LEFTOVER_SECONDS
 
@@ -142,7 +142,7 @@ class CuptiMeasurement(LiveMeasurement):
         return self.labelled(launch_schema(metadata), version)
 
     def _judge(self, result: ToolResult, processes: list[TracedProcess]) -> None:
-        """Raises the ProfilerError that the end of the workload and the tracer's counts stand for."""
+        """Raises ProfilerError if the workload failed or the tracer's counts show a loss."""
         subject = str(self.work.key)
         refuse_killed(subject, result)
         if result.exit_code != 0:
@@ -168,7 +168,7 @@ class CuptiMeasurement(LiveMeasurement):
 
 
 def require_tracer() -> Path:
-    """The library to inject; raises ProfilerError where it is not built."""
+    """The library to inject; raises ProfilerError if it is not built."""
     path = find_tracer()
     if path is None:
         why = why_unavailable()
@@ -182,9 +182,10 @@ def require_tracer() -> Path:
 
 
 def tracer_environment(tracer: Path, path: Path, compute_capability: str = "") -> dict[str, str]:
-    """What makes CUDA and NVTX load the tracer in every process of the workload.
+    """The variables that make CUDA and NVTX load the tracer in every process of the workload.
 
-    ``compute_capability`` of the GPU, such as "7.0": CUPTI of CUDA 13 is passed over where it lacks that GPU.
+    ``compute_capability`` of the GPU, such as "7.0": CUPTI of CUDA 13 is skipped if it does not know that
+    GPU.
     """
     cupti = os.environ.get("ASSAY_CUPTI")
     packaged = ":".join(map(str, cupti_of_packages(sys.path)))
@@ -206,7 +207,7 @@ def cupti_of_packages(folders: Sequence[str]) -> list[Path]:
 
 
 def problem_of(subject: str, process: TracedProcess) -> ProfilerError:
-    """The failure that a process's problem stands for."""
+    """The failure for a process's problem."""
     assert process.problem is not None
     code, text = process.problem
     try:
@@ -217,7 +218,7 @@ def problem_of(subject: str, process: TracedProcess) -> ProfilerError:
 
 
 def cupti_release(version: int) -> str:
-    """CUPTI's version as people write it: 130500 is 13.5; up to CUDA 12.9 it is only counted."""
+    """CUPTI's version as people write it: 130500 is 13.5; up to CUDA 12.9 it is a plain counter."""
     return f"{version // 10000}.{version // 100 % 100}" if version >= 130000 else f"API {version}"
 
 
@@ -243,7 +244,7 @@ def _nothing(processes: list[TracedProcess]) -> str:
 
 
 class _Ending(threading.Event):
-    """Set by us, or where the attempt is cancelled by others."""
+    """Set by us, or when others cancel the attempt."""
 
     def __init__(self, cancelled: threading.Event) -> None:
         super().__init__()

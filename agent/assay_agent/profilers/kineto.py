@@ -1,9 +1,9 @@
 """The Kineto profiler: a light run of a workload that traces itself with PyTorch's profiler.
 
-CUPTI serves one profiler a process, so nothing else is put under such a workload: it runs as it is, told by a
-variable where its trace goes, and the trace that it wrote in this run, whole, is what was measured. The
-operators and input shapes of the trace come with its launches.
-Source: notes on CUPTI and Kineto, section 3; docs/campaign-file.md, "Kineto".
+CUPTI serves one profiler per process, so such a workload runs without another one: a variable tells it where
+its trace goes, and the complete trace that it writes in this run is the measurement. Operators and input
+shapes come with the launches.
+Source: docs/campaign-file.md, "Kineto"; docs/reading-recordings.md, "Kineto traces".
 """
 
 from __future__ import annotations
@@ -15,21 +15,22 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.classify import failure_in, quoted, refuse_killed, workload_failed
-from assay_agent.profilers.environment import MeasuredGPU, require_light_condition, require_possible
-from assay_agent.profilers.exclusive_file import exclusive_file
+from assay_agent.execution.classify import failure_in, quoted, refuse_killed, workload_failed
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.exclusive_file import exclusive_file
+from assay_agent.execution.tool_run import ToolResult
+from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers.kineto_file import KINETO_VARIABLE, kineto_fault
 from assay_agent.profilers.live import DEFAULT_TIMEOUT_SECONDS, LiveMeasurement, relabelled
-from assay_agent.profilers.ncu_command import require_command
-from assay_agent.profilers.tool_run import ToolResult
-from assay_agent.profilers.tool_version import ToolBox
-from assay_agent.work import KINETO_VARIABLE, Assignment, kineto_fault
+from assay_agent.profilers.requirements import require_command, require_light_condition, require_possible
+from assay_core.records.work import Work
 from assay_sampling.errors import InputError, NoLaunchesError
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE, Device, LaunchBatch, table_metadata
+from assay_sampling.launches.table import BASELINE, Device, LaunchBatch, table_metadata
+from assay_sampling.running.failures import FailureClass
 
 _CLOCK_SLACK_NS = 2_000_000_000
-# What PyTorch's own handlers call their traces.
+# The names that PyTorch's own handlers give their traces.
 _OTHER_TRACES = "*.pt.trace.json*"
 _MOST_NAMED = 3
 _WRITE_IT = (
@@ -40,16 +41,16 @@ _Stamp = tuple[int, int, int]
 
 
 class KinetoProfiler:
-    """Light runs on one GPU; see :class:`assay_agent.profilers.base.Profiler`."""
+    """Light runs on one GPU; see :class:`assay_agent.profilers.seam.Profiler`."""
 
     name = "kineto"
 
     def __init__(self, gpu: MeasuredGPU, tools: ToolBox, state: Path) -> None:
         self._gpu, self._tools, self._state = gpu, tools, state
 
-    def plan(self, work: Assignment) -> list[str] | None:
+    def plan(self, work: Work) -> list[str] | None:
         """The workload's own command."""
-        if work.level != "light" or work.bare or work.launch_skip or work.launch_count:
+        if work.level != "light" or work.launch_skip or work.launch_count:
             raise ProfilerError(
                 FailureClass.SERVER_REFUSED,
                 str(work.key),
@@ -69,17 +70,17 @@ class KinetoProfiler:
             )
         return list(command.argv)
 
-    def _require_obeyed(self, work: Assignment) -> None:
-        """Raises ProfilerError for a condition of a virtual GPU: a made-up trace does not obey it."""
+    def _require_obeyed(self, work: Work) -> None:
+        """Raises ProfilerError for a condition of a virtual GPU: a made-up trace ignores it."""
         if self._gpu.synthetic and work.condition != BASELINE:
             raise ProfilerError(
                 FailureClass.SERVER_REFUSED,
                 str(work.key),
-                f"a virtual GPU makes no condition ({work.condition}) for a trace that is made up",
+                f"a virtual GPU cannot make a condition ({work.condition}) for a made-up trace",
                 "leave conditions out, or measure the workload with nsys (leave 'kineto' out)",
             )
 
-    def run(self, work: Assignment, cancelled: threading.Event) -> KinetoMeasurement:
+    def run(self, work: Work, cancelled: threading.Event) -> KinetoMeasurement:
         self.plan(work)
         return KinetoMeasurement(work, self._gpu, self._tools, self._state, cancelled)
 
@@ -90,9 +91,9 @@ class KinetoMeasurement(LiveMeasurement):
     def batches(self) -> Iterator[LaunchBatch]:
         command = require_command(self.work)
         folder, path = self._path()
-        self._environment[KINETO_VARIABLE] = str(path)
-        limit = command.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
-        with exclusive_file(path, (folder, self.space.home.parent), self._cancelled, limit) as held:
+        self.environment[KINETO_VARIABLE] = str(path)
+        limit = command.timeout_s or DEFAULT_TIMEOUT_SECONDS
+        with exclusive_file(path, (folder, self.space.home.parent), self.cancellation, limit) as held:
             if not held:
                 return
             self._require_no_other_file(path)
@@ -105,7 +106,7 @@ class KinetoMeasurement(LiveMeasurement):
             yield from self._launches(path)
 
     def _path(self) -> tuple[Path, Path]:
-        """The working folder and the trace in it, links followed; ProfilerError where they lead out of it."""
+        """The working folder and the trace in it, links followed; ProfilerError if they lead out of it."""
         command = require_command(self.work)
         folder = Path(command.working_directory or self.space.job).resolve()
         path = (folder / command.kineto_file).resolve()
@@ -119,17 +120,17 @@ class KinetoMeasurement(LiveMeasurement):
         return folder, path
 
     def _require_no_other_file(self, path: Path) -> None:
-        """Raises ProfilerError where the workload would write over something that is no trace."""
+        """Raises ProfilerError if the workload would overwrite something that is not a trace."""
         if not path.exists() or (path.is_file() and _may_be_trace(path)):
             return
         raise self._failed(
             FailureClass.INPUT_UNREADABLE,
-            f"{path} is there and is no trace, and the workload would write over it",
-            "name a file of its own under 'kineto', or remove this one",
+            f"{path} exists and is not a trace, and the workload would overwrite it",
+            "name another file under 'kineto', or remove this one",
         )
 
     def _judge(self, result: ToolResult) -> None:
-        """Raises the ProfilerError that the end of the workload stands for."""
+        """Raises ProfilerError if the workload failed."""
         subject = str(self.work.key)
         refuse_killed(subject, result)
         if result.exit_code != 0:
@@ -138,7 +139,7 @@ class KinetoMeasurement(LiveMeasurement):
             raise workload_failed(subject, f"under its own profiler: {result.ending}", output)
 
     def _require_new(self, path: Path, before: _Stamp | None, began_ns: int) -> None:
-        """Raises ProfilerError unless the file was written by this run, and no other trace beside it."""
+        """Raises ProfilerError unless this run wrote the file, and no other trace next to it."""
         now = _stamp(path)
         others = _traces_since(path, began_ns)
         if now is None:
@@ -151,7 +152,7 @@ class KinetoMeasurement(LiveMeasurement):
         if now == before or now[1] < began_ns - _CLOCK_SLACK_NS:
             raise self._failed(
                 FailureClass.NOTHING_PROFILED,
-                f"the trace {path} is older than the run: the workload ended without writing it anew",
+                f"the trace {path} is older than the run: the workload ended without writing it again",
                 _WRITE_IT,
             )
         if others:
@@ -163,10 +164,10 @@ class KinetoMeasurement(LiveMeasurement):
             )
 
     def _launches(self, path: Path) -> Iterator[LaunchBatch]:
-        # Arrow's datasets come with the readers, which an agent that only starts does not need.
+        # The readers import Arrow's datasets, which a starting agent does not need.
+        from assay_sampling.files.reading import read_head, require_file  # noqa: PLC0415
         from assay_sampling.readers.base import ReadOptions  # noqa: PLC0415
-        from assay_sampling.readers.files import read_head, require_file  # noqa: PLC0415
-        from assay_sampling.readers.kineto import KinetoReader  # noqa: PLC0415
+        from assay_sampling.readers.kineto.reader import KinetoReader  # noqa: PLC0415
 
         reader = KinetoReader()
         try:
@@ -176,7 +177,7 @@ class KinetoMeasurement(LiveMeasurement):
         except InputError as error:
             raise self._unreadable(error) from error
         if recording is None:
-            raise self._failed(FailureClass.INPUT_UNREADABLE, f"{path} is no Kineto trace", _WRITE_IT)
+            raise self._failed(FailureClass.INPUT_UNREADABLE, f"{path} is not a Kineto trace", _WRITE_IT)
         with recording:
             self._require_whole(path, recording.world_size)
             self._require_same_gpu(path, table_metadata(recording.schema).devices)
@@ -197,7 +198,7 @@ class KinetoMeasurement(LiveMeasurement):
             )
 
     def _require_same_gpu(self, path: Path, devices: tuple[Device, ...]) -> None:
-        """Raises ProfilerError for a trace that another kind of GPU made."""
+        """Raises ProfilerError for a trace from another kind of GPU."""
         own = self.gpu.device.compute_capability
         found = {device.compute_capability for device in devices} - {""}
         if own and found and own not in found:
@@ -221,7 +222,7 @@ class KinetoMeasurement(LiveMeasurement):
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What tells one writing of a file from another: inode, time (ns) and size; None without a file."""
+    """Identifies one version of a file: inode, time (ns) and size; None without a file."""
     try:
         state = path.stat()
     except OSError:
@@ -230,7 +231,7 @@ def _stamp(path: Path) -> _Stamp | None:
 
 
 def _now_ns(folder: Path) -> int:
-    """The time by the clock that stamps files there, which on a network disk is its server's."""
+    """The time of the clock that stamps files there: on a network disk, its server's."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             return os.fstat(file.fileno()).st_mtime_ns
@@ -239,7 +240,7 @@ def _now_ns(folder: Path) -> int:
 
 
 def _may_be_trace(path: Path) -> bool:
-    """Whether it is empty, or begins as JSON or gzip do: what a killed run left of its trace counts."""
+    """Whether it is empty, or begins like JSON or gzip: a killed run may have left part of a trace."""
     try:
         with path.open("rb") as file:
             head = file.read(64)
@@ -249,7 +250,7 @@ def _may_be_trace(path: Path) -> bool:
 
 
 def _traces_since(path: Path, began_ns: int) -> list[str]:
-    """Names of other traces beside the file that were written since, in alphabetical order."""
+    """Names of other traces in the file's folder that were written since, in alphabetical order."""
     found = []
     for other in path.parent.glob(_OTHER_TRACES) if path.parent.is_dir() else ():
         stamp = _stamp(other)

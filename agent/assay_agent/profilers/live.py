@@ -1,10 +1,11 @@
-"""What the live profilers share: one attempt's tool runs, its log, and the metadata of its launches."""
+"""Shared by the live profilers: one attempt's tool runs, its log, and the metadata of its launches."""
 
 from __future__ import annotations
 
 import abc
 import contextlib
 import errno
+import json
 import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +18,7 @@ import pyarrow as pa
 
 from assay_agent.conditions import Conditions, Site
 from assay_agent.conditions.journal import Journal
-from assay_agent.pinned import entered_folder, first_fault
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.environment import (
+from assay_agent.execution.environment import (
     MeasuredGPU,
     Workspace,
     scrubbed,
@@ -27,19 +26,22 @@ from assay_agent.profilers.environment import (
     without_secrets,
     workspace,
 )
-from assay_agent.profilers.tool_run import ToolResult, run_tool
-from assay_agent.profilers.tool_version import ToolBox, ToolVersion
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.pinned import JudgedCommand, entered_folder, first_fault, pins_of
+from assay_agent.execution.tool_run import ToolResult, run_tool
+from assay_agent.execution.tool_version import ToolBox, ToolVersion
+from assay_agent.guards.run_guards import RunGuards
 from assay_agent.provenance.facts import live_facts
 from assay_agent.provenance.libraries import LoadedLibraries
-from assay_agent.records import AttemptLog
-from assay_agent.telemetry.guards import RunGuards
 from assay_agent.telemetry.rules import share_flag
 from assay_agent.telemetry.watch import GpuWatch
-from assay_agent.work import Assignment, ValidityFlag
-from assay_sampling.attempt_facts import AttemptFacts, ToolFact
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import Device, LaunchBatch, TableMetadata, table_metadata, with_metadata
-from assay_sampling.notes import Note, flags_of
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import Work
+from assay_sampling.launches.table import Device, LaunchBatch, TableMetadata, table_metadata, with_metadata
+from assay_sampling.notes.registry import Note, flags_of
+from assay_sampling.running.attempt_facts import AttemptFacts, ToolFact
+from assay_sampling.running.failures import FailureClass
 
 DEFAULT_TIMEOUT_SECONDS = 6 * 3600.0
 _CONVERT_SECONDS = 3600.0
@@ -48,22 +50,22 @@ _CONVERT_SECONDS = 3600.0
 class LiveMeasurement(abc.ABC):
     """One attempt under a tool; subclasses give :meth:`batches`.
 
-    See :class:`assay_agent.profilers.base.Measurement`. The GPU's lock is held while it is entered.
+    See :class:`assay_agent.profilers.seam.Measurement`. The GPU's lock is held while it is entered.
     """
 
     def __init__(
         self,
-        work: Assignment,
+        work: Work,
         gpu: MeasuredGPU,
         tools: ToolBox,
         state: Path,
         cancelled: threading.Event,
     ) -> None:
         self.work, self.gpu = work, gpu
-        self._tools, self._state, self._cancelled = tools, state, cancelled
+        self._tools, self.state, self.cancellation = tools, state, cancelled
         self._stack = contextlib.ExitStack()
         self._space: Workspace | None = None
-        self._environment: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
         self._command: tuple[str, ...] = ()
         self._text: list[str] = []
         self._flags: dict[str, ValidityFlag] = {}
@@ -75,7 +77,7 @@ class LiveMeasurement(abc.ABC):
 
     @abc.abstractmethod
     def batches(self) -> Iterator[LaunchBatch]:
-        """The launches as the tool's results come in; see the base."""
+        """The launches, as the tool's results arrive; see the base class."""
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
@@ -83,7 +85,7 @@ class LiveMeasurement(abc.ABC):
         for source in (self._conditions, self._watch):
             for flag in source.flags if source else ():
                 found.setdefault(flag.name, flag)
-        # The condition refuses a share that is not in force; this looks once more.
+        # The condition refuses a share that is not in force; this checks once more.
         seen = self._conditions.effective_sms if self._conditions else None
         gpu = self.gpu.device
         share = share_flag(self.work.condition.sm_percent, seen, gpu.sm_count or 0, gpu.compute_capability)
@@ -94,10 +96,17 @@ class LiveMeasurement(abc.ABC):
     @property
     def log(self) -> AttemptLog:
         telemetry = self._watch.to_dict() if self._watch else None
-        text = without_secrets("\n".join(self._text), self._environment)
-        command = tuple(without_secrets(word, self._environment) for word in self._command)
-        environment = scrubbed(self._environment)
-        return AttemptLog(command, environment, text, telemetry, self._wall_seconds, self._facts())
+        text = without_secrets("\n".join(self._text), self.environment)
+        command = tuple(without_secrets(word, self.environment) for word in self._command)
+        environment = scrubbed(self.environment)
+        return AttemptLog(
+            command,
+            environment,
+            text,
+            "" if telemetry is None else json.dumps(telemetry),
+            self._wall_seconds,
+            self._facts().to_json(),
+        )
 
     def _facts(self) -> AttemptFacts:
         return live_facts(
@@ -105,24 +114,24 @@ class LiveMeasurement(abc.ABC):
             self.gpu,
             tools=list(self._tool_facts.values()),
             libraries=self._libraries.facts() if self._libraries else None,
-            environment=self._environment,
+            environment=self.environment,
             in_force=self._conditions.facts if self._conditions else {},
             flags=self.flags,
         )
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            space = stack.enter_context(workspace(self.gpu, self._state, self.work, self._cancelled))
-            self._environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
+            space = stack.enter_context(workspace(self.gpu, self.state, self.work, self.cancellation))
+            self.environment = tool_environment(self.gpu, space.home, space.temporary, self.work)
             self._space = space
             if not self.gpu.synthetic:
                 self._libraries = LoadedLibraries(space.temporary)
             self.require()
             private = space.home.parent
             self._conditions = stack.enter_context(Conditions(self._site(space, private)))
-            self._environment |= self._conditions.environment
+            self.environment |= self._conditions.environment
             self._note_conditions()
-            self._watch = stack.enter_context(GpuWatch(self.gpu, self.work, private, self._cancelled))
+            self._watch = stack.enter_context(GpuWatch(self.gpu, self.work, private, self.cancellation))
             self._stack = stack.pop_all()
         return self
 
@@ -132,7 +141,7 @@ class LiveMeasurement(abc.ABC):
         self._stack.__exit__(kind, error, trace)
 
     def require(self) -> None:  # noqa: B027 - most tools have nothing to say
-        """Raise ProfilerError for what the tool of this box cannot do; before any condition is made."""
+        """Raise ProfilerError if the tool of this box cannot do the work; before any condition is made."""
 
     def _site(self, space: Workspace, private: Path) -> Site:
         return Site(
@@ -140,9 +149,9 @@ class LiveMeasurement(abc.ABC):
             work=self.work,
             base=private,
             held=space.held,
-            environment=self._environment,
-            journal=Journal(self._state, self.gpu.device.uuid, private / "lock"),
-            cancelled=self._cancelled,
+            environment=self.environment,
+            journal=Journal(self.state, self.gpu.device.uuid, private / "lock"),
+            cancelled=self.cancellation,
             note=self.note,
         )
 
@@ -153,7 +162,7 @@ class LiveMeasurement(abc.ABC):
 
     @property
     def device(self) -> Device:
-        """The GPU as the run had it: with the SMs of its share, where there is one."""
+        """The GPU as the run had it: with the SMs of its share, if it had one."""
         sms = self._conditions.effective_sms if self._conditions else None
         return self.gpu.device if sms is None else replace(self.gpu.device, sm_count=sms)
 
@@ -164,17 +173,18 @@ class LiveMeasurement(abc.ABC):
 
     @property
     def cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self.cancellation.is_set()
 
     def tool(self, program: str, *help_arguments: str) -> ToolVersion:
         """The tool on this box."""
-        found = self._tools.tool(program, help_arguments, self._environment, self.space.job)
+        answering = self.gpu.answering(self.environment)
+        found = self._tools.tool(program, help_arguments, self.environment, self.space.job, answering)
         self.note(f"{found.program}: version {found.version}")
         self._tool_facts[program] = ToolFact(program, found.version, found.program)
         return found
 
     def flag(self, name: str, detail: str) -> None:
-        """Set a validity flag of the registry; the first detail stays."""
+        """Set a validity flag of the registry; the first detail is kept."""
         self._flags.setdefault(name, ValidityFlag.of_kind(name, detail))
 
     def note(self, text: str) -> None:
@@ -182,7 +192,7 @@ class LiveMeasurement(abc.ABC):
         self._text.append(text)
 
     def take_notes(self, notes: Sequence[Note]) -> None:
-        """Add a reader's notes to the log, and set the flags that they stand for."""
+        """Add a reader's notes to the log, and set their flags."""
         for note in notes:
             self.note(f"note: {note.text}")
         for name, detail in flags_of(notes).items():
@@ -192,7 +202,7 @@ class LiveMeasurement(abc.ABC):
         """Run the command that measures, in the workload's folder and time limit.
 
         ``held``: descriptors of further locks, which it holds until its last process has ended. Raises
-        ProfilerError where it hangs or cannot be started.
+        ProfilerError if it hangs or cannot be started.
         """
         assert self.work.command is not None
         self._require_judged("was changed since")
@@ -202,10 +212,10 @@ class LiveMeasurement(abc.ABC):
             raise ProfilerError(
                 FailureClass.INPUT_UNREADABLE,
                 str(directory),
-                "it is no folder on this box, and the command is to run there",
+                "it is not a folder on this box, and the command must run there",
                 "put the workload there, or correct the campaign file",
             )
-        limit = self.work.command.timeout_seconds or DEFAULT_TIMEOUT_SECONDS
+        limit = self.work.command.timeout_s or DEFAULT_TIMEOUT_SECONDS
         conditions = self._conditions
         before_ending = conditions.before_ending if conditions else None
         guards = self._guards()
@@ -228,8 +238,9 @@ class LiveMeasurement(abc.ABC):
 
     @contextlib.contextmanager
     def _entered(self, directory: Path) -> Iterator[Path]:
-        """The working directory; where a policy judged it, the very folder that was judged."""
-        if self.work.command is None or not (self.work.command.pins and self.work.command.working_directory):
+        """The working directory; if a policy judged it, exactly the folder that was judged."""
+        command = self.work.command
+        if not isinstance(command, JudgedCommand) or not command.working_directory:
             yield directory
             return
         with contextlib.ExitStack() as held:
@@ -240,9 +251,9 @@ class LiveMeasurement(abc.ABC):
             yield entered
 
     def _require_judged(self, when: str) -> None:
-        """Raises ProfilerError where the command is not the one that the policy allowed any more."""
+        """Raises ProfilerError if the command is no longer the one that the policy allowed."""
         assert self.work.command is not None
-        fault = first_fault(self.work.command.pins)
+        fault = first_fault(pins_of(self.work.command))
         if fault:
             raise self._not_judged(f"{when}: {fault}")
 
@@ -251,7 +262,7 @@ class LiveMeasurement(abc.ABC):
             FailureClass.REFUSED_BY_POLICY,
             str(self.work.key),
             f"what the policy allowed the command to run {why}",
-            "see who changes it, and submit the campaign again",
+            "find out who changes it, and submit the campaign again",
         )
 
     def _guards(self) -> RunGuards:
@@ -263,7 +274,7 @@ class LiveMeasurement(abc.ABC):
             minimum_free_bytes=self.gpu.telemetry.minimum_free_bytes,
             directory=self.space.job,
             temporary=self.space.temporary,
-            cancelled=self._cancelled,
+            cancelled=self.cancellation,
             tick=self._libraries.tick if self._libraries is not None else lambda: None,
         )
 
@@ -286,10 +297,10 @@ class LiveMeasurement(abc.ABC):
         try:
             result = run_tool(
                 argv,
-                environment=self._environment,
+                environment=self.environment,
                 directory=directory,
                 timeout_seconds=timeout_seconds,
-                cancelled=stop or self._cancelled,
+                cancelled=stop or self.cancellation,
                 stdout_path=output,
                 held=(self.space.held, *held),
                 before_ending=before_ending,
@@ -308,12 +319,12 @@ class LiveMeasurement(abc.ABC):
         return result
 
     def labelled(self, schema: pa.Schema, tool_version: str) -> pa.Schema:
-        """The schema of what the tool measured, under what this agent knows: device, condition, mark."""
+        """The schema of what the tool measured, with what this agent knows: device, condition, mark."""
         found = table_metadata(schema)
         ordinals = [device.index for device in found.devices] or [self.gpu.device.index]
         devices = tuple(replace(self.device, index=ordinal) for ordinal in ordinals)
         metadata = TableMetadata(
-            level=self.work.level,
+            level=self.work.table_level,
             synthetic=self.gpu.synthetic,
             condition=self.work.condition,
             devices=devices,
@@ -327,5 +338,5 @@ class LiveMeasurement(abc.ABC):
 
 
 def relabelled(batch: LaunchBatch, schema: pa.Schema) -> LaunchBatch:
-    """The batch under another schema's metadata."""
+    """The batch with another schema's metadata."""
     return LaunchBatch(pa.RecordBatch.from_arrays(batch.records.columns, schema=schema), batch.new_names)

@@ -1,4 +1,4 @@
-"""Which profilers measure on a GPU of this box: those whose tools are there, and those that need none."""
+"""Which profilers measure on a GPU of this box: those with installed tools, and those that need none."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.auto_light import AutoLightProfiler
 from assay_agent.profilers.bare import BareProfiler
-from assay_agent.profilers.base import Profiler
 from assay_agent.profilers.cupti import CuptiProfiler
-from assay_agent.profilers.environment import MeasuredGPU
 from assay_agent.profilers.kineto import KinetoProfiler
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
-from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
-from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
+from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
+from assay_agent.profilers.seam import Profiler
 from assay_agent.tracer.build import find_tracer
 
 
 def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str, Profiler]:
-    """The profilers of a GPU by name, in the order in which they are told to the server.
+    """The profilers of a GPU by name, in the order in which they are registered.
 
-    Bare runs need no tool, and neither do workloads that trace themselves. ``auto`` is there with one of the
-    light profilers.
+    Bare runs need no tool, and neither do workloads that trace themselves. ``auto`` is offered if one of
+    the light profilers is.
     """
     found: dict[str, Profiler] = {}
     light: NsightSystemsProfiler | CuptiProfiler | None = None
@@ -30,7 +30,7 @@ def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str
         found[NsightComputeProfiler.name] = NsightComputeProfiler(gpu, tools, state)
     if shutil.which("nsys", path=gpu.path):
         light = found[NsightSystemsProfiler.name] = NsightSystemsProfiler(gpu, tools, state)
-    # A virtual GPU has no CUDA into which the tracer could be loaded.
+    # A virtual GPU has no CUDA to load the tracer.
     if not gpu.synthetic and find_tracer() is not None:
         found[CuptiProfiler.name] = cupti = CuptiProfiler(gpu, tools, state)
         light = light or cupti
@@ -42,7 +42,7 @@ def offered_profilers(gpu: MeasuredGPU, tools: ToolBox, state: Path) -> dict[str
 
 
 def told_missing(profilers: Collection[str]) -> str:
-    """What a GPU with these profilers takes no runs of, and why, for people; "" where nothing is missing."""
+    """Which runs a GPU with these profilers does not take, and why, for people; "" if it takes all."""
     told = []
     if NsightComputeProfiler.name not in profilers:
         told.append("no detailed runs: ncu is not in the PATH")

@@ -1,4 +1,4 @@
-"""Playing launches back in recorded time: a launch is given no earlier than it happened."""
+"""Plays launches back in recorded time: a launch is given no earlier than it happened."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ class Pace:
         self._latest_ns = int(latest_ns[-1]) if len(latest_ns) else self._latest_ns
 
     def _wait_until(self, elapsed_seconds: float) -> bool:
-        """Wait; True where the run was cancelled meanwhile."""
+        """Wait; True if the run was cancelled meanwhile."""
         rest = self._began + elapsed_seconds - time.monotonic()
         return self._cancelled.wait(rest) if rest > 0 else self._cancelled.is_set()

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_agent.profilers.base import ProfilerError
+from assay_agent.execution.errors import ProfilerError
 from assay_agent.profilers.pacing import Pace
-from assay_agent.records import AttemptLog
-from assay_agent.work import Assignment, RecordedSource, ValidityFlag
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import RecordedSource, Work
 from assay_sampling.errors import AssayError
-from assay_sampling.failures import FailureClass
-from assay_sampling.identity import condition_conflict
-from assay_sampling.launch_table import (
+from assay_sampling.launches.table import (
     LaunchBatch,
     TableMetadata,
     counter_columns,
@@ -29,23 +28,25 @@ from assay_sampling.launch_table import (
     table_metadata,
     with_metadata,
 )
-from assay_sampling.notes import flags_of
+from assay_sampling.notes.registry import flags_of
+from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.identity import condition_conflict
 
 if TYPE_CHECKING:
     from assay_sampling.readers.base import Recording
 
 
 class RecordedProfiler:
-    """Plays back ``work.recorded``; see :class:`assay_agent.profilers.base.Profiler`."""
+    """Plays back ``work.recorded``; see :class:`assay_agent.profilers.seam.Profiler`."""
 
     name = "recorded"
 
-    def plan(self, work: Assignment) -> list[str] | None:
+    def plan(self, work: Work) -> list[str] | None:
         _source(work)
         return None
 
-    def run(self, work: Assignment, cancelled: threading.Event) -> RecordedMeasurement:
-        """Open the file; raises ProfilerError where it cannot be what the run needs."""
+    def run(self, work: Work, cancelled: threading.Event) -> RecordedMeasurement:
+        """Open the file; raises ProfilerError if the run cannot use it."""
         from assay_sampling.readers import open_recording  # noqa: PLC0415
 
         source = _source(work)
@@ -60,13 +61,13 @@ class RecordedProfiler:
             raise
 
 
-def _source(work: Assignment) -> RecordedSource:
+def _source(work: Work) -> RecordedSource:
     if work.recorded is None or not work.recorded.path.is_absolute():
         given = "none" if work.recorded is None else repr(str(work.recorded.path))
         raise ProfilerError(
             FailureClass.INPUT_UNREADABLE,
             str(work.key),
-            f"a recorded run needs the absolute path of a recording, and {given} was given",
+            f"a recorded run needs the absolute path of a recording, but {given} was given",
             "name a file in the campaign",
         )
     if min(work.launch_skip, work.launch_count) < 0:
@@ -83,10 +84,10 @@ def _unreadable(error: AssayError) -> ProfilerError:
 
 
 class RecordedMeasurement:
-    """One playing of one file; see :class:`assay_agent.profilers.base.Measurement`."""
+    """One playing of one file; see :class:`assay_agent.profilers.seam.Measurement`."""
 
     def __init__(
-        self, work: Assignment, source: RecordedSource, recording: Recording, cancelled: threading.Event
+        self, work: Work, source: RecordedSource, recording: Recording, cancelled: threading.Event
     ) -> None:
         self._recording = recording
         self._cancelled = cancelled
@@ -116,7 +117,7 @@ class RecordedMeasurement:
             )
 
     def _window(self, batch: LaunchBatch) -> Iterator[tuple[pa.RecordBatch, Mapping[int, str]]]:
-        """The part of a batch that is in the window, under the run's metadata, with the names it needs."""
+        """The part of a batch that is in the window, with the run's metadata and the names it needs."""
         records = batch.records
         skipped = min(self._skip, records.num_rows)
         self._skip -= skipped
@@ -175,7 +176,7 @@ class RecordedMeasurement:
 
 
 class _Seen:
-    """What is counted over the launches that went by, for the validity flags."""
+    """Counts over the launches so far, for the validity flags."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.launches = 0
@@ -207,11 +208,11 @@ class _Seen:
         return flags
 
 
-def _metadata_for(work: Assignment, recording: Recording) -> TableMetadata:
-    """The recording's metadata with the run's condition and synthetic mark; raises where they contradict."""
+def _metadata_for(work: Work, recording: Recording) -> TableMetadata:
+    """The recording's metadata with the run's condition and synthetic mark; raises if they contradict."""
     found = table_metadata(recording.schema)
-    if found.level != work.level:
-        raise _contradiction(recording, "level", found.level, work.level)
+    if found.level != work.table_level:
+        raise _contradiction(recording, "level", found.level, work.table_level)
     if found.synthetic and not work.synthetic:
         raise _contradiction(recording, "synthetic mark", "synthetic", "measured")
     part = condition_conflict(found.condition, work.condition)
@@ -228,6 +229,6 @@ def _contradiction(recording: Recording, what: str, found: object, wanted: objec
     return ProfilerError(
         FailureClass.INPUT_UNREADABLE,
         str(recording.path),
-        f"its {what} is {found}, and the campaign says {wanted}",
-        "correct the campaign file: data of another kind never stand in for what was asked",
+        f"its {what} is {found}, but the campaign says {wanted}",
+        "correct the campaign file: data of another kind never replace what was asked for",
     )

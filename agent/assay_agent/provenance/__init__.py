@@ -1,1 +1,1 @@
-"""What an attempt's numbers rest on beside the GPU: its tools, the libraries it loaded, what was in force."""
+"""What an attempt's numbers depend on besides the GPU: tools, loaded libraries, conditions in force."""

@@ -1,4 +1,4 @@
-"""The facts of an attempt, put together from what its parts know of it."""
+"""Collects the facts of an attempt from its parts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_agent.profilers.environment import MeasuredGPU, scrubbed
-from assay_agent.records import AttemptLog
-from assay_agent.work import Assignment, ValidityFlag
-from assay_sampling.attempt_facts import (
+from assay_agent.execution.environment import MeasuredGPU, scrubbed
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import Work
+from assay_sampling.launches.table import counter_columns, table_metadata
+from assay_sampling.running.attempt_facts import (
     AttemptFacts,
     ClockState,
     ConditionFacts,
@@ -22,20 +24,18 @@ from assay_sampling.attempt_facts import (
     LibraryFacts,
     ToolFact,
 )
-from assay_sampling.launch_table import counter_columns, table_metadata
 
-# Of the agent's making: folders and names that differ between GPUs and agents, though the runs are alike.
+# Set by the agent: folders and names that differ between GPUs and agents even for equal runs.
 _PRIVATE = frozenset(
     ("HOME", "TMPDIR", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY",
      "CUDA_MPS_SM_PARTITION",
-     "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_VIRTUAL_GPU",
-     "ASSAY_VIRTUAL_SM_PERCENT", "ASSAY_VIRTUAL_CLOCK", "ASSAY_KINETO_FILE")
+     "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH", "ASSAY_TRACER_SOCKET", "ASSAY_KINETO_FILE")
 )  # fmt: skip
 _OF_VIRTUAL_GPUS = LibraryFacts(note="a virtual GPU runs no CUDA")
 
 
 def live_facts(
-    work: Assignment,
+    work: Work,
     gpu: MeasuredGPU,
     *,
     tools: Sequence[ToolFact],
@@ -47,12 +47,12 @@ def live_facts(
     """The facts of a live run.
 
     Args:
-        work: what was asked.
-        gpu: what it was measured on.
-        tools: what measured it.
-        libraries: what its processes had loaded; None where nobody looked.
+        work: the run that was asked for.
+        gpu: the GPU that measured it.
+        tools: the tools that measured it.
+        libraries: those that its processes had loaded; None if nobody looked.
         environment: of the run, unscrubbed.
-        in_force: what the conditions say (:attr:`assay_agent.conditions.Conditions.facts`).
+        in_force: the facts of its conditions (:attr:`assay_agent.conditions.Conditions.facts`).
         flags: of the run so far.
     """
     return AttemptFacts(
@@ -63,18 +63,22 @@ def live_facts(
         tools=tuple(tools),
         libraries=_OF_VIRTUAL_GPUS if gpu.synthetic else libraries or LibraryFacts(),
         condition=_condition(work, gpu, in_force, flags),
-        environment_hash=environment_hash(environment),
+        environment_hash=environment_hash(environment, gpu.model.own_variables if gpu.model else ()),
     )
 
 
-def environment_hash(environment: Mapping[str, str]) -> str:
-    """BLAKE2b-128 of the environment: without secrets, and without what is private to agent and GPU."""
-    shown = [[name, value] for name, value in scrubbed(environment).items() if name not in _PRIVATE]
+def environment_hash(environment: Mapping[str, str], own_variables: Collection[str] = ()) -> str:
+    """BLAKE2b-128 of the environment, without secrets and variables private to agent and GPU.
+
+    ``own_variables``: further private ones, of the GPU's model.
+    """
+    private = _PRIVATE.union(own_variables)
+    shown = [[name, value] for name, value in scrubbed(environment).items() if name not in private]
     return hashlib.blake2b(json.dumps(shown).encode(), digest_size=16).hexdigest()
 
 
 def _condition(
-    work: Assignment, gpu: MeasuredGPU, in_force: Mapping[str, Any], flags: Collection[ValidityFlag]
+    work: Work, gpu: MeasuredGPU, in_force: Mapping[str, Any], flags: Collection[ValidityFlag]
 ) -> ConditionFacts:
     asked = work.condition
     state, by, why = _clock(work, gpu, flags)
@@ -97,18 +101,16 @@ def _condition(
     )
 
 
-def _flush_method(work: Assignment, in_force: Mapping[str, Any]) -> str:
+def _flush_method(work: Work, in_force: Mapping[str, Any]) -> str:
     if work.condition.cache != "all":
         return ""
-    # A condition that flushes says how.
+    # A condition that flushes names its method.
     by_ncu = "ncu --cache-control all, before every pass" if work.level == "detailed" else ""
     return str(in_force.get("flush_method", by_ncu))
 
 
-def _clock(
-    work: Assignment, gpu: MeasuredGPU, flags: Collection[ValidityFlag]
-) -> tuple[ClockState, str, str]:
-    """Whether the clock was locked, by whom, and why not."""
+def _clock(work: Work, gpu: MeasuredGPU, flags: Collection[ValidityFlag]) -> tuple[ClockState, str, str]:
+    """Whether the clock was locked, and by whom or why not."""
     if work.condition.clock not in ("base", "boost"):
         return "virtual" if gpu.synthetic else "free", "", ""
     by = "ncu" if work.level == "detailed" else "NVML"
@@ -119,9 +121,9 @@ def _clock(
 
 
 class Collected:
-    """What the launches themselves tell: which counters came, how often they were replayed, which tool.
+    """Facts from the launches themselves: which counters came, how often they were replayed, which tool.
 
-    ``asked`` are the run's counters; none means those that the profiler takes by itself.
+    ``asked`` are the run's counters; empty: the profiler's default.
     """
 
     def __init__(self, asked: Sequence[str]) -> None:
@@ -142,12 +144,13 @@ class Collected:
 
     def told(self, log: AttemptLog) -> AttemptLog:
         """The log of the attempt with its facts completed."""
-        return replace(log, facts=self.completed(log.facts))
+        facts = self.completed(log.facts)
+        return log if facts is None else replace(log, facts_json=facts.to_json())
 
     def completed(self, facts: AttemptFacts | None) -> AttemptFacts | None:
-        """The facts with what was seen; of a recording, for which there are none, all that its table says.
+        """The facts with what was seen; for a recording, which has none, all that its table says.
 
-        None where neither is known.
+        None if neither is known.
         """
         if self._schema is None:
             return facts
@@ -159,7 +162,7 @@ class Collected:
                 gpu=device.name if device is not None else "",
                 driver=metadata.driver_version,
                 recording=metadata.format or "unknown",
-                libraries=LibraryFacts(note="a recording does not tell"),
+                libraries=LibraryFacts(note="a recording does not list them"),
                 condition=_of_recording(metadata.condition.to_dict()),
             )
         if not facts.tools and metadata.tool:

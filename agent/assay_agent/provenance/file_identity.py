@@ -1,4 +1,4 @@
-"""What tells a shared library from another build, cheaply: the linker's build-id, else both ends of the file.
+"""Identifies the build of a shared library cheaply: by the linker's build-id, else both ends of the file.
 
 NVIDIA's driver library has a build-id; libcupti and others have none. Source: ELF-64 object file format,
 version 1.5, chapter 2 (note segments); the note's name is "GNU" and its type 3.
@@ -30,7 +30,7 @@ def file_identity(file: BinaryIO, size_bytes: int) -> str:
 
 
 def _build_id(file: BinaryIO) -> str:
-    """As hexadecimal digits; "" in a file without one, or that is no 64-bit little-endian ELF file."""
+    """As hexadecimal digits; "" for a file without one, or that is not a 64-bit little-endian ELF file."""
     file.seek(0)
     head = file.read(64)
     if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":

@@ -1,8 +1,8 @@
-"""Which libraries of CUDA the processes of a run have loaded, as the kernel tells of them.
+"""Which libraries of CUDA the processes of a run have loaded, from /proc.
 
-Looked at from the thread that guards the run, ever more seldom: first after a tenth of a second, at the end
-every ten, so that the last look lies in the last third of a run's time. A process that ends while it is
-looked at, or that may not be looked at, is passed over. Source: proc(5), ``/proc/PID/maps``.
+The thread that guards the run looks, first after a tenth of a second, then less and less often, up to every
+ten seconds, so that the last look is in the last third of a run's time. A process that ends meanwhile, or
+that this user may not inspect, is skipped. Source: proc(5), ``/proc/PID/maps``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from assay_agent.guards.run_guards import run_processes
 from assay_agent.provenance.file_identity import file_identity
 from assay_agent.provenance.python_package import python_package
-from assay_agent.telemetry.guards import run_processes
-from assay_sampling.attempt_facts import LibraryFact, LibraryFacts, LibraryStatus
+from assay_sampling.running.attempt_facts import LibraryFact, LibraryFacts, LibraryStatus
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ _GROWTH = 1.25
 _LONGEST_WAIT_SECONDS = 10.0
 _MOST_LIBRARIES = 64
 _MOST_BYTES = 16 << 20  # of one process's maps
-# Longer names that begin so are meant too: libcublasLt, libcudnn_ops, libnvinfer_plugin, libtorch_cuda.
+# Prefixes: libcublasLt, libcudnn_ops, libnvinfer_plugin, libtorch_cuda match too.
 _FAMILIES = (
     "cuda", "cudart", "cublas", "cudnn", "cufft", "curand", "cusolver", "cusparse", "cutensor", "nccl",
     "cupti", "nvrtc", "nvJitLink", "nvToolsExt", "nvinfer", "nvonnxparser", "torch", "c10", "onnxruntime",
@@ -40,7 +40,7 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _DELETED = b" (deleted)"
-# What profilers bring into a process, and what only they use.
+# Libraries that profilers bring into a process, and only they use.
 _NSIGHT = re.compile(r"/nsight[-_](compute|systems)[^/]*/", re.IGNORECASE)
 _OF_TOOLS = ("libcupti", "libcuda-injection", "libcudadebugger")
 
@@ -48,8 +48,8 @@ _OF_TOOLS = ("libcupti", "libcuda-injection", "libcudadebugger")
 class LoadedLibraries:
     """Collects the libraries of the run whose processes have ``temporary`` as their TMPDIR.
 
-    :meth:`tick` may be called as often as one likes, from one thread at a time; it looks when it is due, and
-    never raises. ``proc`` and ``processes`` are given by tests alone.
+    :meth:`tick` may be called at any rate, from one thread at a time; it looks when it is time, and
+    never raises. Only tests give ``proc`` and ``processes``.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LoadedLibraries:
         self._refused = False
 
     def begin(self) -> None:
-        """A command of the run starts now."""
+        """Call when a command of the run starts."""
         self._wait = _FIRST_LOOK_SECONDS
         self._due = self._clock() + self._wait
 
@@ -81,7 +81,7 @@ class LoadedLibraries:
         try:
             self._look()
         except Exception:  # noqa: BLE001 - nothing that is only told may end a measurement
-            _log.exception("looking at the libraries of a run ended in a way nobody foresaw")
+            _log.exception("looking at the libraries of a run failed unexpectedly")
         self._wait = min(self._wait * _GROWTH, _LONGEST_WAIT_SECONDS)
         self._due = self._clock() + self._wait
 
@@ -110,7 +110,7 @@ class LoadedLibraries:
             yield device, inode, name.removesuffix(_DELETED)
 
     def facts(self) -> LibraryFacts:
-        """What was found so far, by name."""
+        """The libraries found so far, by name."""
         found = tuple(sorted(self._found.values(), key=lambda library: (library.name, library.path)))
         status: LibraryStatus = "found" if found else "none found"
         return LibraryFacts(status, found, len(self._left_out), self._note(found))
@@ -121,25 +121,25 @@ class LoadedLibraries:
         if not found:
             said.append(
                 f"no library of CUDA was seen in {self._looks:,} looks: linked statically, loaded for a "
-                "moment only, or none is used"
+                "moment only, or not used"
             )
         elif "libcuda" in names and "libcudart" not in names:
             said.append("libcuda without libcudart: the CUDA runtime is linked statically, or not used")
         if self._refused:
-            said.append("some processes may not be looked at by the agent's user")
+            said.append("the agent's user may not inspect some processes")
         return "; ".join(said)
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opens as os.open does; what has taken the library's place may be a pipe into which nobody writes."""
+    """Like os.open, without blocking: a pipe without a writer may have replaced the library."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def described(path: Path, root: Path) -> LibraryFact:
-    """A library at ``path`` as a process whose root folder is ``root`` sees it; what is not known is ""."""
+    """The library at ``path`` for a process whose root folder is ``root``; unknown fields are ""."""
     name, _, version = path.name.partition(".so")
     size_bytes, identity = 0, ""
-    # Through the root folder of the process: in a container, paths are its own.
+    # Through the root folder of the process: a container has its own paths.
     inside = root / str(path).lstrip("/")
     with contextlib.suppress(OSError, ValueError), open(inside, "rb", opener=_without_waiting) as file:
         size_bytes = os.fstat(file.fileno()).st_size

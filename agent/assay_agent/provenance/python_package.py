@@ -1,4 +1,4 @@
-"""Which Python package a library came with: pip's own record of versions beside it.
+"""Which Python package a library came with, from pip's records next to it.
 
 Files of such packages are named after the interface alone (``libcublas.so.12``, ``libtorch_cuda.so``), so
 the file's name does not tell one release from another, and the package does.
@@ -16,7 +16,7 @@ _OF_SEVERAL = re.compile(r"cu\d+")
 
 
 def python_package(path: Path, root: Path = Path("/")) -> str:
-    """Name and version of the package of a library at ``path``, below ``root``; "" where it is of none."""
+    """Name and version of the package of the library at ``path``, below ``root``; "" if it has none."""
     at = next((i for i, part in enumerate(path.parts) if part in _FOLDERS), None)
     inner = path.parts[at + 1 :] if at is not None else ()
     if at is None or not inner:
@@ -35,7 +35,7 @@ def python_package(path: Path, root: Path = Path("/")) -> str:
 
 
 def _names(inner: tuple[str, ...]) -> list[re.Pattern[str]]:
-    """What the package may be called, from the path of a library within the folder of packages."""
+    """Possible names of the package, from the path of a library within the folder of packages."""
     top, library = inner[0].lower(), inner[-1].partition(".so")[0].removeprefix("lib").lower()
     if top == "nvidia" and len(inner) > 2:
         part = library if _OF_SEVERAL.fullmatch(inner[1]) else inner[1].lower()

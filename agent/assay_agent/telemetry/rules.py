@@ -1,7 +1,7 @@
-"""The gating rules: from what was seen of a GPU while it measured to named validity flags.
+"""The gating rules: turn what was seen of a GPU while it measured into validity flags.
 
-Source: notes on Nsight Compute, Nsight Systems, MPS and NVML, section 5 (event reasons) and 6 (what a
-silicon measurement is held to). Causes, remedies and effects are in ``assay_sampling.validity``.
+Source: docs/validity.md, "How the GPU is watched". Causes, remedies and effects are in
+``assay_sampling.running.validity``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from assay_agent.telemetry.event_reasons import LIMITS, THERMAL, EventReason, reason_names
+from assay_agent.gpus.event_reasons import LIMITS, THERMAL, EventReason, reason_names
 from assay_agent.telemetry.summary import TelemetrySummary
-from assay_agent.work import ValidityFlag
-from assay_sampling.conditions import share_bounds
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.scoring.two_conditions import share_bounds
 
 CLOCK_BAND_PERCENT = 5.0
 _LEAST_BUSY_SAMPLES = 5
 
-Rule = Callable[[TelemetrySummary], str]  # why the flag is set; "": it is not
+Rule = Callable[[TelemetrySummary], str]  # why the flag is set; "": not set
 
 
 def telemetry_flags(summary: TelemetrySummary) -> Iterator[ValidityFlag]:
@@ -32,13 +32,13 @@ def telemetry_flags(summary: TelemetrySummary) -> Iterator[ValidityFlag]:
 def share_flag(
     asked_percent: float | None, effective_sms: int | None, all_sms: int, compute_capability: str = ""
 ) -> ValidityFlag | None:
-    """``sm_share_not_in_force`` where a share was asked for and the workload's processes see another."""
+    """``sm_share_not_in_force`` if the workload's processes see another share than was asked for."""
     if asked_percent is None or asked_percent >= 100 or effective_sms is None or not all_sms:
         return None
     least, most = share_bounds(all_sms, asked_percent, compute_capability)
     if effective_sms < all_sms and least <= effective_sms <= most:
         return None
-    detail = f"{asked_percent:g} % was asked for, and {effective_sms:,} of {all_sms:,} SMs are seen"
+    detail = f"{asked_percent:g} % was asked for, but {effective_sms:,} of {all_sms:,} SMs are seen"
     return ValidityFlag.of_kind("sm_share_not_in_force", detail)
 
 
@@ -69,7 +69,7 @@ def _missing(summary: TelemetrySummary) -> str:
     lacking = [name for name in ("sm_clock_mhz", "temperature_celsius") if not summary.statistics[name].count]
     if all(reading.event_reasons is None for _, reading in summary.series.points):
         lacking.append("event_reasons")
-    return f"the GPU does not tell its {', '.join(lacking)}" if lacking else ""
+    return f"the GPU does not report its {', '.join(lacking)}" if lacking else ""
 
 
 def _foreign(summary: TelemetrySummary) -> str:

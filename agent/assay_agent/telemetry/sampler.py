@@ -1,4 +1,4 @@
-"""The thread that samples a GPU's sensors while a command runs. It never ends a run, whatever it meets."""
+"""The thread that samples a GPU's sensors while a command runs. No error of it ever ends a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from types import TracebackType
 from typing import Self
 
-from assay_agent.telemetry.processes import Owner, ProcessOwners
-from assay_agent.telemetry.sensors import GpuLostError, GpuSensors, SensorError
-from assay_agent.telemetry.settings import TelemetrySettings
+from assay_agent.gpus.processes import Owner, ProcessOwners
+from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError
+from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.telemetry.summary import TelemetrySummary
 
 _log = logging.getLogger(__name__)
@@ -48,10 +48,10 @@ class Sampler:
         self._summary.seconds = self._elapsed()
         self._stop.set()
         if self._thread is not None:
-            # A driver that hangs must not hold the run: the thread is left to itself.
+            # A driver that hangs must not block the run: the thread is abandoned.
             self._thread.join(_JOIN_SECONDS)
             if self._thread.is_alive():
-                self._summary.problem = "the driver did not answer any more"
+                self._summary.problem = "the driver stopped answering"
 
     def _elapsed(self) -> float:
         return self._before + time.monotonic() - self._began
@@ -60,11 +60,11 @@ class Sampler:
         try:
             self._sample()
         except GpuLostError as error:
-            self._summary.lost, self._summary.problem = True, str(error)
+            self._summary.lost, self._summary.problem = True, error.cause
         except SensorError as error:
             self._summary.problem = str(error)
         except Exception as error:  # noqa: BLE001 - no fault of the sensors may end a measurement
-            _log.exception("telemetry ended in a way nobody foresaw")
+            _log.exception("telemetry failed unexpectedly")
             self._summary.problem = f"{type(error).__name__}: {error}"
 
     def _sample(self) -> None:
@@ -79,7 +79,7 @@ class Sampler:
                 self._look_for_others()
                 self._summary.after = self._sensors.state()
             if self._stop.wait(self._settings.interval_seconds):
-                # Until the end it was as busy as at the last look.
+                # Assume that it was as busy until the end as at the last sample.
                 self._summary.add_busy(reading, self._summary.seconds - last)
                 return
 

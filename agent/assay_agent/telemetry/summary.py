@@ -1,4 +1,4 @@
-"""What is kept of the samples of one attempt: running statistics and a series, in bounded memory."""
+"""Summary of one attempt's samples: running statistics and a series, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_agent.telemetry.event_reasons import EventReason, reason_names
-from assay_agent.telemetry.sensors import GpuState, Reading
+from assay_agent.gpus.event_reasons import EventReason, reason_names
+from assay_agent.gpus.sensors import GpuState, Reading
 
 MOST_POINTS = 512
 _MOST_LISTED = 20
@@ -18,7 +18,7 @@ _SERIES = (*_QUANTITIES, "event_reasons")
 
 @dataclass
 class RunningStatistic:
-    """Least, greatest and mean of what was added."""
+    """Least, greatest and mean of the values added."""
 
     count: int = 0
     least: float = math.inf
@@ -31,14 +31,14 @@ class RunningStatistic:
         self.total += value
 
     def to_dict(self) -> dict[str, float] | None:
-        """None where nothing was added."""
+        """None if no value was added."""
         if not self.count:
             return None
         return {"least": self.least, "greatest": self.greatest, "mean": self.total / self.count}
 
 
 class DecimatedSeries:
-    """At most ``most_points`` samples spread evenly over all: every ``stride``-th one."""
+    """At most ``most_points`` evenly spaced samples: every ``stride``-th one."""
 
     def __init__(self, most_points: int = MOST_POINTS) -> None:
         self._most_points = most_points
@@ -67,7 +67,7 @@ class DecimatedSeries:
 
 @dataclass
 class TelemetrySummary:
-    """All that is known of the GPU while an attempt was measured; the sampler fills it.
+    """All that is known about the GPU while an attempt was measured; the sampler fills it.
 
     ``problem`` says why there are no samples, or no more; ``lost``: because the GPU was lost. ``seconds``
     is the wall time of the measured command, ``busy_seconds`` how long of it at least one kernel ran, by
@@ -112,7 +112,7 @@ class TelemetrySummary:
         self.series.add(seconds, reading)
 
     def add_busy(self, reading: Reading, seconds: float) -> None:
-        """So many seconds in which the GPU was as busy as the reading says."""
+        """Count ``seconds`` in which the GPU was as busy as the reading says."""
         if reading.busy_percent is not None:
             self.busy_seconds += reading.busy_percent / 100 * max(0.0, seconds)
 
@@ -126,7 +126,7 @@ class TelemetrySummary:
             self.foreign_processes.setdefault(process_id, name)
 
     def grown(self, counter: str) -> int:
-        """How much a counter of the state grew over the run; 0 where it is not known."""
+        """How much a counter of the state grew over the run; 0 if unknown."""
         first, last = (getattr(state, counter, None) for state in (self.before, self.after))
         return max(0, last - first) if first is not None and last is not None else 0
 
@@ -139,7 +139,7 @@ class TelemetrySummary:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """For the log of an attempt: plain values, at most some tens of kilobytes as JSON."""
+        """Plain values for the log of an attempt, at most some tens of kilobytes as JSON."""
         found = {name: statistic.to_dict() for name, statistic in self.statistics.items()}
         return {
             "gpu": self.gpu,

@@ -1,4 +1,4 @@
-"""The thermal gate: a hot GPU cools down before a run begins, with hysteresis and within bounds.
+"""The thermal gate: a hot GPU cools down before a run begins, with hysteresis and a time limit.
 
 The idea (pause at one temperature, resume at a lower one, poll, give up after a while) is that of
 nsight-python's ``thermovision``.
@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay_agent.telemetry.settings import TelemetrySettings
+from assay_agent.gpus.telemetry_settings import TelemetrySettings
 
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class GatePassage:
-    """How the gate was passed; ``began_celsius`` is None where the GPU does not tell its temperature."""
+    """How the gate was passed; ``began_celsius`` is None if the GPU does not report its temperature."""
 
     waited_seconds: float = 0.0
     began_celsius: float | None = None
@@ -36,11 +36,11 @@ def pass_gate(
     """Wait until the GPU is cool enough, its time is over, or the run is cancelled.
 
     Args:
-        temperature: degrees Celsius now; what it raises is raised.
+        temperature: degrees Celsius now; its errors propagate.
         settings: the gate's temperatures and longest wait.
         cancelled: ends the wait.
-        clock: seconds; only tests give another.
-        pause: waits so many seconds; that of ``cancelled`` where left out.
+        clock: seconds; only tests replace it.
+        pause: waits for some seconds; default: that of ``cancelled``.
     """
     wait = pause or cancelled.wait
     began = clock()

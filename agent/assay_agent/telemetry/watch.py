@@ -1,9 +1,8 @@
-"""What a measurement uses of this package: the gate before it, samples while it goes on, flags after it."""
+"""What measurements use of this package: the gate before, samples during, flags after a measurement."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,38 +10,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.telemetry.dcgm import DcgmPause
-from assay_agent.telemetry.nvml_sensors import NvmlSensors
-from assay_agent.telemetry.processes import Owner, ProcessOwners
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.gpus.nvml_sensors import NvmlSensors
+from assay_agent.gpus.processes import Owner, ProcessOwners
+from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError
+from assay_agent.guards.dcgm import DcgmPause
 from assay_agent.telemetry.rules import telemetry_flags
 from assay_agent.telemetry.sampler import Sampler
-from assay_agent.telemetry.sensors import GpuLostError, GpuSensors, SensorError
 from assay_agent.telemetry.summary import TelemetrySummary
 from assay_agent.telemetry.thermal_gate import pass_gate
-from assay_agent.work import Assignment, ValidityFlag
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import Work
 
-# The driver lists a process for a moment after its end.
+# The driver still lists a process for a moment after its end.
 _GONE_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 
-OpenSensors = Callable[[MeasuredGPU, Assignment], GpuSensors]
+OpenSensors = Callable[[MeasuredGPU, Work], GpuSensors]
 
 
-def open_sensors(gpu: MeasuredGPU, work: Assignment) -> GpuSensors:
-    """The sensors of a slot's GPU; raises SensorError where there is no way to them."""
-    if not gpu.synthetic:
+def open_sensors(gpu: MeasuredGPU, work: Work) -> GpuSensors:
+    """The sensors of a slot's GPU; raises SensorError if they cannot be opened."""
+    if gpu.model is None:
         return NvmlSensors(gpu.device.uuid)
-    from assay_agent.telemetry import virtual_sensors  # noqa: PLC0415 - on virtual GPUs only
-    from assay_agent.virtual.architectures import architecture  # noqa: PLC0415
-    from assay_agent.virtual.tools.environment import lost_by_switch  # noqa: PLC0415
-
-    kind = json.loads(gpu.variables["ASSAY_VIRTUAL_GPU"])["architecture"]
-    given = work.command.environment if work.command is not None else {}
-    faults = virtual_sensors.parse_faults(given.get(virtual_sensors.VARIABLE, ""))
-    if lost_by_switch(given, gpu.device.uuid):
-        faults += ("gpu_lost",)
-    return virtual_sensors.VirtualSensors(gpu.device.uuid, architecture(kind).boost_clock_hz / 1e6, faults)
+    return gpu.model.open_sensors(work.command.environment if work.command is not None else {})
 
 
 class GpuWatch:
@@ -53,13 +44,13 @@ class GpuWatch:
         work: the attempt.
         directory: private to this GPU; MPS daemons with their pipes below it are ours.
         cancelled: ends the wait at the thermal gate.
-        sensors: opens the sensors; only tests give another way.
+        sensors: opens the sensors; only tests replace it.
     """
 
     def __init__(
         self,
         gpu: MeasuredGPU,
-        work: Assignment,
+        work: Work,
         directory: Path,
         cancelled: threading.Event,
         sensors: OpenSensors = open_sensors,
@@ -76,7 +67,7 @@ class GpuWatch:
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
-        """What the rules say; complete once the last command was measured."""
+        """The flags that the rules set; complete once the last command was measured."""
         found = tuple(telemetry_flags(self.summary))
         if self._dcgm_problem:
             found += (ValidityFlag.of_kind("dcgm_not_paused", self._dcgm_problem),)
@@ -135,8 +126,8 @@ class GpuWatch:
         self.summary.after = sensors.state()
 
     def _others(self, sensors: GpuSensors) -> list[int]:
-        """Processes on the GPU while nothing of ours runs there but MPS."""
-        # A container cannot look our own MPS server up where the driver numbers it as the host does.
+        """Processes on the GPU while of ours only MPS runs there."""
+        # In a container our own MPS server cannot be looked up if the driver uses the host's process numbers.
         passed = {Owner.OURS, Owner.UNKNOWN} if self._under_mps else {Owner.OURS}
         return [pid for pid in sensors.process_ids() or () if self._owners.owner(pid) not in passed]
 
@@ -151,10 +142,10 @@ class GpuWatch:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """A problem of the sensors goes into the summary."""
+        """Record a problem of the sensors in the summary."""
         try:
             yield
         except GpuLostError as error:
-            self.summary.lost, self.summary.problem = True, str(error)
+            self.summary.lost, self.summary.problem = True, error.cause
         except SensorError as error:
             self.summary.problem = str(error)

@@ -3,10 +3,8 @@
     python -m assay_agent.tracer.build [--cache DIR] [--cuda 13] [--cuda 12] [--may-lack]
 
 The headers are NVIDIA's and are never part of Assay: wheels are downloaded into a cache folder, their headers
-and libcupti are unpacked there, and the rest is thrown away. What is built lies beside them and is named by a
-digest of the sources, so that a build of other sources is never taken for it.
-
-Source: notes on CUPTI, section 3.
+and libcupti are unpacked there, and the rest is discarded. Builds are in the same folder, named by a digest
+of the sources, so a build of other sources is never mistaken for them. Source: docs/tracer.md.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ class TracerBuildError(AssayError):
 
 
 class TracerLackingError(TracerBuildError):
-    """What the tracer is built from or with is not here: headers or a compiler."""
+    """Headers or a compiler for building the tracer are missing."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ GENERATIONS = {
 }
 
 
-# The last release that has NVTX version 2 as a library of its own; version 3 is headers only.
+# The last release with NVTX version 2, which is a library; version 3 is headers only.
 _NVTX2 = Generation("NVTX version 2", ("nvidia-nvtx-cu12==12.1.*",))
 _NVTX2_LIBRARY = "libnvToolsExt.so.1"
 
@@ -90,13 +88,13 @@ def default_cache() -> Path:
 
 
 def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
-    """The tracer to inject: $ASSAY_TRACER, else what was built of these sources; None where there is none.
+    """The tracer to inject: $ASSAY_TRACER, else the build of these sources; None if there is none.
 
     A build with the headers of CUDA 13 also reads the records of CUDA 12, so it comes first.
 
     Args:
-        cache: where builds lie; None: :func:`default_cache`.
-        cuda: the headers it was built with, "13" or "12"; "": the newest.
+        cache: the folder of builds; None: :func:`default_cache`.
+        cuda: the version of the headers it was built with, "13" or "12"; "": the newest.
     """
     given = os.environ.get("ASSAY_TRACER")
     if given and not cuda:
@@ -109,7 +107,7 @@ def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
 
 
 def why_unavailable(cache: Path | None = None) -> str:
-    """What the last attempt to build said, "" where there was none."""
+    """The message of the last attempt to build, "" if there was none."""
     try:
         reasons = json.loads(((cache or default_cache()) / _UNAVAILABLE).read_text())
         return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
@@ -118,7 +116,7 @@ def why_unavailable(cache: Path | None = None) -> str:
 
 
 def header_folders(generation: Generation, cache: Path | None = None) -> list[Path]:
-    """Where the headers lie; raises TracerBuildError where they were not fetched."""
+    """The folder of the headers; raises TracerBuildError if they were not fetched."""
     folder = (cache or default_cache()) / "headers" / generation.name
     if not folder.is_dir():
         raise TracerLackingError(
@@ -128,7 +126,7 @@ def header_folders(generation: Generation, cache: Path | None = None) -> list[Pa
 
 
 def build(generation: Generation, cache: Path) -> Path:
-    """Build the tracer with one generation of headers, where it is not built yet; raises TracerBuildError."""
+    """Build the tracer with one generation of headers, unless it is built; raises TracerBuildError."""
     library = _library(cache, generation)
     if library.is_file():
         return library
@@ -151,7 +149,7 @@ def compile_c(
     flags: Sequence[str],
     libraries: Sequence[str] = ("-ldl",),
 ) -> None:
-    """Compile and link without one warning; raises TracerBuildError with the first that the compiler says."""
+    """Compile and link without warnings; raises TracerBuildError with the compiler's first message."""
     compiler = shlex.split(os.environ.get("CC", "")) or ["cc"]
     if shutil.which(compiler[0]) is None:
         raise TracerLackingError(compiler[0], "there is no such C compiler", _NO_COMPILER)
@@ -179,7 +177,7 @@ def compile_c(
 
 
 def fetch_headers(generation: Generation, cache: Path) -> Path:
-    """The headers of a generation, downloaded once; raises TracerBuildError where they cannot be had."""
+    """The headers of a generation, downloaded once; raises TracerBuildError if that fails."""
     folder = cache / "headers" / generation.name
     if folder.is_dir():
         return folder
@@ -228,12 +226,12 @@ def _download(generation: Generation, wheels: Path) -> None:
 
 
 def nvtx2_library(cache: Path | None = None) -> Path:
-    """NVTX version 2, as older PyTorch has it; tests alone use it, and it may not be there."""
+    """NVTX version 2, as in older PyTorch; only tests use it, and it may be missing."""
     return (cache or default_cache()) / "headers" / _NVTX2_LIBRARY
 
 
 def fetch_nvtx2(cache: Path) -> Path:
-    """Download NVTX version 2 once; raises TracerLackingError where it cannot be had."""
+    """Download NVTX version 2 once; raises TracerLackingError if that fails."""
     library = nvtx2_library(cache)
     if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -248,7 +246,7 @@ def fetch_nvtx2(cache: Path) -> Path:
 
 
 def _unpack_headers(wheel: Path, folder: Path) -> None:
-    """What lies below ``include/`` in a wheel, whatever stands before it, and libcupti, which tests ask."""
+    """Everything below any ``include/`` in a wheel, and libcupti, which tests use."""
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.infolist():
             parts = PurePosixPath(member.filename).parts
@@ -278,15 +276,15 @@ def _lock(cache: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what was asked for; 0, or 1 where something cannot be built.
+    """Build what was asked for; 0, or 1 if something cannot be built.
 
     With ``--may-lack`` only sources that do not compile count.
     """
     parser = argparse.ArgumentParser(description="Build Assay's CUPTI tracer.")
-    parser.add_argument("--cache", type=Path, default=default_cache(), help="where headers and builds lie")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="folder of headers and builds")
     parser.add_argument("--cuda", action="append", choices=list(GENERATIONS), help="default: 13 and 12")
     parser.add_argument(
-        "--may-lack", action="store_true", help="exit status 0 also without headers or compiler"
+        "--may-lack", action="store_true", help="exit status 0 even without headers or compiler"
     )
     given = parser.parse_args(arguments)
     say = sys.stdout.write

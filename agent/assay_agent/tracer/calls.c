@@ -50,7 +50,7 @@ static struct call graph_launch(CUgraphExec executable, CUstream stream)
     return (struct call){.kind = CALL_GRAPH, .executable = executable, .stream = stream};
 }
 
-/* Of functions whose default stream is that of the thread. */
+/* Suffixes of functions whose default stream is the thread's. */
 static struct call per_thread(struct call call)
 {
     if (!call.stream) call.stream = CU_STREAM_PER_THREAD;

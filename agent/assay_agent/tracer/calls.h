@@ -1,4 +1,4 @@
-/* What the API calls that CUPTI tells of stand for. */
+/* The meaning of the API calls that CUPTI reports. */
 #ifndef ASSAY_TRACER_CALLS_H
 #define ASSAY_TRACER_CALLS_H
 
@@ -27,11 +27,11 @@ struct call {
     uint32_t device;
 };
 
-/* The driver calls that are watched; the first one CUPTI must know. */
+/* The driver calls that are watched; CUPTI must know the first one. */
 extern const CUpti_CallbackId calls_watched[];
 extern const unsigned calls_watched_count;
 
-/* What a callback of the driver's domain stands for. */
+/* The meaning of a callback of the driver's domain. */
 struct call call_of(CUpti_CallbackId id, const void *parameters);
 
 #endif

@@ -17,7 +17,7 @@ struct context {
     uint32_t device;
 };
 
-/* What the helper is to do. Only it reads this between `asked` and `done`. */
+/* The helper's request. Only the helper reads it between `asked` and `done`. */
 static struct {
     CUcontext contexts[MOST_CONTEXTS];
     unsigned count;
@@ -29,7 +29,7 @@ static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER; /* one request at a tim
 static struct context live[MOST_CONTEXTS];
 static unsigned live_count;
 static sem_t asked, done;
-static int started, busy; /* busy: the helper has not come back from a request that took too long */
+static int started, busy; /* busy: the helper still works on a request that took too long */
 static int64_t limit_ns;
 static void (*collect)(int final);
 static CUresult (*set_current)(CUcontext);
@@ -39,7 +39,7 @@ static CUresult (*exchange_mode)(CUstreamCaptureMode *);
 static void *serve(void *unused)
 {
     (void)unused;
-    CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED; /* no capture of the workload's is spoiled */
+    CUstreamCaptureMode relaxed = CU_STREAM_CAPTURE_MODE_RELAXED; /* do not break the workload's captures */
     if (exchange_mode) exchange_mode(&relaxed);
     for (;;) {
         while (sem_wait(&asked) != 0) {}
@@ -86,7 +86,7 @@ void contexts_destroyed(CUcontext context)
     pthread_mutex_unlock(&lock);
 }
 
-/* Whether the helper is done within the limit. */
+/* Whether the helper finished within the limit. */
 static int waited(void)
 {
     struct timespec until;
@@ -109,7 +109,7 @@ static int finish(CUcontext handle, int64_t device)
 {
     int in_time = 0;
     pthread_mutex_lock(&turn);
-    /* A reset does not wait for a helper that is late; the end does, once more. */
+    /* A reset does not wait for a late helper; the end of the process waits once more. */
     if (busy && (!handle && device < 0 ? waited() : sem_trywait(&done) == 0)) busy = 0;
     if (started && !busy) {
         pthread_mutex_lock(&lock);

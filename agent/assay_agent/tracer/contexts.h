@@ -11,7 +11,7 @@ int contexts_begin(void (*collect)(int final), int64_t limit_ms);
 void contexts_created(CUcontext context, uint32_t device);
 void contexts_destroyed(CUcontext context);
 
-/* Wait until all kernels of some contexts have ended and were collected. 0 where that took longer than the limit. */
+/* Wait until all kernels of some contexts have ended and were collected. 0 if that took longer than the limit. */
 int contexts_finish_one(CUcontext context);
 int contexts_finish_device(uint32_t device);
 int contexts_finish_all(void);

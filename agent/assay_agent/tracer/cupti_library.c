@@ -17,7 +17,7 @@ struct layout {
     size_t bytes;
 };
 
-/* The newest version whose record is known: of these headers, and to this table. */
+/* The newest version whose record both these headers and this table know. */
 #define NEWEST_IN_TABLE 130500
 #define NEWEST_KNOWN (CUPTI_API_VERSION < NEWEST_IN_TABLE ? CUPTI_API_VERSION : NEWEST_IN_TABLE)
 
@@ -38,7 +38,7 @@ static const struct layout layouts[] = {
 #endif
 };
 
-/* Where the process has a CUPTI already, as PyTorch does, that one must be used: two would conflict. */
+/* If the process already has a CUPTI, as with PyTorch, it must be used: two would conflict. */
 static int find_loaded(struct dl_phdr_info *information, size_t size, void *found)
 {
     (void)size;
@@ -80,7 +80,7 @@ static void *open_matching(const char *pattern, int driver)
     return handle;
 }
 
-/* The driver may have been loaded for one library alone, so its functions are looked up in it by name. */
+/* The driver may have been loaded for one library only, so its functions are looked up in it by name. */
 void *cuda_driver_function(const char *name)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -33,7 +33,7 @@ uint32_t cupti_library_newest(void);
 /* Load it and choose the layout. Returns 0, or a code of enum assay_problem_code with its text. */
 int cupti_library_open(struct cupti_library *library, char *problem, size_t problem_bytes);
 
-/* A function of the CUDA driver of this process; NULL where it has none of that name. */
+/* A function of the CUDA driver of this process; NULL if it does not have the function. */
 void *cuda_driver_function(const char *name);
 
 /* Read one kernel record of that layout; everything but the order and the name is set. */

@@ -2,8 +2,9 @@
 
 Symbols follow the Itanium C++ ABI, section 5.1. NVIDIA's tools write them in their own way: numbers of
 templates with their type (``<(int)4>``), template parameters of the signature as ``T1``, ``T2``, ``const`` in
-front, ``float *``, ``>>``, ``<unnamed>`` for the anonymous namespace, ``[lambda(int) (instance 1)]``. What
-stands in kernels' names is read; for anything else (expressions, pointers to members) there is no answer.
+front, ``float *``, ``>>``, ``<unnamed>`` for the anonymous namespace, ``[lambda(int) (instance 1)]``. Only
+what occurs in kernels' names is read; for anything else (expressions, pointers to members) the result is
+None.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _DEEPEST = 200
 
 
 class _Unknown(Exception):
-    """Something that is not read here."""
+    """The symbol has something that is not read here."""
 
 
 def demangled(symbol: str) -> str | None:
-    """The C++ name of a symbol; the symbol itself where it is none of C++, None where it cannot be read."""
+    """The C++ name of a symbol; the symbol itself if it is not C++, None if it cannot be read."""
     if not symbol.startswith("_Z"):
         return symbol
     parser = _Parser(symbol, 2)
@@ -77,7 +78,7 @@ class _Parser:
         return int(self._text[begin : self.at])
 
     def _number(self, base: int) -> int:
-        """The number before an underscore: none is 0, then 0 is 1, and so on."""
+        """The number before an underscore: without digits 0, "0" is 1, and so on."""
         begin = self.at
         while self._peek() and self._peek() != "_":
             self.at += 1
@@ -158,7 +159,7 @@ class _Parser:
         return f"{prefix}::{name}" if prefix else name
 
     def _local(self) -> tuple[str, bool, str]:
-        """An entity in a function, as :meth:`_name`."""
+        """An entity in a function; returns the same as :meth:`_name`."""
         function = self.encoding()
         self._need("E")
         entity, is_template, qualifiers = self._name()
@@ -225,7 +226,7 @@ class _Parser:
             return self._literal()
         if self._skip("J"):
             return self._arguments()
-        if self._skip("X"):  # of the expressions a template parameter alone
+        if self._skip("X"):  # the only expression read is a template parameter
             parameter = self._parameter()
             self._need("E")
             return parameter
@@ -339,7 +340,7 @@ class _Parser:
 
 def _pointed(inner: str, mark: str) -> str:
     for opening in (" (", " ["):
-        # Of a function or an array: the mark stands in parentheses before its arguments or length.
+        # For a function or an array, the mark is in parentheses before its arguments or length.
         if inner.endswith((")", "]")) and opening in inner:
             head, tail = inner.rsplit(opening, 1) if opening == " [" else inner.split(opening, 1)
             return f"{head} ({mark}){opening.strip()}{tail}"

@@ -1,6 +1,6 @@
 /* Workers of Python's multiprocessing end with _exit, which runs no exit handlers. Libraries call it by a pointer in a
  * table of their own (the global offset table), which the dynamic linker has filled: there it is replaced.
- * A system call of the program's own, a signal, and a program without dynamic linking cannot be caught so.
+ * This does not catch direct system calls, signals, and programs without dynamic linking.
  */
 #define _GNU_SOURCE
 #include "exits.h"
@@ -27,7 +27,7 @@ static void (*before)(void);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned long long libraries_seen;
 
-/* The libraries with something to replace, by one look at all of them. */
+/* The libraries with something to replace, found in one pass over all of them. */
 #define MOST_FOUND 128u
 static struct {
     ElfW(Addr) base;
@@ -36,7 +36,7 @@ static struct {
 } found[MOST_FOUND];
 static unsigned found_count;
 
-/* In place of _exit. That of our own library is never replaced, so this ends. */
+/* Replaces _exit. Our own library's _exit is never replaced, so this ends. */
 static void ending(int status)
 {
     before();
@@ -165,7 +165,7 @@ static int count(struct dl_phdr_info *information, size_t size, void *counted)
     return 1;
 }
 
-/* Neither a fork nor another thread of ours comes between: the linker's own lock would stay held in the child. */
+/* No fork or other thread of ours may come between: the linker's lock would stay held in the child. */
 static void iterate(int (*visit)(struct dl_phdr_info *, size_t, void *), void *data)
 {
     pthread_mutex_lock(&lock);

@@ -5,7 +5,7 @@
 /* Call `last` before _exit, _Exit and quick_exit, as every library that is loaded now calls them. */
 void exits_begin(void (*last)(void));
 
-/* The same for libraries that were loaded since; by one thread alone, which holds no lock. */
+/* Do that for libraries loaded since; called by one thread only, which must hold no lock. */
 void exits_watch(void);
 
 /* Keep all other threads out, as a fork needs. */

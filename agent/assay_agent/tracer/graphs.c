@@ -11,7 +11,7 @@ struct entry {
     const void *key; /* NULL: free */
     uint64_t graph;  /* of a node: its graph's number; of a graph: its own */
     uint32_t kernels;
-    uint32_t unknown; /* nodes of which nobody knows how many kernels they run */
+    uint32_t unknown; /* nodes with an unknown number of kernels */
     uint32_t nodes;
 };
 
@@ -34,7 +34,7 @@ const unsigned graphs_watched_count = sizeof graphs_watched / sizeof *graphs_wat
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table graphs, nodes, executables;
 static uint64_t last_graph;
-static int overflowed; /* a handle found no room: nothing is counted any more */
+static int overflowed; /* a handle did not fit: counting has stopped */
 
 static size_t slot_of(const struct table *table, const void *key)
 {
@@ -67,7 +67,7 @@ static int grow(struct table *table)
     return 1;
 }
 
-/* The entry of a key, made where there is none; NULL where there is no room. */
+/* The entry of a key, created if missing; NULL if there is no room. */
 static struct entry *entry_of(struct table *table, const void *key)
 {
     struct entry *found = find(table, key);
@@ -83,7 +83,7 @@ static struct entry *entry_of(struct table *table, const void *key)
     return &table->entries[slot];
 }
 
-/* What comes behind it moves up, so that no search ends too early. */
+/* Later entries move up, so that no search ends too early. */
 static void remove_entry(struct table *table, struct entry *entry)
 {
     size_t hole = (size_t)(entry - table->entries), mask = table->capacity - 1;
@@ -104,7 +104,7 @@ static struct entry *graph_of(CUgraph handle)
     return graph;
 }
 
-/* Add to a graph what a node runs, or take it away. */
+/* Add a node's kernels to a graph, or subtract them. */
 static void weigh(struct entry *graph, const struct entry *node, int sign)
 {
     graph->kernels += (uint32_t)sign * node->kernels;
@@ -184,7 +184,7 @@ void graphs_child(CUgraphNode handle, CUgraph child)
     const struct entry *given = find(&graphs, child);
     struct entry *node = find(&nodes, handle);
     if (given && node && given->nodes && !given->unknown) {
-        /* The graph that the node is in has it as unknown so far. */
+        /* The node's graph has counted it as unknown so far. */
         for (size_t i = 0; i < graphs.capacity; i++) {
             struct entry *graph = &graphs.entries[i];
             if (!graph->key || graph->graph != node->graph) continue;

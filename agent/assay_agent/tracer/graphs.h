@@ -1,4 +1,4 @@
-/* How many kernels a launch of an executable graph has, as CUPTI's callbacks tell of graphs and their nodes. */
+/* How many kernels a launch of an executable graph has, from CUPTI's callbacks about graphs and their nodes. */
 #ifndef ASSAY_TRACER_GRAPHS_H
 #define ASSAY_TRACER_GRAPHS_H
 
@@ -9,10 +9,10 @@
 extern const CUpti_CallbackId graphs_watched[];
 extern const unsigned graphs_watched_count;
 
-/* Take up one of these callbacks. */
+/* Handle one of these callbacks. */
 void graphs_take(CUpti_CallbackId id, const CUpti_GraphData *data);
 
-/* A graph became a node of another one, which has a copy of it. */
+/* A graph became a node of another one, which copies it. */
 void graphs_child(CUgraphNode node, CUgraph child);
 
 /* A node of an executable graph was switched off or on: its kernels are not counted from now on. */
@@ -20,7 +20,7 @@ void graphs_switched(CUgraphExec executable);
 
 #define GRAPHS_UNCOUNTED UINT32_MAX
 
-/* The kernels of one launch; GRAPHS_UNCOUNTED where a node decides on the GPU, or one is not known. */
+/* The kernels of one launch; GRAPHS_UNCOUNTED if a node decides on the GPU, or a node is unknown. */
 uint32_t graphs_kernels(CUgraphExec executable);
 
 #endif

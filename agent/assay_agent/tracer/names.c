@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds what a workload that numbers its ranges can take: 65,536 names and 32 MiB of text. */
+/* Limits workloads that number their ranges: 65,536 names and 32 MiB of text. */
 #define MOST_NAMES 65536u
 #define MOST_TEXT_BYTES (32u << 20)
 #define BUCKETS 65536u

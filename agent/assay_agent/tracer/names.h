@@ -1,4 +1,4 @@
-/* Texts that are sent once: kernel names, and NVTX ranges below the range around them. Safe in all threads. */
+/* Texts that are sent once: kernel names, and NVTX ranges below their enclosing range. Thread-safe. */
 #ifndef ASSAY_TRACER_NAMES_H
 #define ASSAY_TRACER_NAMES_H
 
@@ -13,7 +13,7 @@ struct name {
     char *text;
 };
 
-/* The id of a text, from 1; 0 where there is no room for another one. Longer texts are cut. */
+/* The id of a text, from 1; 0 if there is no room for it. Longer texts are cut. */
 uint32_t name_intern(uint32_t kind, uint32_t parent, const char *text);
 
 /* The name of an id: valid for ever, as is its text. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +14,7 @@ from assay_agent.tracer import demangle
 from assay_agent.tracer.protocol import Frame
 
 _RANGE = 1
-# As PyTorch's emit_nvtx names a range, without the numbers that the tracer takes out.
+# The format of PyTorch's emit_nvtx ranges, without the numbers that the tracer removes.
 _OPERATOR = re.compile(r"(?P<operator>[^,]+?)(?:, sizes = (?P<shapes>\[.*\]))?")
 _OPERATOR_NAME = re.compile(r"\w+::\w[\w.]*|\w+Backward\d*")
 
@@ -27,7 +28,7 @@ class ProcessNames:
         self._paths: dict[int, str] = {}
 
     def add(self, frame: Frame) -> None:
-        """A name as it came."""
+        """A name as it was sent."""
         fields = frame.fields
         if fields["kind"] == _RANGE:
             self._ranges[fields["id"]] = (fields["parent"], frame.text)
@@ -40,7 +41,7 @@ class ProcessNames:
         return [self._kernels.get(i) or "(unnamed)" for i in distinct.tolist()], index
 
     def ranges(self, identifiers: np.ndarray) -> tuple[list[tuple[str, str, str]], np.ndarray]:
-        """(path, operator, input shapes) of distinct ranges, "" where there is none, and the index of each
+        """(path, operator, input shapes) of distinct ranges, "" for missing ones, and the index of each
         id into them, shape (n,)."""
         distinct, index = np.unique(identifiers, return_inverse=True)
         return [(self._path(i), *self._operator(i)) for i in distinct.tolist()], index
@@ -67,7 +68,7 @@ class ProcessNames:
 
 @lru_cache(maxsize=65536)
 def demangled(symbol: str) -> str:
-    """The C++ name of a symbol as NVIDIA's tools write it; as libstdc++ does where we cannot read it."""
+    """The C++ name of a symbol as NVIDIA's tools write it; if we cannot read it, as libstdc++ does."""
     ours = demangle.demangled(symbol)
     if ours is not None:
         return ours
@@ -85,7 +86,7 @@ def demangled(symbol: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _demangler() -> ctypes._NamedFuncPointer | None:
+def _demangler() -> Callable[..., int | None] | None:
     try:
         function = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):
@@ -96,7 +97,7 @@ def _demangler() -> ctypes._NamedFuncPointer | None:
 
 
 @lru_cache(maxsize=1)
-def _free() -> ctypes._NamedFuncPointer:
+def _free() -> Callable[..., None]:
     function = ctypes.CDLL(None)["free"]
     function.restype, function.argtypes = None, [ctypes.c_void_p]
     return function

@@ -1,12 +1,12 @@
-"""Kernel records in the order in which they were launched, while they come in the order in which they ended.
+"""Puts kernel records, which arrive in the order in which they ended, into the order of their launches.
 
-A launch is handed on when all launches before it are complete: its kernels are there, or the call failed.
-Where the kernels of a graph launch cannot be counted, it is complete when CUPTI was flushed five times
-without another kernel of it, and a kernel of a later launch has come from one of its streams. What waits is
-bounded: over the limit, the older half is handed on as it is. A kernel that comes after its place was handed
-on is counted as late, never put elsewhere.
+A launch is handed on when all launches before it are complete: their kernels have come, or the call failed.
+If the kernels of a graph launch cannot be counted, it is complete when CUPTI was flushed five times without
+another kernel of it, and a kernel of a later launch has come from one of its streams. The number of waiting
+kernels is bounded: over the limit, the older half is handed on as it is. A kernel that comes after its place
+was handed on is counted as late, never put elsewhere.
 
-Memory: 160 bytes for each launch that waits. Time: a sort of what waits, for each hand-on.
+Memory: 160 bytes for each waiting launch. Time: a sort of the waiting launches for each hand-on.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LaunchOrder:
         self._new_launches.append(launches)
 
     def add_kernels(self, kernels: np.ndarray) -> None:
-        """Kernel records, of protocol.KERNEL; those that kernels launched are no calls, and only counted."""
+        """Kernel records, of protocol.KERNEL; those launched by kernels have no call and are only counted."""
         own = (kernels["flags"] & DEVICE_LAUNCHED) == 0
         self.device_launched += int(len(own) - own.sum())
         late = kernels["order"].astype(np.int64) <= self._handed_on_order
@@ -81,11 +81,11 @@ class LaunchOrder:
         self._new.append(kernels[own & ~late])
 
     def flushed(self) -> None:
-        """CUPTI was asked for all that it has, and gave it."""
+        """Call when CUPTI was flushed."""
         self._flushes += 1
 
     def take(self, *, final: bool = False) -> OrderedKernels:
-        """What can be handed on now; all of it where no more comes (``final``)."""
+        """The kernels that can be handed on now; all of them if no more come (``final``)."""
         self._merge()
         if final:
             self._count_missing(len(self._launches))
@@ -102,7 +102,7 @@ class LaunchOrder:
         return self._handed_on(int(np.searchsorted(self._kernels["order"], until, "left")), horizon)
 
     def _merge(self) -> None:
-        """Take up what is new, both in order, and count the kernels of each launch."""
+        """Merge new launches and kernels, in order, and count the kernels of each launch."""
         if self._new:
             kernels = np.concatenate([self._kernels, *self._new])
             keys = (kernels["graph_node"], kernels["start_ns"], kernels["order"])
@@ -127,7 +127,7 @@ class LaunchOrder:
             self._newest_of_stream[key] = max(newest, self._newest_of_stream.get(key, -1))
 
     def _complete_until(self) -> int:
-        """The order up to which every launch is complete; that of the last handed on where none is."""
+        """The order up to which every launch is complete; the last one handed on if none is."""
         first = np.searchsorted(self._kernels["order"], self._launches["order"], "left")
         after = np.searchsorted(self._kernels["order"], self._launches["order"], "right")
         arrived = (after - first).astype(np.uint32)
@@ -151,7 +151,7 @@ class LaunchOrder:
         keys = _stream_keys(self._kernels[np.minimum(first, len(self._kernels) - 1)])
         streams, index = np.unique(keys, return_inverse=True)
         newest = np.array([self._newest_of_stream.get(key, -1) for key in streams.tolist()], np.int64)[index]
-        # A graph without kernels (copies only) is complete when what followed has been there for a while.
+        # A graph without kernels (copies only) is complete when later launches came some flushes ago.
         empty = ~arrived & (self._newest_seen() > launches["order"].astype(np.int64))
         followed = arrived & (newest > launches["order"].astype(np.int64))
         complete: np.ndarray = quiet & (followed | empty)
@@ -161,7 +161,7 @@ class LaunchOrder:
         return max(self._newest_of_stream.values(), default=-1)
 
     def _count_missing(self, passed: int) -> None:
-        """Of the first ``passed`` launches, the kernels that should be there and are not."""
+        """How many kernels of the first ``passed`` launches are missing."""
         launches = self._launches[:passed]
         orders = launches["order"]
         first, after = (np.searchsorted(self._kernels["order"], orders, side) for side in ("left", "right"))

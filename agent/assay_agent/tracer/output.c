@@ -54,7 +54,7 @@ void output_close(void)
     if (open >= 0) close(open);
 }
 
-/* Wait until the socket takes more; 0 after an error, or when it took nothing for the limit. */
+/* Wait until the socket accepts more; 0 after an error, or if it accepted nothing within the limit. */
 static int writable(int64_t last_progress_ms)
 {
     for (;;) {

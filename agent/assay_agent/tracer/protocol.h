@@ -1,4 +1,4 @@
-/* What the tracer sends to the agent over its Unix stream socket. docs/tracer.md describes it.
+/* The frames that the tracer sends to the agent over its Unix stream socket, described in docs/tracer.md.
  *
  * A stream is a sequence of frames: a header of 16 bytes, then a payload. All integers are little-endian, all
  * structures have the same layout with and without packing. A name is sent before the first record that uses it.
@@ -31,7 +31,7 @@ struct assay_hello {
     uint32_t protocol_version;
     uint32_t process;
     uint32_t parent_process;
-    uint32_t cupti_version; /* of the library in use; 0 where none could be loaded */
+    uint32_t cupti_version; /* of the library in use; 0 if none could be loaded */
     uint32_t known_version; /* the newest that this build knows */
     uint32_t layout;        /* n of the CUpti_ActivityKernel<n> that is read */
     uint32_t driver_version;
@@ -50,12 +50,12 @@ struct assay_name {
 
 /* The order is CUPTI's correlation ID, widened to 64 bits: it grows with the calls of a process. */
 #define ASSAY_KERNELS_UNKNOWN 0u       /* a graph launch whose kernels cannot be counted */
-#define ASSAY_KERNELS_NONE 0xffffffffu /* the call failed: no kernels come of it */
+#define ASSAY_KERNELS_NONE 0xffffffffu /* the call failed and has no kernels */
 
 struct assay_launch {
     uint64_t order;
     uint32_t range;   /* the id of the innermost NVTX range of the calling thread, 0: none */
-    uint32_t kernels; /* how many kernel records come of it */
+    uint32_t kernels; /* how many kernel records belong to it */
 };
 
 #define ASSAY_KERNEL_DEVICE_LAUNCHED 1u
@@ -85,14 +85,14 @@ struct assay_totals {
     uint64_t kernels;         /* kernel records sent, outside graphs */
     uint64_t graph_kernels;   /* kernel records sent, of graph nodes */
     uint64_t device_launched; /* kernel records sent, of kernels that kernels launched */
-    uint64_t dropped_cupti;   /* records that CUPTI dropped, for want of a buffer or else */
+    uint64_t dropped_cupti;   /* records that CUPTI dropped, for lack of a buffer or another reason */
     uint64_t dropped_tracer;  /* records that could not be sent */
     uint64_t launches_unsent; /* launches that no struct assay_launch was sent for */
     uint64_t names_unsent;    /* NVTX ranges without a name, because too many were different */
     uint64_t waited_ns;       /* how long launches waited for the agent, of all threads together */
-    uint64_t flushes;         /* how often CUPTI was asked for what it has */
-    uint64_t graph_kernels_expected;   /* kernels of graph launches, as CUPTI told of the graphs' nodes */
-    uint64_t graph_launches_uncounted; /* graph launches of which that is not known */
+    uint64_t flushes;         /* how often CUPTI was flushed */
+    uint64_t graph_kernels_expected;   /* kernels of graph launches, by CUPTI's graph nodes */
+    uint64_t graph_launches_uncounted; /* graph launches for which that is unknown */
     uint64_t unsynchronised;           /* how often kernels had not ended in time, before a reset or the end */
 };
 
@@ -103,11 +103,11 @@ struct assay_problem {
 
 enum assay_problem_code {
     ASSAY_PROBLEM_NO_CUPTI = 1,     /* no libcupti could be loaded, or it lacks a function */
-    ASSAY_PROBLEM_CUPTI_NEWER = 2,  /* of a version that this build does not know */
+    ASSAY_PROBLEM_CUPTI_NEWER = 2,  /* its version is unknown to this build */
     ASSAY_PROBLEM_CUPTI_OLDER = 3,  /* older than the oldest layout */
-    ASSAY_PROBLEM_LAYOUT = 4,       /* CUPTI says another size of the kernel record */
+    ASSAY_PROBLEM_LAYOUT = 4,       /* CUPTI reports another size of the kernel record */
     ASSAY_PROBLEM_SUBSCRIBED = 5,   /* another profiler has this process */
-    ASSAY_PROBLEM_PRIVILEGES = 6,   /* CUPTI refuses for want of privileges, or on this kind of machine */
+    ASSAY_PROBLEM_PRIVILEGES = 6,   /* CUPTI lacks privileges, or does not support this kind of machine */
     ASSAY_PROBLEM_CUPTI_FAILED = 7, /* any other error of CUPTI */
     ASSAY_PROBLEM_NO_MEMORY = 8
 };

@@ -32,7 +32,7 @@ class FrameType(IntEnum):
 
 
 class ProblemCode(IntEnum):
-    """``enum assay_problem_code``: why nothing is traced in a process."""
+    """``enum assay_problem_code``: why a process is not traced."""
 
     NO_CUPTI = 1
     CUPTI_NEWER = 2
@@ -75,7 +75,7 @@ _ARRAYS = {FrameType.LAUNCHES: LAUNCH, FrameType.KERNELS: KERNEL}
 
 
 class ProtocolError(AssayError):
-    """What came over the socket is not what the tracer sends."""
+    """The stream does not follow the tracer's protocol."""
 
     def __init__(self, cause: str) -> None:
         super().__init__("the tracer's stream", cause, "build the tracer of this release: make tracer")
@@ -91,12 +91,12 @@ class Frame:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The one record of a frame that has one."""
+        """The only record of the frame."""
         return {name: self.records[0][name].item() for name in self.records.dtype.names or ()}
 
 
 class FrameParser:
-    """Cuts a stream of bytes into frames, however they come."""
+    """Splits a stream of bytes, which arrive in any chunks, into frames."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -107,7 +107,7 @@ class FrameParser:
         return not self._pending
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are complete now; raises ProtocolError for what cannot be one."""
+        """The frames that are complete now; raises ProtocolError for an invalid one."""
         self._pending += data
         position = 0
         while len(self._pending) - position >= HEADER.itemsize:

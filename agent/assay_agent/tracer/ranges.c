@@ -23,7 +23,7 @@ struct entry {
 };
 
 static __thread struct entry stack[DEEPEST];
-static __thread int depth; /* may be over DEEPEST: deeper ranges are counted only */
+static __thread int depth; /* may exceed DEEPEST: deeper ranges are only counted */
 static uint64_t unnamed;
 
 uint32_t range_innermost(void)
@@ -37,7 +37,7 @@ uint64_t ranges_unnamed(void)
     return __atomic_load_n(&unnamed, __ATOMIC_RELAXED);
 }
 
-/* Remove ", key = 123" where it stands: it would make every range of an operator different. */
+/* Remove ", key = 123" anywhere: it would make every range of an operator different. */
 static void remove_number(char *text, const char *key)
 {
     char *found = strstr(text, key);

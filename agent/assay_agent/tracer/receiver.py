@@ -1,7 +1,7 @@
 """The agent's end of the tracer's socket: processes connect, their launches come out in order.
 
 One thread calls :meth:`Receiver.batches`. Nothing is read while the caller is busy with a batch, so a slow
-agent slows the tracer down, which waits and then drops and counts; memory is bounded on both sides.
+agent slows the tracer down; the tracer waits, then drops and counts records. Memory is bounded on both sides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from assay_agent.tracer.names import ProcessNames
 from assay_agent.tracer.ordering import DEFAULT_WINDOW, LaunchOrder, OrderedKernels
 from assay_agent.tracer.protocol import PROTOCOL_VERSION, Frame, FrameParser, FrameType, ProtocolError
-from assay_sampling.launch_table import LaunchBatch, make_batch
+from assay_sampling.launches.table import LaunchBatch, make_batch
 from assay_sampling.readers.base import NameTracker
 
 _READ_BYTES = 1 << 20
@@ -30,7 +30,7 @@ _COUNTED = (
     "dropped_tracer", "unsynchronised",
 )  # fmt: skip
 _ENDED_EARLY = (
-    "ended without handing over its last records: it was killed by a signal, or ended by a system call of "
+    "ended without sending its last records: it was killed by a signal, or ended by a system call of "
     "its own. Let workers end by themselves (in Python: close() and join(), not terminate()), or set "
     "multiprocessing.set_start_method('spawn')"
 )
@@ -38,9 +38,9 @@ _ENDED_EARLY = (
 
 @dataclass
 class TracedProcess:
-    """What one process of the workload sent. ``totals`` are those of its last frame that had some.
+    """One process of the workload. ``totals`` are those of its last frame with totals.
 
-    ``ended``: its last frame came, so nothing is missing from it but what its totals count as dropped.
+    ``ended``: its last frame came, so only what its totals count as dropped is missing.
     """
 
     hello: dict[str, Any] = field(default_factory=dict)
@@ -59,13 +59,13 @@ class TracedProcess:
 
     @property
     def label(self) -> str:
-        """How people know it."""
+        """Its name in messages."""
         program = self.hello.get("program", b"")
         name = program.decode(errors="replace") if isinstance(program, bytes) else str(program)
         return f"process {self.hello.get('process', '?')} ({name or 'unknown program'})"
 
     def faults(self) -> Iterator[str]:
-        """Why its launches are not all there, in sentences; nothing where they are."""
+        """Why launches of it are missing, in sentences; nothing if none are."""
         if self.broken:
             yield f"{self.label}: {self.broken}"
         elif not self.ended:
@@ -81,12 +81,12 @@ class TracedProcess:
             yield from self._miscounted()
         if self.ended and told["kernels"] + told["graph_kernels"] != self.received:
             sent = told["kernels"] + told["graph_kernels"]
-            yield f"{self.label} sent {sent:,} kernels, and {self.received:,} came"
+            yield f"{self.label} sent {sent:,} kernels, but {self.received:,} came"
         if self.late:
             yield f"{self.label}: {self.late:,} kernels came after their place had been handed on"
 
     def missing(self) -> Iterator[str]:
-        """What the flag launches_missing says of it: it ended, or reset a device, while kernels still ran."""
+        """The detail of the flag launches_missing: it ended, or reset a device, while kernels still ran."""
         times = self._told["unsynchronised"]
         if times:
             told = self._told
@@ -103,7 +103,7 @@ class TracedProcess:
         return {name: self.totals.get(name, 0) for name in _COUNTED}
 
     def _miscounted(self) -> Iterator[str]:
-        """Where launch calls and records do not agree."""
+        """Mismatches between launch calls and records."""
         told = self._told
         if told["kernels"] != told["launches"]:
             yield f"{self.label} launched {told['launches']:,} kernels, and CUPTI gave {told['kernels']:,}"
@@ -116,7 +116,7 @@ class TracedProcess:
 
 
 class Receiver:
-    """Listens at a path for the processes of one workload, which the agent alone may reach.
+    """Listens at a path that only the agent's user can reach for the processes of one workload.
 
     Args:
         path: of the socket, at most 107 bytes; in a folder that is private to the user.
@@ -152,7 +152,7 @@ class Receiver:
         self.close()
 
     def close(self) -> None:
-        """Close every connection: processes that still run are not traced any more."""
+        """Close every connection: processes that still run are no longer traced."""
         for key in list(self._selector.get_map().values()) if self._selector.get_map() else []:
             if isinstance(key.data, _Connection):
                 key.data.channel.close()
@@ -165,7 +165,7 @@ class Receiver:
         return len(self._selector.get_map()) - 1
 
     def batches(self, timeout_seconds: float) -> Iterator[LaunchBatch]:
-        """Wait for the tracer at most so long; what can be handed on then."""
+        """Wait for the tracer at most that long; returns what can be handed on then."""
         for key, _ in self._selector.select(timeout_seconds):
             if key.fileobj is self._listener:
                 self._accept()
@@ -256,7 +256,7 @@ class _Connection:
         self.channel, self.process, self.parser = channel, process, FrameParser()
 
     def take(self, data: bytes) -> bool:
-        """Take up what came; whether CUPTI was flushed. Raises ProtocolError."""
+        """Process what came; returns whether CUPTI was flushed. Raises ProtocolError."""
         flushed = False
         for frame in self.parser.feed(data):
             flushed |= self._take(frame)

@@ -52,7 +52,7 @@ struct buffer {
 static struct cupti_library library;
 static CUpti_SubscriberHandle subscriber;
 static pid_t owner;
-static int tracing; /* cleared in a forked child, where our thread is not */
+static int tracing; /* cleared in a forked child, which does not have our thread */
 static pthread_t sender;
 static int64_t wait_limit_ns, flush_ms;
 static struct assay_totals totals; /* updated with atomics */
@@ -69,7 +69,7 @@ static __thread volatile sig_atomic_t within_callback;
 static uint64_t newest_order = 1ull << 32; /* not 0, so that no order is negative */
 static int captures_seen;
 static CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *);
-/* The launch call that this thread is in: nothing comes of one that is captured. */
+/* The launch call that this thread is in; a captured one runs nothing. */
 static __thread struct {
     int within, captured;
     uint32_t kernels;
@@ -150,7 +150,7 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
 
 /* ---- launches: the workload's side ---- */
 
-/* With the lock held: whether there is room, after waiting for it as long as is left of the limit. */
+/* With the lock held: whether there is room, after waiting for the rest of the limit. */
 static int has_room(void)
 {
     while (queued >= MANY_QUEUED || ring_count >= RING_LAUNCHES) {
@@ -236,7 +236,7 @@ static void call_ends(const struct call *call, uint32_t correlation, int failed)
         graphs_switched(call->executable);
 }
 
-/* A new context: our thread is to look for libraries that were loaded since. */
+/* A new context: our thread must look for libraries that were loaded since. */
 static void exits_due(void)
 {
     pthread_mutex_lock(&lock);
@@ -400,7 +400,7 @@ static struct buffer *next_queued(void)
     return buffer;
 }
 
-/* Send all that there is: launches first, so that a kernel never comes long before its launch. */
+/* Send everything: launches first, so that a kernel never comes long before its launch. */
 static void send_all(void)
 {
     for (;;) {
@@ -637,7 +637,7 @@ static int watch(void)
     return 0;
 }
 
-/* Our thread takes no signals of the workload's. */
+/* Our thread must not receive the workload's signals. */
 static int start_sender(void)
 {
     sigset_t all, before;
@@ -689,7 +689,7 @@ static void begin(void)
     atexit(tracer_finish);
 }
 
-/* CUDA calls it in the first cuInit of the process. The process runs on whatever happens here. */
+/* CUDA calls it in the first cuInit of the process. Errors here never stop the process. */
 __attribute__((visibility("default"))) int InitializeInjection(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

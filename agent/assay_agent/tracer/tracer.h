@@ -2,7 +2,7 @@
 #ifndef ASSAY_TRACER_TRACER_H
 #define ASSAY_TRACER_TRACER_H
 
-/* Hand over all that there is, once, before the process ends; nothing where it is not traced. */
+/* Send everything that is left, once, before the process ends; does nothing if it is not traced. */
 void tracer_finish(void);
 
 /* Keep forked children from inheriting a lock that is held; before the first name. */

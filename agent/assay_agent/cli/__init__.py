@@ -1,0 +1,1 @@
+"""The subcommands of assay-agent that have their own subcommands."""

@@ -1,0 +1,1 @@
+"""The agent process: its slots, their attempts, and the state that outlives it."""

@@ -1,0 +1,380 @@
+"""The agent: registers with its server, fills its slots with runs, and keeps their leases alive.
+
+Threads: the caller of :meth:`Agent.run` registers and sends heartbeats; one per slot leases and measures; one
+sends (``assay-uplink``); one makes segments durable (``assay-spool-commit``); one, at first only, completes
+the attempts of an earlier process. The agent does not stop for a lease that expires while the server is away:
+the server decides when it is back, and its fencing tokens keep superseded attempts out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from assay_agent.config import AgentSettings
+from assay_agent.daemon.attempts import AttemptRunner
+from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
+from assay_agent.daemon.slots import SlotWorker
+from assay_agent.daemon.state import StateDirectory
+from assay_agent.execution.environment import remove_old_jobs
+from assay_agent.gpus.inventory import read_inventory
+from assay_agent.health.quarantine import Quarantine
+from assay_agent.health.slot_health import SlotHealth
+from assay_agent.policy.file import read_policy
+from assay_agent.policy.gate import Gate
+from assay_agent.profilers.recorded import RecordedProfiler
+from assay_agent.profilers.seam import Profiler
+from assay_agent.spool.spool import DiscardedAttempt, Spool, SpooledAttempt, default_limit_bytes
+from assay_agent.uplink.connection import Connection, ServerRefusedError, check_address
+from assay_agent.uplink.session import Identity, Session
+from assay_agent.uplink.uplink import Uplink
+from assay_core.records.attempt import AttemptKey, AttemptLog, HeldAttempt
+from assay_core.records.failure import failure
+from assay_core.records.lease import AttemptProgress, Heartbeat
+from assay_core.records.machine import Inventory, Registration
+from assay_core.records.wire import WireError
+from assay_sampling.errors import AssayError, ServerUnreachableError
+from assay_sampling.running.failures import FailureClass
+
+_log = logging.getLogger(__name__)
+
+# How long threads may take to end by themselves, and after everything they wait for was cut off.
+_LAST_WORDS_SECONDS, _LAST_WORDS_AT_ONCE_SECONDS = 3.0, 0.5
+_JOIN_SECONDS, _JOIN_AT_ONCE_SECONDS = 10.0, 0.5
+_HAND_BACK_SECONDS = 2.0
+_LEAST_HEARTBEAT_SECONDS = 0.05
+_PAUSE_AFTER_REFUSAL_SECONDS = 5.0
+_DRAIN_STEP_SECONDS = 0.5
+
+
+class Agent:
+    """One agent. :meth:`run` blocks until :meth:`stop` is called from another thread.
+
+    Args:
+        settings: of the agent.
+        profilers: of the slots that need no GPU, by name; the player of recordings by default.
+        inventory: reads what the box has; only tests replace it.
+    """
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        profilers: Mapping[str, Profiler] | None = None,
+        inventory: Callable[[], Inventory] = read_inventory,
+    ) -> None:
+        self.settings = settings
+        self._profilers = profilers or {"recorded": RecordedProfiler()}
+        self._read_inventory = inventory
+        self._session = Session()
+        self._give_up = threading.Event()
+        self._drain_seconds = settings.drain_seconds
+        self._at_once = False
+
+    @property
+    def registered(self) -> bool:
+        """Whether the server knows this agent now."""
+        return self._session.registered
+
+    def stop(self, drain_seconds: float | None = None, *, at_once: bool = False) -> None:
+        """Take no more work; runs under way have ``drain_seconds`` to finish, then they are handed back.
+
+        ``at_once``: hand them back now, without waiting for profilers that are slow to end: their supervisor
+        ends them when this process is gone.
+        """
+        if drain_seconds is not None:
+            self._drain_seconds = drain_seconds
+        if at_once:
+            self._drain_seconds, self._at_once = 0.0, True
+        self._session.stop()
+
+    def run(self) -> None:
+        """Work until stopped.
+
+        Raises StorageError if another agent has the state directory or the disk refuses, ServerRefusedError
+        if the server does not accept this agent, InputError for an invalid policy file, NotReadyError if it
+        does not allow the user of this process, or if nothing could run because there is no policy file.
+        """
+        settings = self.settings
+        gate = _gate(settings)
+        with StateDirectory(settings.state_dir, settings.agent_id) as state:
+            _log.info("%s", gate.describe())
+            limit = settings.spool_limit_bytes
+            spool = Spool(
+                state.spool,
+                limit_bytes=default_limit_bytes(state.directory) if limit is None else limit,
+                minimum_free_bytes=settings.minimum_free_bytes,
+                flush_seconds=settings.flush_seconds,
+            )
+            try:
+                inventory = self._read_inventory()
+                places = self._places(inventory, state)
+                connection = Connection(settings.server)
+                process = _Process(
+                    self,
+                    state.agent_id,
+                    state.place,
+                    spool=spool,
+                    connection=connection,
+                    places=places,
+                    gate=gate,
+                    quarantine=Quarantine(state.directory),
+                )
+                process.run(inventory)
+            finally:
+                spool.close()
+
+    def _places(self, inventory: Inventory, state: StateDirectory) -> list[Place]:
+        remove_old_jobs(state.directory)
+        places = recorded_places(self.settings.recorded_slots, self._profilers)
+        if self.settings.installed_gpus:
+            places += installed_places(inventory, state.directory, self.settings.telemetry)
+            places += missing_places(Quarantine(state.directory).entries(), inventory, places)
+        virtual = virtual_places(
+            self.settings.virtual, state.directory, state.agent_id, self.settings.telemetry
+        )
+        return [*places, *virtual]
+
+
+class _Process:
+    """One call of Agent.run: its threads and what they share."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        agent_id: str,
+        place: str,
+        *,
+        spool: Spool,
+        connection: Connection,
+        places: Sequence[Place],
+        gate: Gate,
+        quarantine: Quarantine,
+    ) -> None:
+        self._agent = agent
+        self._gate = gate
+        self._agent_id = agent_id
+        self._place = place
+        self._spool = spool
+        self._connection = connection
+        self._session = agent._session
+        self._give_up = agent._give_up
+        self._identity = Identity(agent_id, self._session.session_id)
+        self._uplink = Uplink(spool, connection, self._identity)
+        self._runner = self._runner_of(agent._profilers)
+        self._heartbeat_seconds = 5.0
+        self._threads: list[threading.Thread] = []
+        self._workers = [self._worker(place, quarantine) for place in places]
+
+    def _worker(self, place: Place, quarantine: Quarantine) -> SlotWorker:
+        health = SlotHealth(place.slot, quarantine, self._session, present=bool(place.profilers))
+        return SlotWorker(
+            place.slot,
+            health=health,
+            agent_id=self._agent_id,
+            session=self._session,
+            connection=self._connection,
+            runner=self._runner_of(place.profilers, health),
+            wait_ms=self._agent.settings.lease_wait_ms,
+        )
+
+    def _runner_of(
+        self, profilers: Mapping[str, Profiler], health: SlotHealth | None = None
+    ) -> AttemptRunner:
+        return AttemptRunner(
+            self._identity,
+            self._spool,
+            self._connection,
+            profilers,
+            self._give_up,
+            gate=self._gate,
+            on_begin=self._session.wake,
+            health=health,
+        )
+
+    def run(self, inventory: Inventory) -> None:
+        recovery = self._spool.recover()
+        try:
+            # Registered with what was on the disk, this process may report attempts of the earlier one.
+            if self._register(inventory, recovery.discarded):
+                self._report_discarded(recovery.discarded)
+                self._start(recovery.sealed)
+                while not self._session.stopping.is_set():
+                    self._tick(inventory)
+                self._drain()
+        finally:
+            self._session.stop()
+            self._end()
+
+    def _start(self, sealed: Sequence[SpooledAttempt]) -> None:
+        self._uplink.start()
+        if sealed:
+            thread = threading.Thread(target=self._resume, args=(sealed,), name="assay-resume", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+        for worker in self._workers:
+            worker.start()
+            self._threads.append(worker.thread)
+
+    def _resume(self, sealed: Sequence[SpooledAttempt]) -> None:
+        for attempt in sealed:
+            self._runner.resume(attempt)
+
+    def _report_discarded(self, discarded: Sequence[DiscardedAttempt]) -> None:
+        for each in discarded:
+            problem = failure(FailureClass.AGENT_RESTARTED, str(each.key), each.why)
+            self._runner.report(
+                each.key, each.write_secret, problem, AttemptLog(), give_up=self._session.stopping
+            )
+
+    def _register(self, inventory: Inventory, discarded: Sequence[DiscardedAttempt] = ()) -> bool:
+        """Register, waiting for the server if need be; False if the agent must stop meanwhile.
+
+        Reports what an earlier process left on the disk: sealed attempts, and ``discarded`` ones, which fail.
+        """
+        announced = self._session.announced
+        slots = [slot for worker in self._workers if (slot := worker.health.slot) is not None]
+        with self._spool.changed:
+            sealed = [attempt for attempt in self._spool.attempts.values() if attempt.seal_record]
+        held = [HeldAttempt(each.key, each.write_secret) for each in sealed]
+        held += [HeldAttempt(each.key, each.write_secret) for each in discarded]
+        registration = Registration(
+            agent_id=self._agent_id,
+            session_id=self._session.session_id,
+            name=self._agent.settings.name,
+            inventory=inventory,
+            slots=tuple(slots),
+            held=tuple(held),
+            place=self._place,
+        )
+        try:
+            response = self._connection.register(registration, self._session.stopping)
+        except ServerUnreachableError:
+            return False
+        self._drop(response.drop)
+        if response.heartbeat_ms > 0:
+            self._heartbeat_seconds = response.heartbeat_ms / 1000
+        _log.info(
+            "registered with %s (assay-server %s) as %s, %d slots",
+            self._connection.address, response.server_version, self._agent.settings.name, len(slots),
+        )  # fmt: skip
+        self._session.register(announced)
+        return True
+
+    def _tick(self, inventory: Inventory) -> None:
+        """Wait for the next heartbeat, or for something urgent, and handle it."""
+        self._session.wait_for_change(self._until_heartbeat())
+        if self._session.stopping.is_set():
+            return
+        if not all(worker.thread.is_alive() for worker in self._workers) or not self._uplink.alive:
+            raise AssayError("agent", "one of its threads crashed", "see the log, and report the crash")
+        if self._session.registered:
+            self._heartbeat()
+        else:
+            self._register_again(inventory)
+        self._uplink.watch()
+
+    def _until_heartbeat(self) -> float:
+        """Seconds to the next heartbeat: three fit the shortest lease, so two may be lost."""
+        with self._spool.changed:
+            leases = [attempt.lease_seconds / 3 for attempt in self._spool.attempts.values()]
+        return max(min([self._heartbeat_seconds, *leases]), _LEAST_HEARTBEAT_SECONDS)
+
+    def _register_again(self, inventory: Inventory) -> None:
+        try:
+            self._register(inventory)
+        except ServerRefusedError as error:
+            _log.error("the server does not accept this agent again: %s", error)
+            self._session.stopping.wait(_PAUSE_AFTER_REFUSAL_SECONDS)
+
+    def _heartbeat(self) -> None:
+        with self._spool.changed:
+            progress = tuple(
+                AttemptProgress(a.key, a.launches, a.write_secret) for a in self._spool.attempts.values()
+            )
+        heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress)
+        try:
+            response = self._connection.heartbeat(heartbeat, timeout=max(self._heartbeat_seconds, 2.0))
+        except (ServerUnreachableError, ServerRefusedError, WireError) as error:
+            _log.info("no heartbeat: %s", error)
+            return
+        self._drop(response.drop)
+        if response.register_again:
+            self._session.lose()
+
+    def _drop(self, keys: Sequence[AttemptKey]) -> None:
+        for key in keys:
+            with self._spool.changed:
+                attempt = self._spool.attempts.get(key)
+            if attempt is not None:
+                _log.debug("the server drops %s", key)
+                attempt.end(None)
+
+    def _drain(self) -> None:
+        """Let runs under way finish for a while, keeping their leases alive."""
+        for worker in self._workers:
+            worker.interrupt()
+        began = beat = time.monotonic()
+        while (busy := self._busy()) and (rest := began + self._agent._drain_seconds - time.monotonic()) > 0:
+            busy[0].join(min(rest, _DRAIN_STEP_SECONDS))
+            if time.monotonic() - beat >= self._until_heartbeat():
+                self._heartbeat()
+                beat = time.monotonic()
+
+    def _busy(self) -> list[threading.Thread]:
+        return [thread for thread in self._threads if thread.is_alive()]
+
+    def _end(self) -> None:
+        """Hand back incomplete attempts, keep complete ones on the disk, and end every thread."""
+        with self._spool.changed:
+            attempts = list(self._spool.attempts.values())
+        for attempt in attempts:
+            handed_back = failure(
+                FailureClass.AGENT_RESTARTED, str(attempt.key), "the agent was told to stop"
+            )
+            attempt.end(handed_back, keep_sealed=True)
+        for worker in self._workers:
+            worker.interrupt()
+        at_once = self._agent._at_once
+        _join(self._threads, _LAST_WORDS_AT_ONCE_SECONDS if at_once else _LAST_WORDS_SECONDS)
+        self._hand_back(attempts)
+        self._give_up.set()
+        self._uplink.stop()
+        self._connection.close()  # ends every call that still waits for an answer
+        _join(self._threads, _JOIN_AT_ONCE_SECONDS if self._agent._at_once else _JOIN_SECONDS)
+        for thread in self._busy():
+            _log.warning("thread %s does not end; it is left behind", thread.name)
+
+    def _hand_back(self, attempts: Sequence[SpooledAttempt]) -> None:
+        """Report attempts whose profilers are slow to end, so that the server need not wait for leases."""
+        with self._spool.changed:
+            slow = [a for a in attempts if a.seal_record is None and a.key in self._spool.attempts]
+        if not slow or not self._session.registered:
+            return
+
+        def tell() -> None:
+            for attempt in slow:
+                cause = "the agent was told to stop, and the profiler was slow to end"
+                handed_back = failure(FailureClass.AGENT_RESTARTED, str(attempt.key), cause)
+                self._runner.report(attempt.key, attempt.write_secret, handed_back, AttemptLog())
+
+        telling = threading.Thread(target=tell, name="assay-hand-back", daemon=True)
+        telling.start()
+        telling.join(_HAND_BACK_SECONDS)
+
+
+def _gate(settings: AgentSettings) -> Gate:
+    """The gate that judges what the server asks for. Raises InputError, NotReadyError."""
+    policy = read_policy(settings.policy_file) if settings.policy_file is not None else None
+    gate = Gate(policy, server_is_ours=check_address(settings.server).socket is not None)
+    gate.require_user()
+    gate.require_a_use()
+    return gate
+
+
+def _join(threads: Sequence[threading.Thread], seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))

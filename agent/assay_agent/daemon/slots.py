@@ -1,0 +1,114 @@
+"""A slot: a place that takes one run at a time, and the thread that fills it with work."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set
+
+from assay_agent.daemon.attempts import AttemptRunner
+from assay_agent.health.slot_health import LOOK_SECONDS, SlotHealth
+from assay_agent.uplink.connection import PAUSES, Connection, ServerRefusedError
+from assay_agent.uplink.session import Session
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.failure import failure_of
+from assay_core.records.lease import LeaseRequest, UnreadableWork
+from assay_core.records.machine import Slot
+from assay_core.records.wire import WireError
+from assay_core.records.work import Work
+from assay_sampling.errors import ServerUnreachableError
+from assay_sampling.running.failures import FailureClass
+
+_log = logging.getLogger(__name__)
+
+# A server that answers "nothing to do" without waiting must not be asked in a tight loop.
+_LEAST_SECONDS_BETWEEN_REQUESTS = 0.25
+
+
+class SlotWorker:
+    """Leases work for one slot and measures it, one attempt after the other, until the session stops.
+
+    A slot whose GPU is out of service asks for nothing.
+    """
+
+    def __init__(
+        self,
+        slot: Slot,
+        *,
+        health: SlotHealth,
+        agent_id: str,
+        session: Session,
+        connection: Connection,
+        runner: AttemptRunner,
+        wait_ms: int,
+    ) -> None:
+        self.slot = slot
+        self.health = health
+        self._session = session
+        self._connection = connection
+        self._runner = runner
+        self._request = LeaseRequest(
+            agent_id=agent_id, session_id=session.session_id, slot_id=slot.slot_id, wait_ms=wait_ms
+        )
+        self._lock = threading.Lock()
+        self._asking: Any = None
+        self.thread = threading.Thread(target=self._run, name=f"assay-slot-{slot.slot_id}", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def interrupt(self) -> None:
+        """Stop waiting for work; call once the session is stopping."""
+        with self._lock:
+            if self._asking is not None:
+                self._asking.cancel()
+
+    def _run(self) -> None:
+        repeated = Retrying(
+            retry=retry_if_exception_type((ServerUnreachableError, ServerRefusedError, WireError)),
+            wait=PAUSES,
+            stop=stop_when_event_set(self._session.stopping),
+            sleep=sleep_using_event(self._session.stopping),
+            retry_error_callback=lambda state: None,
+            before_sleep=lambda state: _log.debug(
+                "no lease: %s", state.outcome and state.outcome.exception()
+            ),
+        )
+        while self._session.wait_registered():
+            if not self.health.takes_runs():
+                self._session.stopping.wait(LOOK_SECONDS)
+                continue
+            asked_at = time.monotonic()
+            work = repeated(self._lease)
+            if work is not None:
+                self._runner.run(work)
+            else:
+                rest = asked_at + _LEAST_SECONDS_BETWEEN_REQUESTS - time.monotonic()
+                self._session.stopping.wait(max(rest, 0))
+
+    def _lease(self) -> Work | None:
+        """Ask once; None if there is nothing to do. Raises errors after which asking again may help."""
+        with self._lock:
+            if self._session.stopping.is_set():
+                return None
+            self._asking = self._connection.start_lease(self._request)
+        try:
+            response = self._connection.lease(self._asking)
+        except ServerRefusedError as error:
+            _log.error("no work for slot %s: %s", self.slot.slot_id, error)
+            raise
+        if response.register_again:
+            self._session.lose()
+            return None
+        work = response.work
+        if self._session.stopping.is_set():
+            return None
+        if isinstance(work, UnreadableWork):
+            _log.error("cannot read the work that the server gave: %s", work.error)
+            problem = failure_of(work.error, FailureClass.SERVER_REFUSED)
+            self._runner.report(work.key, work.write_secret, problem, AttemptLog())
+            return None
+        return work

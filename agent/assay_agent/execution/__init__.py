@@ -1,0 +1,1 @@
+"""Running tools: their environment, supervision, versions, locks, and the causes of failures."""

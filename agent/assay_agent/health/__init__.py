@@ -1,0 +1,1 @@
+"""Which GPUs take no runs because they were lost, and when they return to service."""

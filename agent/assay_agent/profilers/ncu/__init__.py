@@ -1,0 +1,1 @@
+"""Detailed runs under Nsight Compute."""

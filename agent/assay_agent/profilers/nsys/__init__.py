@@ -1,0 +1,1 @@
+"""Light runs under Nsight Systems."""

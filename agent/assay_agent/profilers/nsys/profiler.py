@@ -1,0 +1,150 @@
+"""The Nsight Systems profiler: a light run under ``nsys``, its report checked and exported.
+
+``nsys`` exits with the workload's status, and with 0 if its importer failed or the report went elsewhere.
+What counts: the report at the requested path, made by this attempt, its export, and diagnostics about lost
+events. The report holds the whole environment of the run, so it never leaves the job's folder.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay_agent.execution.classify import failure_in, last_words, quoted, refuse_killed, workload_failed
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_run import ToolResult
+from assay_agent.execution.tool_version import ToolBox, ToolVersion
+from assay_agent.profilers.live import LiveMeasurement, relabelled
+from assay_agent.profilers.nsys import command as nsys_command
+from assay_agent.profilers.requirements import require_command, require_light_condition, require_possible
+from assay_core.records.work import Work
+from assay_sampling.errors import AssayError, NoLaunchesError
+from assay_sampling.launches.table import LaunchBatch
+from assay_sampling.running.failures import FailureClass
+
+_CLOCK_SLACK_SECONDS = 2.0
+# Lines that the tool adds to the workload's output.
+_ADDED = re.compile(r"Generating '|Generated:|\[\d+/\d+\] |\s+/.*\.(nsys-rep|qdrep|qdstrm)$")
+
+
+class NsightSystemsProfiler:
+    """Light runs on one GPU; see :class:`assay_agent.profilers.seam.Profiler`."""
+
+    name = "nsight_systems"
+
+    def __init__(self, gpu: MeasuredGPU, tools: ToolBox, state: Path) -> None:
+        self._gpu, self._tools, self._state = gpu, tools, state
+
+    def plan(self, work: Work) -> list[str] | None:
+        """The command of the workload; the tool's part before it depends on its release."""
+        if work.table_level != "light" or work.launch_skip or work.launch_count:
+            raise ProfilerError(
+                FailureClass.SERVER_REFUSED,
+                str(work.key),
+                "Nsight Systems measures whole light runs, no detailed ones and no windows of launches",
+            )
+        require_possible(work, self._gpu)
+        require_light_condition(work)
+        return list(require_command(work).argv)
+
+    def run(self, work: Work, cancelled: threading.Event) -> NsightSystemsMeasurement:
+        self.plan(work)
+        return NsightSystemsMeasurement(work, self._gpu, self._tools, self._state, cancelled)
+
+
+class NsightSystemsMeasurement(LiveMeasurement):
+    """One light run under ``nsys``."""
+
+    def batches(self) -> Iterator[LaunchBatch]:
+        tool = self.tool("nsys", "profile", "--help")
+        stem = self.space.job / "trace"
+        report = stem.with_name(stem.name + nsys_command.report_suffix(tool))
+        began = time.time()
+        result = self.measure(nsys_command.trace_command(tool, self.work, stem))
+        if self.cancelled:
+            return
+        self._judge(result, report, began)
+        database = self._export(tool, report)
+        if database is not None:
+            yield from self._launches(tool, database)
+
+    def _judge(self, result: ToolResult, report: Path, began: float) -> None:
+        """Raises ProfilerError if the tool's end or its files show a failure."""
+        subject = str(self.work.key)
+        output = f"{result.stdout}\n{result.stderr}"
+        raw = sorted(report.parent.glob("*.qdstrm"))
+        made = report.is_file() and report.stat().st_mtime >= began - _CLOCK_SLACK_SECONDS
+        refuse_killed(subject, result)
+        if not made:
+            failure_in(subject, [line for line in output.splitlines() if _of_importer(line)])
+        if raw and not made:
+            raise ProfilerError(
+                FailureClass.IMPORTER_FAILED,
+                subject,
+                f"only the raw file {raw[0].name} is there, no report ({result.ending})",
+            )
+        if result.exit_code != 0:
+            if not made:
+                failure_in(subject, result.stderr.splitlines())
+            own = "\n".join(line for line in output.splitlines() if not _ADDED.match(line))
+            raise workload_failed(subject, f"under Nsight Systems: {result.ending}", own)
+        if not made or not report.stat().st_size:
+            raise ProfilerError(
+                FailureClass.REPORT_SHORT,
+                subject,
+                f"Nsight Systems wrote no report {report.name}; its last words: {last_words(output)}",
+            )
+
+    def _export(self, tool: ToolVersion, report: Path) -> Path | None:
+        """The report as SQLite; None if the run was cancelled."""
+        database = report.with_suffix(".sqlite")
+        result = self.convert(nsys_command.export_command(tool, report, database))
+        if self.cancelled:
+            return None
+        if result.exit_code != 0 or not database.is_file():
+            output = f"{result.stdout}\n{result.stderr}"
+            failure_in(str(self.work.key), output.splitlines())
+            raise ProfilerError(
+                FailureClass.REPORT_SHORT,
+                str(self.work.key),
+                f"the report cannot be exported ({result.ending}); the tool says: {last_words(output)}",
+            )
+        return database
+
+    def _launches(self, tool: ToolVersion, database: Path) -> Iterator[LaunchBatch]:
+        from assay_sampling.readers import ReadOptions, open_recording  # noqa: PLC0415
+
+        try:
+            with open_recording(database, ReadOptions(synthetic=self.gpu.synthetic)) as recording:
+                schema = self.labelled(recording.schema, tool.version)
+                for batch in recording.batches():
+                    yield relabelled(batch, schema)
+                    if self.cancelled:
+                        return
+                notes = list(recording.notes)
+        except AssayError as error:
+            raise self._unreadable(error) from error
+        self.take_notes(notes)
+        # A whole run has no window whose end could cut kernels off, so missing kernels were lost.
+        dropped = next((note for note in notes if note.flag in ("launches_dropped", "capture_cut")), None)
+        if dropped is not None:
+            raise ProfilerError(FailureClass.DROPPED_EVENTS, str(self.work.key), quoted(dropped.text))
+
+    def _unreadable(self, error: AssayError) -> ProfilerError:
+        nothing = isinstance(error, NoLaunchesError)
+        return ProfilerError(
+            FailureClass.NOTHING_PROFILED if nothing else FailureClass.REPORT_SHORT,
+            str(self.work.key),
+            error.cause,
+            "" if not nothing else FailureClass.NOTHING_PROFILED.remedy,
+        )
+
+
+def _of_importer(line: str) -> bool:
+    """Whether a line is the tool's own, not the workload's, as far as can be told."""
+    starts = ("Importer", "Unable to retrieve the importer", "Failed to create", "Wrong event order")
+    return line.strip().startswith(starts) or "No space left on device" in line

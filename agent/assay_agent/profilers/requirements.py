@@ -1,0 +1,50 @@
+"""Requirements that a run must meet before a profiler can measure it."""
+
+from __future__ import annotations
+
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.running.failures import FailureClass
+
+
+def require_possible(work: Work, gpu: MeasuredGPU) -> None:
+    """Raises ProfilerError for a run that this GPU cannot make truthfully."""
+    subject = str(work.key)
+    if work.synthetic != gpu.synthetic:
+        is_, was = ("virtual", "measured") if gpu.synthetic else ("real", "synthetic")
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            subject,
+            f"the slot's GPU {gpu.device.name} is {is_}, but the campaign's data must be {was}",
+            "set 'synthetic' in the campaign file to match its GPUs",
+        )
+
+
+def require_light_condition(work: Work) -> None:
+    """Raises ProfilerError for a condition that a light run cannot make: nothing flushes caches there."""
+    if work.condition.cache == "all":
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            "caches are flushed between launches only under Nsight Compute, not in a light run",
+            "ask for cache: all at the detailed level only",
+        )
+
+
+def require_command(work: Work) -> CommandSource:
+    """The command of a live run; ProfilerError for a run without a command or with an invalid window."""
+    if work.command is None or not work.command.argv:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            "it has no command to profile",
+            "give the workload a command in the campaign file",
+        )
+    if min(work.launch_skip, work.launch_count) < 0:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"its window of launches (skip {work.launch_skip}, count {work.launch_count}) is negative",
+        )
+    return work.command

@@ -1,0 +1,1 @@
+"""Launches on the agent's disk, until the server has acknowledged them."""

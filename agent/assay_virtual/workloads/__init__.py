@@ -1,0 +1,1 @@
+"""Workload files, which virtual GPUs run."""
