@@ -1,4 +1,4 @@
-"""The server as one object: what it is made of, in which order it starts, and how it stops."""
+"""The server as one object: its parts, the order in which it starts, and how it stops."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import Self
 
+from assay_core.files.durable import storage_errors, write_atomically
+from assay_core.files.private_folders import private_opener, take_state_folder
+from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
-from assay_sampling.private_folders import private_opener, take_state_folder
-from assay_server.campaigns.analyses import Analyses, WorkerPool
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.ingest import Ingest
-from assay_server.campaigns.lost_records import look_for_lost_records
-from assay_server.campaigns.publish import Publisher
-from assay_server.campaigns.retry import RetryPolicy
-from assay_server.campaigns.schedule import live_keys
-from assay_server.campaigns.transitions import Effects, SchedulePolicy
+from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
+from assay_server.campaigns.ingest.lost_records import look_for_lost_records
+from assay_server.campaigns.ingest.publish import Publisher
+from assay_server.campaigns.ingest.segments import Ingest
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.retry import RetryPolicy
+from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy, live_keys
 from assay_server.clock import Clock, SteadyClock, wall_ms
-from assay_server.config import ServerConfig, check_listen_address
+from assay_server.config import ServerSettings, check_listen_address
+from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.server import RpcServer
-from assay_server.store.files import replace_file, storage_errors
-from assay_server.store.model import AttemptState
 from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import upkeep
 
-__all__ = ["Server", "ServerConfig"]
+__all__ = ["Server", "ServerSettings"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,22 +45,25 @@ class Server:
     """A server over a state directory.
 
     Args:
-        config: where and how.
-        clock: what leases are measured with; None: the system's.
-        make_executor: gives what analyses run on; None: a pool of processes.
+        settings: its addresses, state directory and options.
+        limits: how much one client may ask for.
+        clock: times leases; None: the system's clock.
+        make_executor: makes the executor of analyses; None: a pool of processes.
 
-    ``start`` raises StorageError where the state directory cannot be used or another server has it, and
-    ParameterError where an address cannot be listened on. Killed at any moment, the next one goes on.
+    ``start`` raises StorageError if the state directory cannot be used or another server has it, and
+    ParameterError if it cannot listen on an address. After a kill at any moment, the next server continues.
     """
 
     def __init__(
         self,
-        config: ServerConfig,
+        settings: ServerSettings,
         *,
+        limits: Limits = DEFAULT_LIMITS,
         clock: Clock | None = None,
         make_executor: Callable[[], Executor] | None = None,
     ) -> None:
-        self.config = config
+        self.settings = settings
+        self._limits = limits
         self.addresses: tuple[str, ...] = ()
         self._clock = clock or SteadyClock()
         self._make_executor = make_executor
@@ -76,30 +79,30 @@ class Server:
         self.stop()
 
     def start(self) -> None:
-        """Recover what an earlier server left, then listen; returns when it does."""
+        """Recover the state of an earlier server, then listen; returns once it listens."""
         with contextlib.ExitStack() as resources:
             self._start(resources)
             self._resources = resources.pop_all()
-        _log.info("state in %s, listening on %s", self.config.state_dir, ", ".join(self.addresses))
+        _log.info("state in %s, listening on %s", self.settings.state_dir, ", ".join(self.addresses))
 
     def stop(self) -> None:
-        """Stop in order: nothing acknowledged is lost, analyses under way begin again at the next start."""
+        """Stop in order: nothing acknowledged is lost, running analyses begin again at the next start."""
         with self._stopping:
             self._resources.close()
             self._stopped.set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait until the server has been stopped; False where that took longer than ``seconds``."""
+        """Wait until the server has stopped; False if that took longer than ``seconds``."""
         return self._stopped.wait(seconds)
 
     def _start(self, resources: contextlib.ExitStack) -> None:
-        state = self.config.state_dir
+        state = self.settings.state_dir
         with storage_errors(state):
             take_state_folder(state)
         resources.enter_context(_locked(state))
         metadata = SqliteStore(state / "metadata.sqlite")
         resources.callback(metadata.close)
-        policy = SchedulePolicy(self.config.lease_ms, RetryPolicy(delay_ms=self.config.retry_delay_ms))
+        policy = SchedulePolicy(self.settings.lease_ms, RetryPolicy(delay_ms=self.settings.retry_delay_ms))
         coordinator = Coordinator(metadata, LocalRecordStore(state), policy, self._clock)
         _recover(coordinator)
         changes = Changes()
@@ -109,12 +112,12 @@ class Server:
         publisher = Publisher(coordinator)
         analyses = self._analyses(coordinator, resources)
         server = RpcServer(
-            [check_listen_address(address) for address in self.config.listen],
-            AgentHandler(coordinator, publisher, self.config.heartbeat_ms, self.config.limits.agents),
-            CampaignHandler(coordinator, self.config.limits.queries),
+            [check_listen_address(address) for address in self.settings.listen],
+            AgentHandler(coordinator, publisher, self.settings.heartbeat_ms, self._limits.agents),
+            CampaignHandler(coordinator, self._limits.queries),
             ingest,
             changes,
-            limits=self.config.limits,
+            limits=self._limits,
         )
         resources.callback(server.stop)
         self.addresses = server.start()
@@ -125,7 +128,7 @@ class Server:
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor
         if make_executor is None:
-            pool = WorkerPool(self.config.analysis_workers)
+            pool = WorkerPool(self.settings.analysis_workers)
             resources.callback(pool.end)
             make_executor = pool
         analyses = Analyses(coordinator, make_executor)
@@ -139,7 +142,10 @@ def _topics(effects: Effects) -> list[str]:
 
 
 def _recover(coordinator: Coordinator) -> None:
-    """Begin an epoch of tokens, put the files in order, and let every lease start anew."""
+    """Begin an epoch of tokens, clean up the files, restart every lease's clock.
+
+    Campaigns from an earlier release that this release cannot compile fail here.
+    """
     with coordinator.snapshot() as store:
         unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
         known = KnownFiles(
@@ -156,12 +162,13 @@ def _recover(coordinator: Coordinator) -> None:
         schedule.store.begin_epoch(wall_ms())
         schedule.extend_all()
         schedule.mend_clocks()
+        schedule.fail_uncompiled()
     look_for_lost_records(coordinator)
 
 
 @contextlib.contextmanager
 def _locked(state: Path) -> Iterator[None]:
-    """The state directory is ours while the block runs; the kernel frees it when the process dies."""
+    """Hold the state directory while the block runs; the kernel frees it when the process dies."""
     path = state / "lock"
     with storage_errors(path), open(path, "a+", encoding="ascii", opener=private_opener) as file:
         try:
@@ -171,7 +178,7 @@ def _locked(state: Path) -> Iterator[None]:
             raise StorageError(
                 str(state),
                 f"another assay-server has it (process {file.read().strip() or 'unknown'})",
-                "stop that server, or give another --state directory",
+                "stop that server, or choose another --state directory",
             ) from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
@@ -181,10 +188,10 @@ def _locked(state: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _address_file(state: Path, addresses: tuple[str, ...]) -> Iterator[None]:
-    """``<state>/address`` names the addresses, one a line, while the server listens."""
+    """``<state>/address`` lists the addresses, one per line, while the server listens."""
     path = state / "address"
     with storage_errors(path):
-        replace_file(path, "".join(f"{address}\n" for address in addresses).encode())
+        write_atomically(path, "".join(f"{address}\n" for address in addresses).encode())
     try:
         yield
     finally:

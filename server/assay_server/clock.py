@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Says what time it is; leases are measured with it."""
+    """Tells the time, by which leases are measured."""
 
     def now_ms(self) -> int: ...
 
 
 def wall_ms() -> int:
-    """Unix milliseconds by the wall clock, which people can set back."""
+    """Unix milliseconds by the wall clock, which somebody may set back."""
     return time.time_ns() // 1_000_000
 
 
 class SteadyClock:
-    """Wall time at start plus monotonic time since: a box whose clock is set does not lose its leases."""
+    """Wall time at start plus monotonic time since, so that setting the box's clock costs no leases."""
 
     def __init__(self) -> None:
         self._offset_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000

@@ -1,8 +1,7 @@
 """The content hash of published files: BLAKE2b-256, in hexadecimal.
 
-A file is read through once in a process, and again when anything about it has changed since: its size,
-times, inode or device. Bits that turn on the disk after that, without anybody writing to the file, are not
-seen until another process hashes it.
+Each process reads a file once, and again only after its size, times, inode or device changed. If the disk
+flips bits after that, without a write to the file, only another process that hashes it finds out.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ _known: OrderedDict[tuple[str, tuple[int, ...]], str] = OrderedDict()
 
 
 def hash_of_file(path: Path) -> str:
-    """The hash of a file's bytes as they are now. Raises OSError."""
+    """The hash of a file's current bytes. Raises OSError."""
     key = (str(path), _state(path))
     with _lock:
         known = _known.get(key)
     if known is not None:
         return known
     found = fresh_hash_of(path)
-    if _state(path) == key[1]:  # nobody wrote to it while it was read
+    if _state(path) == key[1]:  # no write while it was read
         with _lock:
             _known[key] = found
             while len(_known) > _MOST_REMEMBERED:
@@ -39,6 +38,6 @@ def _state(path: Path) -> tuple[int, ...]:
 
 
 def fresh_hash_of(path: Path) -> str:
-    """The hash, whatever is remembered; nothing is. Raises OSError."""
+    """The hash, read from the file and not cached. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=32)).hexdigest()

@@ -1,4 +1,4 @@
-"""How the program is asked to end: by signals, which find none of its locks held."""
+"""Ending the program by signals, whose handlers take no locks."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-# The kernel, a shell and a service manager may each send what a person meant once.
+# The kernel, a shell and a service manager may each send a signal that a person sent once.
 _ONE_REQUEST_SECONDS = 1.0
 
 
 @contextlib.contextmanager
 def until_asked_to_end() -> Iterator[Callable[[], None]]:
-    """In the main thread: gives a function that waits for SIGTERM or Ctrl-C, which count from now on.
+    """In the main thread: yields a function that waits for SIGTERM or Ctrl-C from now on.
 
-    A signal more than a second after the first does not wait for an orderly end: it ends the process.
+    A signal more than a second after the first ends the process at once, without an orderly end.
     """
     asked: list[float] = []
 
     def received(number: int, _frame: FrameType | None) -> None:
-        # It may interrupt itself, and whatever the main thread does: it takes no lock.
+        # It may interrupt itself and the main thread anywhere, so it takes no lock.
         asked.append(time.monotonic())
         if asked[-1] - asked[0] > _ONE_REQUEST_SECONDS:
             signal.signal(number, signal.SIG_DFL)
@@ -36,7 +36,7 @@ def until_asked_to_end() -> Iterator[Callable[[], None]]:
             signal.signal(number, received)
         try:
             yield lambda: _wait(waiting)
-        finally:  # The handlers stay: what ends slowly can be ended at once.
+        finally:  # The handlers stay, so that a second signal can end a slow shutdown.
             signal.set_wakeup_fd(-1)
 
 

@@ -1,7 +1,7 @@
-"""Every bound that keeps one client from stopping the others: its number, and what it is called in the docs.
+"""Every bound that keeps one client from blocking the others.
 
-A field's name is its name in ``docs/limits.md``; a test holds the two equal. They are values and no constants
-of the modules that keep them, so that each identity can be given its own.
+A field's name is its name in ``docs/limits.md``; a test keeps the two equal. Bounds are values, not constants
+of the modules that enforce them, so that each identity can get its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _KIB, _MIB = 1 << 10, 1 << 20
 
 @dataclass(frozen=True)
 class CampaignFileLimits:
-    """What may stand in one campaign file (:mod:`assay_server.campaigns.yaml_source`).
+    """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`).
 
-    ``campaign_number_characters``: of a number as it is written; turning more into a number takes long.
+    ``campaign_number_characters``: length of a written number; converting longer ones takes long.
     """
 
     campaign_file_bytes: int = 1 * _MIB
@@ -27,7 +27,7 @@ class CampaignFileLimits:
 
 @dataclass(frozen=True)
 class CallLimits:
-    """What gRPC itself takes and gives, whatever is asked (:mod:`assay_server.rpc.server`)."""
+    """Bounds of gRPC itself, for every call (:mod:`assay_server.rpc.server`)."""
 
     calls: int = 4_096
     request_bytes: int = 2 * _MIB
@@ -36,10 +36,10 @@ class CallLimits:
 
 @dataclass(frozen=True)
 class QueryLimits:
-    """What one question of a person, or one that keeps watching, may take (:mod:`assay_server.rpc`).
+    """Bounds of people's queries and watches (:mod:`assay_server.rpc`).
 
-    ``status_threads`` and ``status_page_runs``: so many statuses are made at a time, with so many runs each;
-    ``status_page_campaigns``: so many campaigns are listed in one answer.
+    ``status_threads``: statuses made at a time; ``status_page_runs``: runs in each;
+    ``status_page_campaigns``: campaigns listed in one answer.
     """
 
     status_threads: int = 2
@@ -51,11 +51,11 @@ class QueryLimits:
 
 @dataclass(frozen=True)
 class UploadLimits:
-    """What the streams of launch records may hold (:mod:`assay_server.rpc.ingest_servicer`).
+    """Bounds of the streams of launch records (:mod:`assay_server.rpc.ingest_servicer`).
 
-    ``upload_idle_seconds`` for the next message, ``upload_segment_seconds`` for a whole segment from its
-    header on, and ``upload_held_bytes`` of all segments that have come and are not yet stored; of one stream
-    ``upload_segments_in_flight``, whose parts come in chunks of ``upload_chunk_bytes`` at most.
+    ``upload_idle_seconds``: wait for the next message; ``upload_segment_seconds``: for a whole segment from
+    its header on; ``upload_held_bytes``: all segments received but not yet stored;
+    ``upload_segments_in_flight``: per stream; ``upload_chunk_bytes``: per chunk of a part.
     """
 
     upload_streams: int = 1_024
@@ -69,7 +69,7 @@ class UploadLimits:
 
 @dataclass(frozen=True)
 class AgentLimits:
-    """What an agent may tell (:mod:`assay_server.rpc.convert`), and how many are remembered."""
+    """Bounds of what an agent may report (:mod:`assay_server.rpc.bounds`), and of known agents."""
 
     registration_bytes: int = 256 * _KIB
     registration_slots: int = 1_024
@@ -80,7 +80,7 @@ class AgentLimits:
 
 @dataclass(frozen=True)
 class LogLimits:
-    """What bad requests may write into the log."""
+    """Bounds of what bad requests may write to the log."""
 
     bad_requests_logged_per_minute: int = 10
 

@@ -1,4 +1,4 @@
-"""What a server does by itself, now and then: it ends leases, and publishes what was left over."""
+"""The server's regular upkeep: ends leases, and publishes leftovers."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.publish import Publisher
-from assay_server.store.model import AttemptState
+from assay_server.campaigns.ingest.publish import Publisher
+from assay_server.campaigns.scheduling.coordinator import Coordinator
 
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
-# Of a lease: a server that did nothing for so long may have missed signs of life.
+# Of a lease: a server that stood still for this long may have missed signs of life.
 _SLEPT = 0.25
 
 
 class LeaseKeeper:
-    """Ends leases that ran out, unless it was this server that gave no answer.
+    """Ends expired leases, unless this server itself did not answer.
 
-    A server that was stopped (SIGSTOP, a debugger, a frozen container) hears signs of life only after it has
-    gone on, so it gives every lease anew before it ends any. In a suspended machine the clock stands still.
+    A server that was stopped (SIGSTOP, a debugger, a frozen container) hears signs of life only after it
+    continues, so it restarts every lease before it ends any. In a suspended machine the clock stands still.
     """
 
     def __init__(self, coordinator: Coordinator, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -36,18 +36,16 @@ class LeaseKeeper:
         self._looked = monotonic()
 
     def look(self) -> None:
-        """To be called every ``pause_seconds``."""
+        """Call this every ``pause_seconds``."""
         before, self._looked = self._looked, self._monotonic()
         if self._looked - before > self._longest_seconds:
-            _log.warning(
-                "this server was stopped for %.0f s: all leases are given anew", self._looked - before
-            )
+            _log.warning("this server was stopped for %.0f s: all leases start again", self._looked - before)
             with self._coordinator.schedule() as schedule:
                 schedule.extend_all()
             return
         now_ms = self._coordinator.clock.now_ms()
         with self._coordinator.snapshot() as store:
-            due = store.attempts_in((AttemptState.LEASED,), deadline_before_ms=now_ms)
+            due = store.attempts_in((AttemptState.LEASED,), lease_ended_before_ms=now_ms)
         if due:
             with self._coordinator.schedule() as schedule:
                 schedule.expire()
@@ -55,9 +53,9 @@ class LeaseKeeper:
 
 @contextlib.contextmanager
 def upkeep(coordinator: Coordinator, publisher: Publisher) -> Iterator[None]:
-    """Two threads: one looks after leases, one publishes what a restart or a full disk interrupted.
+    """Two threads: one watches leases, one publishes what a restart or a full disk interrupted.
 
-    Two, because to publish a large run takes longer than a lease, and must not look like a server that slept.
+    Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
     leases = LeaseKeeper(coordinator)
     with (

@@ -7,35 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_sampling.errors import RefusedError
-from assay_sampling.launch_table import Condition
-from assay_sampling.samplers import needs
-from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_sampling.launches.table import Condition
+from assay_sampling.methods.registry import needs
+from assay_sampling.notes.registry import Note, make_note
+from assay_server.analysis.runs.request import AnalysisRequest, RunData
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one workload on one kind of GPU under one condition, at most one of each level."""
+    """The runs of one workload on one kind of GPU under one condition, at most one per level."""
 
     workload: str
     device_kind: str
     condition: Condition
     detailed: RunData | None = None
     light: RunData | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def whole(self) -> RunData:
-        """The run that holds the whole workload: the light one where there is one."""
+        """The run that holds the whole workload: the light one if there is one."""
         run = self.light or self.detailed
         if run is None:
             raise ValueError("a cell has at least one run")
         return run
 
     def runs_of(self, method: str, parameters: Mapping[str, Any]) -> tuple[RunData, ...]:
-        """The runs that a selection by ``method`` would rest on.
+        """The runs that a selection by ``method`` would use.
 
-        With parameters by which it looks at names, order and cost alone it rests on the light run, where
-        there is one. Raises ParameterError for a method, parameter or value that does not exist.
+        If its parameters let it look only at names, order and cost, it uses the light run, if there is
+        one. Raises ParameterError for a method, parameter or value that does not exist.
         """
         wanted = needs(method, parameters, verb="select")
         if wanted is not None and wanted.nothing:
@@ -44,9 +45,9 @@ class Cell:
 
 
 def cells_by_workload(runs: Sequence[RunData]) -> dict[str, list[Cell]]:
-    """Cells of every workload, both in the order in which the campaign file names them first.
+    """Cells by workload, both in the order in which the campaign file first names them.
 
-    Live runs under other conditions are no cells: they are compared with the baseline.
+    Live runs under other conditions make no cells: they are compared with the baseline.
     """
     grouped: dict[tuple[str, str, Condition], list[RunData]] = {}
     for run in runs:
@@ -68,7 +69,7 @@ def _cell(workload: str, device_kind: str, condition: Condition, members: Sequen
             first[level] = repeats[0]
         if len(repeats) > 1:
             notes.append(
-                f"{len(repeats)} {level} repeats; the numbers rest on the first, {repeats[0].run_id}"
+                make_note("repeats_unused", repeats=len(repeats), level=level, first_run=repeats[0].run_id)
             )
     return Cell(
         workload, device_kind, condition, first.get("detailed"), first.get("light"), notes=tuple(notes)
@@ -76,14 +77,14 @@ def _cell(workload: str, device_kind: str, condition: Condition, members: Sequen
 
 
 def refuse_mixed_marks(request: AnalysisRequest) -> None:
-    """Raises RefusedError where synthetic and measured runs meet in one campaign."""
+    """Raises RefusedError if one campaign has both synthetic and measured runs."""
     for run in request.runs:
         if run.synthetic != request.synthetic:
             word = {True: "synthetic", False: "measured"}
             raise RefusedError(
                 f"campaign {request.campaign_id}",
                 f"it is {word[request.synthetic]}, but its run {run.run_id} is {word[run.synthetic]}",
-                "synthetic and measured data never meet: put them into two campaigns",
+                "put synthetic and measured data into separate campaigns",
             )
 
 
@@ -95,6 +96,6 @@ def refuse_invalid(runs: Sequence[RunData]) -> None:
                 shown = f"{name!r} ({detail})" if detail else repr(name)
                 raise RefusedError(
                     f"run {run.run_id}",
-                    f"it carries the flag {shown}, so numbers that rest on it cannot be trusted",
-                    "make the run again, or analyse with invalid runs accepted",
+                    f"it carries the flag {shown}, so its numbers cannot be trusted",
+                    "make the run again, or accept invalid runs in the analysis",
                 )

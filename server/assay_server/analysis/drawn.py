@@ -1,19 +1,19 @@
-"""What the pictures of a selection show: the kernels in each group, and a quantity launch by launch.
+"""The data behind a selection's pictures: the kernels in each group, and a quantity launch by launch.
 
-However many launches there are, what comes out is small: kernels are summed by group, and launches are put
-into bins of which the least, the mean and the largest value are kept, so that no extreme is lost.
-Columns only, no loop over launches; at most 60 bytes a launch while it works.
+The result is small for any number of launches: kernels are summed by group, and bins of launches keep their
+least, mean and largest value, so that no extreme is lost. Columns only, no loop over launches; at most
+60 bytes per launch while it works.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from assay_sampling.evaluation import COST_UNITS
-from assay_sampling.launches import Launches
-from assay_sampling.selection import Selection
+from assay_report.model.drawn import ByLaunch, Composition, Drawn, GroupShares, Marks, PicturedCost
+from assay_sampling.counters.definitions import COST_UNITS
+from assay_sampling.documents.common import ConditionEntry
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.scoring.selection import Selection
 
 MOST_BINS = 400
 MOST_MARKS = 400
@@ -22,32 +22,32 @@ KERNELS_NAMED = 7
 _INSTRUCTIONS = "instructions"
 
 
-def drawn(selection: Selection, launches: Launches) -> dict[str, Any]:
-    """The document of a selection's pictures; ``launches`` are those that it was made on.
+def drawn(selection: Selection, launches: Launches) -> Drawn:
+    """The data of a selection's pictures; ``launches`` are those that it was made on.
 
-    ``composition`` is None where the groups of launches are not known.
+    ``composition`` is None if the groups of launches are not known.
     """
     quantity = selection.evaluation.quantity
     cost = launches.column(quantity).astype(np.float64)
-    return {
-        "level": launches.metadata.level,
-        "condition": launches.metadata.condition.to_dict(),
-        "synthetic": launches.metadata.synthetic,
-        "cost": {"quantity": quantity, "unit": COST_UNITS[quantity]},
-        "composition": _composition(selection, launches, cost),
-        "by_launch": _by_launch(selection, launches, quantity, cost),
-    }
+    return Drawn(
+        level=launches.metadata.level,
+        condition=ConditionEntry.of(launches.metadata.condition),
+        synthetic=launches.metadata.synthetic,
+        cost=PicturedCost(quantity=quantity, unit=COST_UNITS[quantity]),
+        composition=_composition(selection, launches, cost),
+        by_launch=_by_launch(selection, launches, quantity, cost),
+    )
 
 
-def _composition(selection: Selection, launches: Launches, cost: np.ndarray) -> dict[str, Any] | None:
-    """Of each group, by kernel: launches and cost. Groups and kernels that cost least stand together."""
+def _composition(selection: Selection, launches: Launches, cost: np.ndarray) -> Composition | None:
+    """Each group's launches and cost by kernel. The groups and kernels that cost least are joined."""
     labels = _labels(selection, len(launches))
     if labels is None:
         return None
     paid_by_group = np.bincount(labels, cost, minlength=len(selection.group_launches))
     dearest = np.argsort(-paid_by_group, kind="stable")
     groups = np.sort(dearest[:MOST_GROUPS])
-    place = np.full(len(paid_by_group), len(groups))  # all others stand together behind the last
+    place = np.full(len(paid_by_group), len(groups))  # all others share the place behind the last
     place[groups] = np.arange(len(groups))
     encoded = launches.table["kernel_id"].combine_chunks().dictionary_encode()
     kernels = encoded.dictionary.to_pylist()
@@ -62,21 +62,21 @@ def _composition(selection: Selection, launches: Launches, cost: np.ndarray) -> 
         np.column_stack([each[:, named], each[:, others].sum(axis=1)]) * (100.0 / each.sum())
         for each in (counted, paid)
     )
-    return {
-        "kernels": [launches.names[kernels[i]] for i in named.tolist()],
-        "other_kernels": len(others),
-        "groups": [
-            {
-                "id": int(groups[i]) if i < len(groups) else None,
-                "launches": int(counted[i].sum()),
-                "launches_percent": _short(launch_share[i]),
-                "cost_percent": _short(cost_share[i]),
-            }
+    return Composition(
+        kernels=[launches.names[kernels[i]] for i in named.tolist()],
+        other_kernels=len(others),
+        groups=[
+            GroupShares(
+                id=int(groups[i]) if i < len(groups) else None,
+                launches=int(counted[i].sum()),
+                launches_percent=_short(launch_share[i]),
+                cost_percent=_short(cost_share[i]),
+            )
             for i in range(len(groups) + 1)
             if counted[i].any()
         ],
-        "groups_together": len(paid_by_group) - len(groups),
-    }
+        groups_together=len(paid_by_group) - len(groups),
+    )
 
 
 def _labels(selection: Selection, launches: int) -> np.ndarray | None:
@@ -87,9 +87,7 @@ def _labels(selection: Selection, launches: int) -> np.ndarray | None:
     return np.asarray(selection.labels, np.int64)
 
 
-def _by_launch(
-    selection: Selection, launches: Launches, quantity: str, cost: np.ndarray
-) -> dict[str, Any] | None:
+def _by_launch(selection: Selection, launches: Launches, quantity: str, cost: np.ndarray) -> ByLaunch | None:
     """IPC where instructions and cycles were counted, else the cost; None where no launch has a value."""
     name, unit, values = quantity, COST_UNITS[quantity], cost
     if quantity.startswith("cycles") and _INSTRUCTIONS in launches.counters:
@@ -109,24 +107,24 @@ def _by_launch(
     rows = selection.representatives.row[order]
     step = max(1, -(-len(rows) // MOST_MARKS))
     process = launches.column("process")
-    return {
-        "quantity": name,
-        "unit": unit,
-        "launches": len(values),
-        "bin_starts": starts.tolist(),
-        "least": _short(np.fmin.reduceat(values, starts)),
-        "mean": _short(mean),
-        "most": _short(np.fmax.reduceat(values, starts)),
-        "process_starts": (np.flatnonzero(np.diff(process)) + 1)[:MOST_BINS].tolist(),
-        "representatives": len(rows),
-        "marks": {
-            "row": rows[::step].tolist(),
-            "group": selection.representatives.group[order][::step].tolist(),
-            "value": _short(values[rows[::step]]),
-        },
-    }
+    return ByLaunch(
+        quantity=name,
+        unit=unit,
+        launches=len(values),
+        bin_starts=starts.tolist(),
+        least=_short(np.fmin.reduceat(values, starts)),
+        mean=_short(mean),
+        most=_short(np.fmax.reduceat(values, starts)),
+        process_starts=(np.flatnonzero(np.diff(process)) + 1)[:MOST_BINS].tolist(),
+        representatives=len(rows),
+        marks=Marks(
+            row=rows[::step].tolist(),
+            group=selection.representatives.group[order][::step].tolist(),
+            value=_short(values[rows[::step]]),
+        ),
+    )
 
 
 def _short(values: np.ndarray) -> list[float | None]:
-    """Six digits are more than a picture shows; a value that is not known is None."""
+    """Six digits, more than a picture shows; None for an unknown value."""
     return [float(f"{value:.6g}") if np.isfinite(value) else None for value in values.tolist()]

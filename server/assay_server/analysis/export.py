@@ -1,24 +1,26 @@
-"""Selections as a report carries them: whole, so that a person can export them, but never huge."""
+"""Selections in a report: complete, so that people can export them, but never huge."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from assay_sampling.selection import Selection
-from assay_server.analysis.rows import plain
+from assay_sampling.documents.base import plain
+from assay_sampling.documents.common import NoteEntry
+from assay_sampling.documents.selection import SelectionInReport
+from assay_sampling.notes.registry import make_note
+from assay_sampling.scoring.selection import Selection
 
 MOST_REPRESENTATIVES = 2000
 
 
-def exported(selection: Selection, most_representatives: int = MOST_REPRESENTATIVES) -> dict[str, Any]:
-    """The selection's JSON form; groups are left out where there are too many representatives.
+def exported(selection: Selection, most_representatives: int = MOST_REPRESENTATIVES) -> SelectionInReport:
+    """The selection's document, without groups if there are too many representatives.
 
-    A note in the document then says so, and that the selection can be made again from the same runs.
+    A note in the document then says that the same runs can make the selection again.
     """
     representatives = len(selection.representatives.row)
     if representatives <= most_representatives:
-        return dict(plain(selection.to_dict()))
+        return _in_report(selection)
     nothing = selection.representatives.row[:0]
     shortened = replace(
         selection,
@@ -29,8 +31,11 @@ def exported(selection: Selection, most_representatives: int = MOST_REPRESENTATI
         group_launches=nothing,
         instruction_share=None,
     )  # fmt: skip
-    note = (
-        f"{representatives:,} representatives are more than the {most_representatives:,} that a report "
-        "carries; make the selection again from the same runs with the same parameters and seed"
-    )
-    return {**plain(shortened.to_dict()), "groups_left_out": len(selection.group_launches), "note": note}
+    note = make_note("groups_left_out", representatives=representatives, most=most_representatives)
+    document = _in_report(shortened)
+    document.groups_left_out, document.note = len(selection.group_launches), NoteEntry.of(note)
+    return document
+
+
+def _in_report(selection: Selection) -> SelectionInReport:
+    return SelectionInReport.model_validate(plain(selection.document().to_dict()))

@@ -1,48 +1,50 @@
-"""From a campaign's runs to its report document.
+"""From a campaign's runs to its report.
 
-The document is a function of the request and of the runs' records alone: no attempt numbers, paths or host
-names, and of times only the days on which live runs were measured, which are kept with their records; so a
-campaign that was interrupted and resumed ends in the same bytes.
+The report depends only on the request and the runs' records. It contains no attempt numbers, paths or host
+names, and no times except the days on which live runs were measured, which are kept with their records; so
+a campaign that was interrupted and resumed gives the same bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from assay_report.model.drawn import Drawn
+from assay_report.model.report import COMPARISONS, CampaignEntry, Comparisons, Report
+from assay_report.model.runs import FailedRunEntry, FailureEntry, RunEntry
+from assay_report.model.scores import Row
+from assay_sampling.documents.common import ConditionEntry
+from assay_sampling.documents.selection import SelectionInReport
 from assay_server.analysis import rows
 from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
-from assay_server.analysis.compared import Compared
-from assay_server.analysis.loading import load_run
 from assay_server.analysis.provenance import flag_differences, provenance_entries, with_facts_of_table
-from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
 from assay_server.analysis.rows import Method
+from assay_server.analysis.runs.loading import load_run
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.analysis.summary import summarise
 from assay_server.analysis.threads import single_threaded
 from assay_server.analysis.versions import versions
 from assay_server.analysis.workload import WorkloadAnalysis, analyse_workload
 
-FORMAT_VERSION = 1
 
-
-def analyse(request: AnalysisRequest) -> dict[str, Any]:
-    """The report document of a campaign, ready for ``json.dumps``.
+def analyse(request: AnalysisRequest) -> Report:
+    """The report of a campaign.
 
     An AssayError about a part of the campaign becomes the status and reason of the rows it concerns.
-    Raises RefusedError where synthetic and measured runs meet, MissingExtraError without the analysis
-    extra; whatever is not an AssayError is a fault of the program and is not caught.
+    Raises RefusedError if synthetic and measured runs meet, MissingExtraError without the analysis extra.
+    Any other exception is a bug and is not caught.
     """
     refuse_mixed_marks(request)
-    return report_document(request, [analyse_part(request, name) for name in workloads_of(request)])
+    return joined_report(request, [analyse_part(request, name) for name in workloads_of(request)])
 
 
 def workloads_of(request: AnalysisRequest) -> tuple[str, ...]:
-    """The workloads of a campaign that have runs, in order: parts that can be analysed side by side."""
+    """The workloads of a campaign that have runs, in order: parts that can be analysed in parallel."""
     return tuple(dict.fromkeys(run.workload for run in request.runs))
 
 
 def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
-    """The analysis of one workload of a campaign; raises as :func:`analyse`."""
+    """The analysis of one workload of a campaign; raises the errors of :func:`analyse`."""
     refuse_mixed_marks(request)
     methods = [
         Method(position, name, parameters, request.seed)
@@ -54,68 +56,67 @@ def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
         return analyse_workload(request, runs, cells, methods, load_run)
 
 
-def report_document(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> dict[str, Any]:
-    """The report document from the analyses of all workloads, in the order of :func:`workloads_of`."""
-    all_rows: list[rows.Row] = []
-    selections: dict[str, dict[str, Any]] = {}
-    drawn: dict[str, dict[str, Any]] = {}
-    compared = Compared()
+def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Report:
+    """The report from the analyses of all workloads, in the order of :func:`workloads_of`."""
+    all_rows: list[Row] = []
+    selections: dict[str, SelectionInReport] = {}
+    drawn: dict[str, Drawn] = {}
+    compared = Comparisons()
     for part in parts:
         all_rows += part.rows
         selections.update(part.selections)
         drawn.update(part.drawn)
         compared.add(part.compared)
     every_run = [with_facts_of_table(run) for run in _every_run(request)]
-    flag_differences([*all_rows, *(each for part in compared.parts().values() for each in part)], every_run)
-    return {
-        "format_version": FORMAT_VERSION,
-        "campaign": {
-            "id": request.campaign_id,
-            "name": request.campaign_name,
-            "synthetic": request.synthetic,
-            "seed": request.seed,
-        },
-        "versions": versions(),
-        "runs": [_run(run) for run in every_run],
-        "provenance": provenance_entries(every_run),
-        "failed_runs": [_failed_run(run) for run in request.failed_runs],
-        "summary": summarise(all_rows, compared),
-        "rows": all_rows,
-        # Where no runs are compared, there is nothing to say about it.
-        **{name: entries for name, entries in compared.parts().items() if entries},
-        "selections": selections,
-        "drawn": drawn,
-    }
+    flag_differences([*all_rows, *compared.entries()], every_run)
+    return Report(
+        campaign=CampaignEntry(
+            id=request.campaign_id,
+            name=request.campaign_name,
+            synthetic=request.synthetic,
+            seed=request.seed,
+        ),
+        versions=versions(),
+        runs=[_run(run) for run in every_run],
+        provenance=provenance_entries(every_run),
+        failed_runs=[_failed_run(run) for run in request.failed_runs],
+        summary=summarise(all_rows, compared),
+        rows=all_rows,
+        selections=selections,
+        drawn=drawn,
+        **{part: entries for part in COMPARISONS if (entries := getattr(compared, part))},
+    )
 
 
 def _every_run(request: AnalysisRequest) -> list[RunData]:
-    """The runs in order, also those whose cycles serve the one behind them."""
+    """The runs in order, including those whose cycles are used by the next run."""
     return [each for run in request.runs for each in (run.cycles, run) if each is not None]
 
 
-def _failed_run(run: FailedRun) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "workload": run.workload,
-        "device": run.device_kind,
-        "level": run.level,
-        "condition": run.condition.to_dict(),
-        "repeat": run.repeat,
-        "reason": run.reason,
-    }
+def _failed_run(run: FailedRun) -> FailedRunEntry:
+    return FailedRunEntry(
+        run_id=run.run_id,
+        workload=run.workload,
+        device=run.device_kind,
+        level=run.level,
+        condition=ConditionEntry.of(run.condition),
+        repeat=run.repeat,
+        reason=run.reason,
+        failure=None if run.failure is None else FailureEntry.of(run.failure),
+    )
 
 
-def _run(run: RunData) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "workload": run.workload,
-        "device": run.device_kind,
-        "level": run.level,
-        "condition": run.condition.to_dict(),
-        "repeat": run.repeat,
-        "under_mps": run.under_mps,
-        "launches": run.launches,
-        "content_hash": run.content_hash,
-        "flags": rows.flags_of(run),
-        "synthetic": run.synthetic,
-    }
+def _run(run: RunData) -> RunEntry:
+    return RunEntry(
+        run_id=run.run_id,
+        workload=run.workload,
+        device=run.device_kind,
+        level=run.level,
+        condition=ConditionEntry.of(run.condition),
+        repeat=run.repeat,
+        under_mps=run.under_mps,
+        launches=run.launches,
+        content_hash=run.content_hash,
+        flags=rows.flags_of(run),
+        synthetic=run.synthetic,
+    )

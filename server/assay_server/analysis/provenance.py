@@ -1,9 +1,9 @@
-"""What the numbers of each workload on each GPU rest on, and which runs that are compared do not share it.
+"""What each workload's numbers on each GPU were measured with, and where compared runs differ in it.
 
-Tools, libraries and driver come with the attempts of a run; of a run of an earlier release, from the metadata
-of its launch table, which has no libraries. Days are those on which live runs were measured: a virtual GPU
-measures nothing, and of a recording nobody knows. Source: notes on Nsight Compute, Nsight Systems, MPS and
-NVML, sections 6 (validity of a measurement) and 8 (a library may be another one under a profiler).
+Tools, libraries and driver come with the attempts of a run; for a run of an earlier release they come from
+its launch table's metadata, which has no libraries. Days are those on which live runs were measured: virtual
+GPUs measure nothing, and recordings do not tell.
+Source: docs/nvidia-tools.md, "What makes two measurements comparable".
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-from assay_sampling.attempt_facts import AttemptFacts, LibraryFact, ToolFact, parse_facts
+from assay_report.model.compared import Compared
+from assay_report.model.runs import Days, LibraryEntry, ProvenanceEntry, ToolEntry
+from assay_report.model.scores import Row
 from assay_sampling.errors import AssayError
-from assay_sampling.launch_table import table_metadata
+from assay_sampling.launches.table import table_metadata
 from assay_sampling.readers import open_recording
-from assay_server.analysis.request import RunData, RunFacts
+from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFact, ToolFact, parse_facts
+from assay_server.analysis import rows
+from assay_server.analysis.runs.request import RunData, RunFacts
 
-Entry = dict[str, Any]
-_MOST_SHOWN = 6  # differences in the text of one flag
+_MOST_SHOWN = 6  # differences in one flag's text
 
 
 def run_facts(attempts: Iterable[tuple[int, str]], *, measured: bool) -> RunFacts:
-    """The facts of a run from those of its published attempts.
+    """The facts of a run, from its published attempts.
 
     Args:
-        attempts: when each was leased (Unix time in milliseconds), and its facts as text.
-        measured: whether silicon was measured then, so that the days mean something.
+        attempts: for each, when it was leased (Unix time in milliseconds), and its facts as text.
+        measured: whether the attempts measured silicon; if not, the days are left out.
     """
     days, texts = set[str](), dict[str, None]()
     for leased_at_ms, text in attempts:
@@ -58,7 +60,7 @@ def _plain(tool: ToolFact) -> tuple[str, str]:
 
 
 def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
-    """What the workload itself loaded: by name, the builds of each with their versions for people."""
+    """The libraries that the workload itself loaded: by name, each build with its version for people."""
     found: dict[str, dict[str, str]] = {}
     for library in libraries:
         if not library.of_tool:
@@ -67,13 +69,13 @@ def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
 
 
 def with_facts_of_table(run: RunData) -> RunData:
-    """The run; one whose attempts told nothing has what the metadata of its first file says."""
+    """The run; if its attempts recorded no facts, with those of its first file's metadata."""
     if run.facts.known or not run.files:
         return run
     try:
         with open_recording(run.files[0]) as recording:
             metadata = table_metadata(recording.schema)
-    except AssayError:  # whatever rests on the run says why
+    except AssayError:  # the entries that use the run report it
         return run
     told = replace(
         run.facts,
@@ -84,28 +86,26 @@ def with_facts_of_table(run: RunData) -> RunData:
     return replace(run, facts=told)
 
 
-def flag_differences(entries: Iterable[Entry], runs: Sequence[RunData]) -> None:
-    """Flag, in each row or entry, the runs whose tools, libraries or driver are others than of those before.
+def flag_differences(entries: Iterable[Row | Compared | ProvenanceEntry], runs: Sequence[RunData]) -> None:
+    """Flag, in each row or entry, the runs whose tools, libraries or driver differ from an earlier run's.
 
-    ``runs`` are all of the report, in its order.
+    ``runs`` are all runs of the report, in its order.
     """
     place = {run.run_id: at for at, run in enumerate(runs)}
     for entry in entries:
-        compared = [runs[at] for at in sorted({place[run_id] for run_id in entry["runs"] if run_id in place})]
+        compared = [runs[at] for at in sorted({place[run_id] for run_id in entry.runs if run_id in place})]
         for run, name, detail in _differences(compared):
-            entry["flags"].append(
-                {"run_id": run.run_id, "name": name, "detail": detail, "invalidates": False}
-            )
+            rows.flag(entry, run.run_id, name, detail)
 
 
 def _differences(runs: Sequence[RunData]) -> Iterator[tuple[RunData, str, str]]:
-    """Runs that differ from the first one that tells the same thing, what in, and how."""
+    """Runs that differ from the first run with the same fact: the run, the flag, and the differences."""
     yield from _told(runs, "libraries_differ", [_libraries(run.facts) for run in runs])
     yield from _told(runs, "tools_differ", [_tools(run.facts) for run in runs])
     yield from _told(runs, "drivers_differ", [_driver(run.facts) for run in runs])
 
 
-# Of each thing by its name: what tells it from another, and what people call that.
+# By the name of each thing: what identifies its build or version, and the text for people.
 _Known = Mapping[str, tuple[frozenset[str], str]]
 
 
@@ -143,29 +143,28 @@ def _driver(facts: RunFacts) -> _Known:
     return {"driver": (frozenset(facts.drivers), " and ".join(sorted(facts.drivers)))}
 
 
-def provenance_entries(runs: Sequence[RunData]) -> list[Entry]:
-    """An entry for each workload and GPU, in the order of the campaign; runs as the report lists them."""
+def provenance_entries(runs: Sequence[RunData]) -> list[ProvenanceEntry]:
+    """An entry for each workload and GPU, in the order of the campaign."""
     grouped: dict[tuple[str, str], list[RunData]] = {}
     for run in runs:
         grouped.setdefault((run.workload, run.device_kind), []).append(run)
     return [_entry(workload, device, members) for (workload, device), members in grouped.items()]
 
 
-def _entry(workload: str, device: str, runs: Sequence[RunData]) -> Entry:
+def _entry(workload: str, device: str, runs: Sequence[RunData]) -> ProvenanceEntry:
     days = sorted({day for run in runs for day in run.facts.days})
-    entry: Entry = {
-        "workload": workload,
-        "device": device,
-        "synthetic": any(run.synthetic for run in runs),
-        "gpus": _all(run.facts.gpus for run in runs),
-        "drivers": _all(run.facts.drivers for run in runs),
-        "tools": _tool_entries(runs),
-        "libraries": _library_entries(runs),
-        "library_notes": _all(run.facts.library_notes for run in runs),
-        "measured_on": {"first": days[0], "last": days[-1]} if days else None,
-        "runs": [run.run_id for run in runs],
-        "flags": [],
-    }
+    entry = ProvenanceEntry(
+        workload=workload,
+        device=device,
+        synthetic=any(run.synthetic for run in runs),
+        gpus=_all(run.facts.gpus for run in runs),
+        drivers=_all(run.facts.drivers for run in runs),
+        tools=_tool_entries(runs),
+        libraries=_library_entries(runs),
+        library_notes=_all(run.facts.library_notes for run in runs),
+        measured_on=Days(first=days[0], last=days[-1]) if days else None,
+        runs=[run.run_id for run in runs],
+    )
     flag_differences([entry], runs)
     return entry
 
@@ -174,21 +173,21 @@ def _all(texts: Iterable[Iterable[str]]) -> list[str]:
     return list(dict.fromkeys(text for some in texts for text in some))
 
 
-def _tool_entries(runs: Sequence[RunData]) -> list[Entry]:
+def _tool_entries(runs: Sequence[RunData]) -> list[ToolEntry]:
     """Each release of each tool, with the levels that it measured."""
     levels: dict[tuple[str, str], dict[str, None]] = {}
     for run in runs:
         for tool in run.facts.tools:
             levels.setdefault(tool, {})[run.level] = None
     return [
-        {"name": name, "version": version, "levels": list(found)} for (name, version), found in levels.items()
+        ToolEntry(name=name, version=version, levels=list(found)) for (name, version), found in levels.items()
     ]
 
 
-def _library_entries(runs: Sequence[RunData]) -> list[Entry]:
+def _library_entries(runs: Sequence[RunData]) -> list[LibraryEntry]:
     """Each library with its versions for people, by name."""
     versions: dict[str, dict[str, None]] = {}
     for run in runs:
         for name, builds in run.facts.libraries.items():
             versions.setdefault(name, {}).update(dict.fromkeys(sorted(set(builds.values()))))
-    return [{"name": name, "versions": list(found)} for name, found in sorted(versions.items())]
+    return [LibraryEntry(name=name, versions=list(found)) for name, found in sorted(versions.items())]

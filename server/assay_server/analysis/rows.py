@@ -1,32 +1,30 @@
-"""Rows of a report: one for each workload, GPU, condition and method, plain values only."""
+"""Rows of a report: one for each workload, GPU, condition and method."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
-from assay_sampling.errors import AssayError, RefusedError
-from assay_sampling.evaluation import Evaluation
-from assay_sampling.gpu_names import names_another
-from assay_sampling.launches import Launches
-from assay_sampling.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
-from assay_sampling.selection import Selection
+from assay_report.model.common import ErrorEntry, FlagEntry, Outcome, OverlapEntry
+from assay_report.model.compared import Compared, SmShareEntry
+from assay_report.model.runs import ProvenanceEntry
+from assay_report.model.scores import Row, SelectedOn
+from assay_sampling.documents.base import plain
+from assay_sampling.documents.common import ConditionEntry, NoteEntry, Scores
+from assay_sampling.errors import AssayError, RefusedError, RunFailedError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
+from assay_sampling.running.gpu_names import names_another
+from assay_sampling.scoring.evaluation import Evaluation
+from assay_sampling.scoring.selection import Selection
 from assay_server.analysis.cells import Cell
-from assay_server.analysis.request import FailedRun, RunData
-
-Status = Literal["ok", "refused", "failed", "not applicable"]
-NO_COUNTERS = "PKS not applicable: no counters"
-
-Row = dict[str, Any]
+from assay_server.analysis.runs.request import FailedRun, RunData
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method as the campaign asks for it; ``position`` tells two uses of one method apart."""
+    """A method as the campaign asks for it; ``position`` distinguishes two uses of one method."""
 
     position: int
     name: str
@@ -36,60 +34,43 @@ class Method:
 
 def empty_row(cell: Cell, method: Method) -> Row:
     """A row with its identity and no numbers yet."""
-    return {
-        "workload": cell.workload,
-        "device": cell.device_kind,
-        "condition": cell.condition.to_dict(),
-        "method": method.name,
-        "asked_parameters": plain(method.parameters),
-        "parameters": plain(method.parameters),
-        "seed": method.seed,
-        "status": "ok",
-        "reason": "",
-        "selected_on": None,
-        "selection": None,
-        "launches": cell.whole.launches,
-        "kernels": None,
-        "groups": None,
-        "representatives": None,
-        "cost": None,
-        "error_percent": None,
-        "signed_error_percent": None,
-        "group_error_percent": None,
-        "speedup": None,
-        "speedup_instructions": None,
-        "speedup_launches": None,
-        "weighted_cov_percent": None,
-        "match": None,
-        "model": None,
-        "window": None,
-        "unknown": None,
-        "overlap": None,
-        "flags": [],
-        "runs": [],
-        "notes": list(cell.notes),
-    }
+    return Row(
+        workload=cell.workload,
+        device=cell.device_kind,
+        condition=ConditionEntry.of(cell.condition),
+        method=method.name,
+        asked_parameters=plain(method.parameters),
+        parameters=plain(method.parameters),
+        seed=method.seed,
+        launches=cell.whole.launches,
+        notes=[NoteEntry.of(note) for note in cell.notes],
+    )
 
 
-def rest_on(row: Row, runs: Sequence[RunData]) -> None:
-    """Name the runs that the row's numbers rest on, and what is flagged about them."""
+def rest_on(entry: Row | Compared, runs: Sequence[RunData]) -> None:
+    """Name the runs that the entry's numbers use, and their flags."""
     for run in runs:
-        if run.run_id not in row["runs"]:
-            row["runs"] += [run.run_id, *([run.cycles.run_id] if run.cycles is not None else [])]
-            row["flags"] += flags_of(run)
+        if run.run_id not in entry.runs:
+            entry.runs += [run.run_id, *([run.cycles.run_id] if run.cycles is not None else [])]
+            entry.flags += flags_of(run)
 
 
-def flags_of(run: RunData) -> list[dict[str, Any]]:
-    """The run's validity flags as plain values."""
+def flags_of(run: RunData) -> list[FlagEntry]:
+    """The run's validity flags."""
     return [
-        {"run_id": run.run_id, "name": name, "detail": detail, "invalidates": invalidates}
+        FlagEntry(run_id=run.run_id, name=name, detail=detail, invalidates=invalidates)
         for name, detail, invalidates in run.flags
     ]
 
 
+def flag(entry: Row | Compared | ProvenanceEntry, run_id: str, name: str, detail: str) -> None:
+    """Add a flag to an entry."""
+    entry.flags.append(FlagEntry(run_id=run_id, name=name, detail=detail))
+
+
 @dataclass(frozen=True)
 class LaunchFacts:
-    """Counts of a run's launches, on which GPUs they ran by name, and how much they overlap in time."""
+    """Counts of a run's launches, the names of their GPUs, and how much they overlap in time."""
 
     launches: int
     kernels: int
@@ -102,79 +83,62 @@ class LaunchFacts:
         return cls(len(launches), launches.kernels(), overlap_of(launches), gpus)
 
 
-def describe_launches(row: Row, facts: LaunchFacts, run: RunData) -> None:
-    """Say which launches the row is about."""
-    row["launches"] = facts.launches
-    row["kernels"] = facts.kernels
+def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunData) -> None:
+    """Fill in which launches the row or entry is about."""
+    entry.launches = facts.launches
+    entry.kernels = facts.kernels
     if names_another(run.device_kind, facts.gpus):
-        detail = f"recorded on {', '.join(facts.gpus)}, and called {run.device_kind}"
-        row["flags"].append(
-            {"run_id": run.run_id, "name": "other_gpu_recorded", "detail": detail, "invalidates": False}
-        )
+        detail = f"recorded on {', '.join(facts.gpus)}, but the campaign file says {run.device_kind}"
+        flag(entry, run.run_id, "other_gpu_recorded", detail)
     if facts.overlap is None:
         return
-    row["overlap"] = facts.overlap.to_dict()
+    entry.overlap = OverlapEntry.model_validate(facts.overlap.to_dict())
     if facts.overlap.concurrent:
         detail = f"{facts.overlap.overlap_percent:.2f} % of the launches' time overlaps"
-        row["flags"].append(
-            {"run_id": run.run_id, "name": "concurrent_launches",
-             "detail": f"{detail}, more than {CONCURRENT_SHARE_PERCENT:g} %", "invalidates": False}
+        flag(
+            entry, run.run_id, "concurrent_launches", f"{detail}, more than {CONCURRENT_SHARE_PERCENT:g} %"
         )  # fmt: skip
 
 
 def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) -> None:
-    """What selection the row scores: where it was made, and its size and full parameters."""
-    row["selected_on"] = {"device": made_on.device_kind, "condition": made_on.condition.to_dict()}
-    row["selection"] = key
-    row["parameters"] = plain(selection.parameters)
-    row["groups"] = len(selection.group_launches)
-    row["representatives"] = len(selection.representatives.row)
+    """Fill in which selection the row scores: where it was made, its size and all parameters."""
+    row.selected_on = SelectedOn(device=made_on.device_kind, condition=ConditionEntry.of(made_on.condition))
+    row.selection = key
+    row.parameters = plain(selection.parameters)
+    row.groups = len(selection.group_launches)
+    row.representatives = len(selection.representatives.row)
 
 
 def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
-    """The scores of the selection on the row's launches, which are those of ``run``."""
-    row.update(plain(evaluation.to_dict()))
+    """Fill in the selection's scores on the row's launches, which are those of ``run``."""
+    scores = Scores.model_validate(plain(evaluation.to_dict()))
+    for name in Scores.model_fields:
+        setattr(row, name, getattr(scores, name))
     free = len(evaluation.free_rows)
     if free:
-        detail = f"{free:,} of {row['representatives']:,} cost nothing in {evaluation.quantity}"
-        name = "representative_without_cost"
-        row["flags"].append({"run_id": run.run_id, "name": name, "detail": detail, "invalidates": False})
+        detail = f"{free:,} of {row.representatives:,} cost nothing in {evaluation.quantity}"
+        flag(row, run.run_id, "representative_without_cost", detail)
 
 
-def fail(row: Row, error: AssayError) -> None:
-    """Turn an error about this row into its status and reason; the report goes on."""
-    status: Status = "failed"
-    reason = str(error)
+def fail(entry: Outcome, error: AssayError) -> None:
+    """Turn an error about this row or entry into its status, a reason for people, and the reason's values, so
+    that the report continues."""
+    entry.status, entry.reason, entry.error = "failed", error.text, ErrorEntry.of(error)
     if isinstance(error, RefusedError):
-        status = "refused"
-        if error.cause == NO_COUNTERS:
-            status, reason = "not applicable", NO_COUNTERS
-    row["status"], row["reason"] = status, reason
+        entry.status = "refused"
+        if error.code == "no_counters":
+            entry.status, entry.reason = "not applicable", error.cause
 
 
 def name_failed_run(row: Row, failed_runs: Sequence[FailedRun]) -> None:
-    """Where counters are missing because the run that was to measure them failed, say that instead."""
-    if row["reason"] != NO_COUNTERS:
+    """If counters are missing because the run that should have measured them failed, give that reason."""
+    if row.error is None or row.error.code != "no_counters":
         return
-    identity = (row["workload"], row["device"], row["condition"])
+    identity = (row.workload, row.device, row.condition)
     for run in failed_runs:
-        where = (run.workload, run.device_kind, run.condition.to_dict())
+        where = (run.workload, run.device_kind, ConditionEntry.of(run.condition))
         if run.level == "detailed" and where == identity:
-            row["status"] = "failed"
-            row["reason"] = f"no counters: the detailed run {run.run_id} has no data: {run.reason}"
+            row.status = "failed"
+            row.reason = f"no counters: the detailed run {run.run_id} has no data: {run.reason}"
+            row.error = ErrorEntry.of(RunFailedError(run.run_id, run.reason))
             return
-
-
-def plain(value: Any) -> Any:
-    """``value`` as JSON has it: no NumPy types, no tuples; a number that is not finite becomes None."""
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -1,4 +1,4 @@
-"""One thread for numeric libraries: sums taken in another order differ in their last digits."""
+"""One thread for numeric libraries: sums in another order differ in their last digits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from assay_sampling.errors import MissingExtraError
 
 try:
-    # Limits reach only libraries that are loaded already, so scikit-learn's come first.
+    # Limits only reach libraries that are already loaded, so load scikit-learn's first.
     import sklearn.cluster  # noqa: F401
     from threadpoolctl import threadpool_limits
 except ImportError as missing:

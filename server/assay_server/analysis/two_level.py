@@ -1,48 +1,38 @@
-"""What a two-level selection says about itself, as the rows of a report have it."""
+"""The facts of a two-level selection in the rows of a report."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from assay_sampling.selection import Selection
-from assay_server.analysis.rows import plain
-
-_OF_THE_CHOSEN = (
-    "chronological_accuracy_percent",
-    "chronological_balanced_accuracy_percent",
-    "grouped_accuracy_percent",
-    "grouped_balanced_accuracy_percent",
-)
+from assay_report.model.scores import ChosenModel, LabelModel, Row, Unknown
+from assay_sampling.documents.base import plain
+from assay_sampling.documents.selection import Accuracies, TwoLevels
+from assay_sampling.scoring.selection import Selection
 
 
-def two_level_facts(selection: Selection) -> dict[str, Any]:
-    """``model``, ``window`` and ``unknown`` of a row; each None where the selection has only one level.
+def describe_two_levels(row: Row, selection: Selection) -> None:
+    """Fill in ``model``, ``window`` and ``unknown``; nothing if the selection has only one level.
 
     ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
-    It is None too where the window covers the whole workload, so that nothing had to be labelled.
+    It is None if the window covers the whole workload, so that no launch needed a label.
     """
     found = selection.extra.get("two_level")
     if found is None:
-        return {"model": None, "window": None, "unknown": None}
-    facts: Mapping[str, Any] = plain(found)
-    whole = facts["unknown"]["launches"] / max(int(selection.group_launches.sum()), 1)
-    return {
-        "model": _model(facts),
-        "window": facts["window"],
-        "unknown": {**facts["unknown"], "percent": 100.0 * whole},
-    }
+        return
+    facts = TwoLevels.model_validate(plain(found))
+    share = facts.unknown.launches / max(int(selection.group_launches.sum()), 1)
+    row.model = _model(facts)
+    row.window = facts.window
+    row.unknown = Unknown(launches=facts.unknown.launches, groups=facts.unknown.groups, percent=100.0 * share)
 
 
-def _model(facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    chosen, models = facts["chosen_model"], facts["models"]
+def _model(facts: TwoLevels) -> ChosenModel | None:
+    chosen, models = facts.chosen_model, facts.models
     if chosen is None or not models:
         return None
-    return {
-        "chosen": chosen,
-        **{name: models[chosen][name] for name in _OF_THE_CHOSEN},
-        "agreement_percent": facts["agreement_percent"],
-        "ambiguous_percent": facts["ambiguous_percent"],
-        "classified_launches": facts["classified_launches"],
-        "models": [{"name": name, **model} for name, model in models.items()],
-    }
+    return ChosenModel(
+        chosen=chosen,
+        **{name: getattr(models[chosen], name) for name in Accuracies.model_fields},
+        agreement_percent=facts.agreement_percent,
+        ambiguous_percent=facts.ambiguous_percent,
+        classified_launches=facts.classified_launches,
+        models=[LabelModel(name=name, **dict(model)) for name, model in models.items()],
+    )

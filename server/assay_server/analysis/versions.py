@@ -1,4 +1,4 @@
-"""Versions of what computed the numbers: a report names them, because labels may change with them."""
+"""Versions of the programs that compute the numbers: a report names them, as labels may change with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
         try:
             found[name] = metadata.version(distribution)
         except metadata.PackageNotFoundError:
-            if name == _OURS:  # run from a checkout that was never installed
+            if name == _OURS:  # running from a checkout that was never installed
                 found[name] = "checkout"
                 continue
             raise MissingExtraError("analysis", name, "analysis") from None

@@ -1,34 +1,38 @@
-"""One workload: make each method's selection on one GPU, score the same selection on all others."""
+"""One workload: make each method's selection on one GPU and score it on all others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from assay_sampling.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
+from assay_report.model.common import Match
+from assay_report.model.drawn import Drawn
+from assay_report.model.report import Comparisons
+from assay_report.model.scores import Row
+from assay_sampling.documents.selection import SelectionInReport
 from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
-from assay_sampling.samplers import select
-from assay_sampling.scoring import score_on
-from assay_sampling.selection import Selection
+from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.registry import select
+from assay_sampling.scoring.elsewhere import score_on
+from assay_sampling.scoring.selection import Selection
 from assay_server.analysis import rows
 from assay_server.analysis.cells import Cell, refuse_invalid
-from assay_server.analysis.cold_start import cold_start_entries
-from assay_server.analysis.compared import Compared, HeldPairs, MadeSelection, devices_of, match_facts
+from assay_server.analysis.comparisons.cold_start import cold_start_entries
+from assay_server.analysis.comparisons.compared import HeldPairs, MadeSelection, devices_of, match_facts
+from assay_server.analysis.comparisons.locked_clock import locked_clock_entries
+from assay_server.analysis.comparisons.noise import noise_entries
+from assay_server.analysis.comparisons.overhead import overhead_entries
+from assay_server.analysis.comparisons.sequences import sequence_entries
+from assay_server.analysis.comparisons.sm_share import sm_share_entries
 from assay_server.analysis.drawn import drawn
 from assay_server.analysis.export import exported
-from assay_server.analysis.held import HeldRuns, Load
-from assay_server.analysis.locked_clock import locked_clock_entries
-from assay_server.analysis.noise import noise_entries
-from assay_server.analysis.overhead import overhead_entries
-from assay_server.analysis.request import AnalysisRequest, RunData
-from assay_server.analysis.rows import LaunchFacts, Method, Row, name_failed_run
-from assay_server.analysis.sequences import sequence_entries
-from assay_server.analysis.side_by_side import require_equal_sequences
-from assay_server.analysis.sm_share import sm_share_entries
-from assay_server.analysis.two_level import two_level_facts
+from assay_server.analysis.rows import LaunchFacts, Method, name_failed_run
+from assay_server.analysis.runs.held import HeldRuns, Load
+from assay_server.analysis.runs.request import AnalysisRequest, RunData
+from assay_server.analysis.runs.side_by_side import require_equal_sequences
+from assay_server.analysis.two_level import describe_two_levels
 
 LEVELS_KIND: MatchKind = "exact"
 DEVICES_KIND: MatchKind = "name_block"
@@ -43,18 +47,18 @@ class _Made:
     cell: Cell
     whole: RunData
     row: Row
-    drawn: dict[str, Any]
+    drawn: Drawn
 
 
 @dataclass
 class WorkloadAnalysis:
-    """Rows of one workload in the order of cells, then methods; its selections, and what pictures of them
-    show, by key; its conditions."""
+    """Rows of one workload in the order of cells, then methods; its selections and the data of their
+    pictures, by key; its comparisons."""
 
     rows: list[Row] = field(default_factory=list)
-    selections: dict[str, dict[str, Any]] = field(default_factory=dict)
-    drawn: dict[str, dict[str, Any]] = field(default_factory=dict)
-    compared: Compared = field(default_factory=Compared)
+    selections: dict[str, SelectionInReport] = field(default_factory=dict)
+    drawn: dict[str, Drawn] = field(default_factory=dict)
+    compared: Comparisons = field(default_factory=Comparisons)
 
 
 def analyse_workload(
@@ -87,14 +91,14 @@ def analyse_workload(
     )
 
 
-def _compared(work: _Work, runs: Sequence[RunData]) -> Compared:
-    """What the runs tell when they are compared with one another, GPU after GPU."""
+def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
+    """Comparisons of the runs, GPU by GPU."""
     made = [
         MadeSelection(made.selection.method, made.key, made.selection, made.whole)
         for _, made in sorted(work.made.items())
     ]
     held = HeldPairs(work.held.launches, work.aligned, work.refuse_invalid, work.facts, work.release)
-    found = Compared()
+    found = Comparisons()
     for device in devices_of(runs):
         found.sm_share.extend(sm_share_entries(device, made, held))
         found.cold_start.extend(cold_start_entries(device, made, held))
@@ -122,7 +126,7 @@ class _Work:
         self._alignments: dict[tuple[str, str], dict[MatchKind, Alignment]] = {}
 
     def select(self, cell: Cell, method: Method) -> None:
-        """Make the method's selection here, unless it was made or refused on the GPU it belongs on."""
+        """Make the method's selection here, unless it was already made, or refused on its reference GPU."""
         if method.position in self.made or method.position in self.blocked:
             return
         row = rows.empty_row(cell, method)
@@ -134,23 +138,23 @@ class _Work:
             selection = self._selection(cell, method, row)
         except AssayError as error:
             rows.fail(row, error)
-            if row["status"] != "not applicable" and cell.device_kind == self.request.reference:
+            if row.status != "not applicable" and cell.device_kind == self.request.reference:
                 self.blocked[method.position] = row
             return
         shown = drawn(selection, self.held.launches(cell.whole))
-        self.made[method.position] = _Made(row["selection"], selection, cell, cell.whole, row, shown)
+        self.made[method.position] = _Made(row.selection or "", selection, cell, cell.whole, row, shown)
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
         levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name, method.parameters)}
         self._describe(row, cell.whole)
         if len(levels) == 2:
             in_slices = cell.detailed is not None and len(cell.detailed.files) > 1
-            row["match"] = _match_of_levels(levels["detailed"], levels["light"], in_slices=in_slices)
+            row.match = _match_of_levels(levels["detailed"], levels["light"], in_slices=in_slices)
         profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
-        row.update(two_level_facts(selection))
+        describe_two_levels(row, selection)
         return selection
 
     def _key(self, cell: Cell, method: Method) -> str:
@@ -158,10 +162,10 @@ class _Work:
         return f"{cell.workload}/{method.name}" + (f"-{earlier + 1}" if earlier else "")
 
     def score(self, cell: Cell, method: Method) -> None:
-        """Score the method's selection here, unless it was made here or this cell refused it already."""
+        """Score the method's selection here, unless it was made here or this cell already refused it."""
         made = self.made.get(method.position)
         known = self.rows.get((cell, method.position))
-        if known is not None and (made is None or known["status"] != "not applicable"):
+        if known is not None and (made is None or known.status != "not applicable"):
             return
         row = rows.empty_row(cell, method)
         self.rows[cell, method.position] = row
@@ -179,7 +183,7 @@ class _Work:
         if run is None:
             raise RefusedError(
                 f"{cell.workload} on {cell.device_kind}",
-                f"the selection was made on a {made.whole.level} run, and this GPU has none",
+                f"the selection was made on a {made.whole.level} run, and this GPU has no such run",
                 f"record the {made.whole.level} level there too",
             )
         rows.rest_on(row, [*made.cell.runs_of(method.name, method.parameters), run])
@@ -188,14 +192,13 @@ class _Work:
         other = self.held.launches(run)
         self._describe(row, run)
         alignments = self.aligned(made.whole, run)
-        row["match"] = match_facts(alignments, DEVICES_KIND, "GPUs")
+        row.match = match_facts(alignments, DEVICES_KIND, "GPUs")
         reference = self.held.launches(made.whole)
         evaluation, _ = score_on(
             made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
         )
         rows.score(row, evaluation, run)
-        for what in ("model", "window", "unknown"):
-            row[what] = made.row[what]
+        row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown
 
     def _describe(self, row: Row, run: RunData) -> None:
         rows.describe_launches(row, self.facts(run), run)
@@ -207,7 +210,7 @@ class _Work:
         return self._facts[run.run_id]
 
     def aligned(self, reference: RunData, other: RunData) -> dict[MatchKind, Alignment]:
-        """The two runs aligned by every kind; once, however many selections are scored on them."""
+        """The two runs aligned by every kind; computed once for all selections that are scored on them."""
         pair = reference.run_id, other.run_id
         if pair not in self._alignments:
             left, right = self.held.launches(reference), self.held.launches(other)
@@ -218,7 +221,7 @@ class _Work:
         blocked = self.blocked[method.position]
         return RefusedError(
             f"{method.name} on {cell.device_kind}",
-            f"there is no selection to score: {blocked['status']} on {blocked['device']}",
+            f"there is no selection to score: {blocked.status} on {blocked.device}",
             "see the reason there",
         )
 
@@ -227,12 +230,12 @@ class _Work:
             refuse_invalid(runs)
 
     def release(self) -> None:
-        """Let go of launches that no later row needs."""
+        """Free launches that no later row needs."""
         self.held.keep_only({made.whole.run_id for made in self.made.values()})
         self._alignments.clear()
 
 
-def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) -> dict[str, Any]:
+def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) -> Match:
     alignments = {kind: align_window(detailed, light, kind) for kind in MATCH_KINDS}
     if in_slices:
         require_equal_sequences(detailed, alignments[LEVELS_KIND])
@@ -240,7 +243,7 @@ def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) ->
 
 
 def _refuse_same_records(reference: RunData, run: RunData) -> None:
-    """Raise NotJoinableError where one recording was given for two GPUs: nothing differs to be scored."""
+    """Raise NotJoinableError if one recording was given for two GPUs: scoring it would be meaningless."""
     if run.content_hash and run.content_hash == reference.content_hash and run.run_id != reference.run_id:
         raise NotJoinableError(
             "same_content",

@@ -1,12 +1,14 @@
-"""Taking in a campaign: read, planned and stored in one go, or refused."""
+"""Submitting a campaign: read, planned and stored in one step, or refused."""
 
 from __future__ import annotations
 
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.learned import learned_costs
-from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
-from assay_server.campaigns.spec import load_campaign
-from assay_server.store.model import Campaign, CampaignState
+from assay_core.records.campaign import CampaignState
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import next_number, plan_campaign
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.store.model import Campaign
 
 
 def submit(
@@ -14,13 +16,14 @@ def submit(
 ) -> tuple[str, int]:
     """Plan and store a campaign; returns its id and the number of its runs.
 
-    Raises CampaignError naming line and field of what is wrong with the file.
+    Raises CampaignError naming line and field of each fault of the file.
     """
     spec = load_campaign(text, file_name or "campaign file")
     with coordinator.schedule() as schedule:
         number = next_number(schedule.store.campaign_numbers(spec.campaign))
         campaign_id = f"{spec.campaign}-{number}"
-        plan = plan_campaign(spec, campaign_id, base_directory, file_name, learned_costs(schedule.store))
+        times = schedule.store.slice_times(RECENT_SLICES) if spec.live_workloads else ()
+        plan = plan_campaign(spec, campaign_id, base_directory, file_name, SliceCosts(times))
         schedule.add_campaign(
             Campaign(
                 campaign_id=campaign_id,
@@ -31,7 +34,7 @@ def submit(
                 text=text if isinstance(text, str) else text.decode(),
                 file_name=file_name,
                 base_directory=base_directory,
-                analysis=analysis_settings(spec),
+                compiled=compile_campaign(spec),
                 created_at_ms=coordinator.clock.now_ms(),
             ),
             plan.runs,

@@ -1,14 +1,25 @@
-"""The agent's requests, answered from the scheduler. Plain functions of a message; they may block."""
+"""Answers agents' requests from the scheduler. Plain functions of a record; they may block."""
 
 from __future__ import annotations
 
-from assay_protos import agent_pb2
+from assay_core.program import distribution_version
+from assay_core.records.lease import (
+    FailAnswer,
+    FailedAttempt,
+    FinishAnswer,
+    FinishedAttempt,
+    Heartbeat,
+    HeartbeatAnswer,
+    LeaseAnswer,
+    LeaseRequest,
+)
+from assay_core.records.machine import Registered, Registration
 from assay_sampling.errors import ParameterError
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.publish import Publisher
-from assay_server.config import server_version
+from assay_server.campaigns.ingest.publish import Publisher
+from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
-from assay_server.rpc import convert
+from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
+from assay_server.rpc.statuses import work_of
 
 
 class AgentHandler:
@@ -26,74 +37,71 @@ class AgentHandler:
         self._publisher = publisher
         self._heartbeat_ms = heartbeat_ms
 
-    def register(self, request: agent_pb2.RegisterRequest) -> agent_pb2.RegisterResponse:
-        """Take in an agent's process; raises ParameterError for a registration that cannot be."""
-        self._require_within_limits(request)
-        agent = convert.agent_of(request)
+    def register(self, registration: Registration) -> Registered:
+        """Register an agent's process; raises ParameterError for an invalid registration."""
+        self._require_within_limits(registration)
+        agent = agent_of(registration)
+        held = {each.key: each.write_secret for each in registration.held}
         with self._coordinator.schedule() as schedule:
-            resume, drop = schedule.register(agent, convert.held_of(request.held))
+            resume, drop = schedule.register(agent, held)
             schedule.store.forget_agents(self._limits.agents_remembered)
         self._coordinator.restarted(agent)
-        return agent_pb2.RegisterResponse(
-            heartbeat_ms=self._heartbeat_ms,
-            lease_ms=self._coordinator.policy.lease_ms,
-            resume=[convert.key_message(key) for key in resume],
-            drop=[convert.key_message(key) for key in drop],
-            server_version=server_version(),
+        return Registered(
+            self._heartbeat_ms,
+            self._coordinator.policy.lease_ms,
+            tuple(resume),
+            tuple(drop),
+            distribution_version(),
         )
 
-    def _require_within_limits(self, request: agent_pb2.RegisterRequest) -> None:
-        limits, subject = self._limits, f"agent {request.name[:100]!r}"
-        self._require(subject, "attempts", len(request.held), limits.registration_attempts)
-        self._require(subject, "slots", len(request.slots), limits.registration_slots)
-        kept = request.ByteSize() - sum(held.ByteSize() for held in request.held)
-        self._require(subject, "bytes", kept, limits.registration_bytes)
+    def _require_within_limits(self, registration: Registration) -> None:
+        limits, subject = self._limits, f"agent {registration.name[:100]!r}"
+        self._require(subject, "attempts", len(registration.held), limits.registration_attempts)
+        self._require(subject, "slots", len(registration.slots), limits.registration_slots)
+        self._require(subject, "bytes", registration.kept_bytes, limits.registration_bytes)
 
     def _require(self, subject: str, what: str, number: int, most: int) -> None:
         if number > most:
-            cause = f"it tells of {number:,} {what}; at most {most:,} are taken"
+            cause = f"it reports {number:,} {what}; at most {most:,} are taken"
             raise ParameterError(subject, cause, "run the same release of Assay on agent and server")
 
-    def heartbeat(self, request: agent_pb2.HeartbeatRequest) -> agent_pb2.HeartbeatResponse:
-        self._require("heartbeat", "attempts", len(request.attempts), self._limits.heartbeat_attempts)
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        self._require("heartbeat", "attempts", len(heartbeat.attempts), self._limits.heartbeat_attempts)
         with self._coordinator.schedule() as schedule:
-            if not schedule.is_registered(request.agent_id, request.session_id):
-                return agent_pb2.HeartbeatResponse(register_again=True)
+            if not schedule.is_registered(heartbeat.agent_id, heartbeat.session_id):
+                return HeartbeatAnswer(register_again=True)
             drop = [
                 progress.key
-                for progress in request.attempts
+                for progress in heartbeat.attempts
                 if not (
-                    schedule.is_held(convert.claim_of(progress, request.agent_id, request.session_id))
-                    and schedule.extend(convert.key_of(progress.key), progress.launches_spooled)
+                    schedule.is_held(heartbeat.claim(progress))
+                    and schedule.extend(progress.key, progress.launches_spooled)
                 )
             ]
-        return agent_pb2.HeartbeatResponse(drop=drop)
+        return HeartbeatAnswer(tuple(drop))
 
-    def lease(self, request: agent_pb2.LeaseRequest) -> agent_pb2.LeaseResponse:
-        """Work for a slot, now; an empty response where there is none."""
+    def lease(self, request: LeaseRequest) -> LeaseAnswer:
+        """Work for a slot, now; an empty answer if there is none."""
         with self._coordinator.schedule() as schedule:
             if not schedule.is_registered(request.agent_id, request.session_id):
-                return agent_pb2.LeaseResponse(register_again=True)
+                return LeaseAnswer(register_again=True)
             lease = schedule.lease(request.agent_id, request.slot_id)
-        if lease is None:
-            return agent_pb2.LeaseResponse()
-        return agent_pb2.LeaseResponse(work=convert.work_message(lease, self._coordinator.policy.lease_ms))
+        return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
 
-    def finish(self, request: agent_pb2.FinishAttemptRequest) -> agent_pb2.FinishAttemptResponse:
-        """Publish; answers once the slice's file is durable. Raises StorageError: ask again."""
+    def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
+        """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""
         published = self._publisher.finish(
-            convert.claim_of(request, request.agent_id, request.session_id),
-            request.segments,
-            request.launches,
-            convert.flags_of(request.flags),
-            convert.log_of(request.log),
+            attempt.claim,
+            attempt.segments,
+            attempt.launches,
+            bounded_flags(attempt.flags),
+            bounded_log(attempt.log),
         )
-        return agent_pb2.FinishAttemptResponse(published=published)
+        return FinishAnswer(published)
 
-    def fail(self, request: agent_pb2.FailAttemptRequest) -> agent_pb2.FailAttemptResponse:
-        """End an attempt that failed; what does not come from who holds its lease changes nothing."""
-        claim = convert.claim_of(request, request.agent_id, request.session_id)
+    def fail(self, attempt: FailedAttempt) -> FailAnswer:
+        """End a failed attempt; changes nothing if the sender does not hold its lease."""
         with self._coordinator.schedule() as schedule:
-            if schedule.is_held(claim):
-                schedule.fail(claim.key, convert.failure_of(request.failure), convert.log_of(request.log))
-        return agent_pb2.FailAttemptResponse()
+            if schedule.is_held(attempt.claim):
+                schedule.fail(attempt.claim.key, bounded_failure(attempt.failure), bounded_log(attempt.log))
+        return FailAnswer()

@@ -1,20 +1,35 @@
-"""What people ask of campaigns, answered from the store. Plain functions of a message; they may block."""
+"""Answers people's requests about campaigns from the store. Plain functions of a record; may block."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from assay_protos import campaign_pb2
-from assay_server.campaigns.coordinator import Coordinator
+from assay_core.files.durable import storage_errors
+from assay_core.records.campaign import (
+    ENDED_CAMPAIGNS,
+    CampaignsPage,
+    CampaignState,
+    CampaignStatus,
+    NamedCampaign,
+    NamedRun,
+    Overview,
+    ReportChunk,
+    ReportRequest,
+    RunDetail,
+    StatusRequest,
+    Submission,
+    Submitted,
+)
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
-from assay_server.campaigns.lost_records import changed_files
+from assay_server.campaigns.ingest.lost_records import changed_files
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
-from assay_server.campaigns.waiting import waiting_for
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
-from assay_server.rpc import convert
 from assay_server.rpc.status_board import StatusBoard
-from assay_server.store.files import storage_errors
-from assay_server.store.model import ENDED_CAMPAIGNS, Campaign, CampaignState
+from assay_server.rpc.statuses import attempt_detail, campaign_status, run_status, set_aside, slot_rests
+from assay_server.store.model import Campaign
 
 _CHUNK_BYTES = 1 << 20
 
@@ -27,43 +42,39 @@ class CampaignHandler:
         self._limits = limits
         self._board = StatusBoard(coordinator)
 
-    def submit(self, request: campaign_pb2.SubmitRequest) -> campaign_pb2.SubmitResponse:
+    def submit(self, submission: Submission) -> Submitted:
         """Plan a campaign; raises CampaignError naming line and field."""
         campaign_id, runs = submit(
-            self._coordinator, request.campaign_yaml, request.file_name, request.base_directory
+            self._coordinator, submission.text, submission.file_name, submission.base_directory
         )
-        return campaign_pb2.SubmitResponse(campaign_id=campaign_id, runs=runs)
+        return Submitted(campaign_id, runs)
 
-    def list_campaigns(
-        self, request: campaign_pb2.ListCampaignsRequest
-    ) -> campaign_pb2.ListCampaignsResponse:
-        """A page of the campaigns, and what concerns no single one of them."""
-        page = self._limits.status_page_campaigns
-        most = max(1, min(request.campaigns_most or page, page))
-        resting = convert.rest_messages(self._coordinator.resting())
+    def list_campaigns(self, page: CampaignsPage) -> Overview:
+        """A page of the campaigns, and news about the whole server."""
+        longest = self._limits.status_page_campaigns
+        most = max(1, min(page.most or longest, longest))
+        resting = slot_rests(self._coordinator.resting())
         with self._coordinator.snapshot() as store:
-            found = store.campaigns(first=max(0, request.campaigns_from), most=most + 1)
+            found = store.campaigns(first=max(0, page.first), most=most + 1)
             told, next_page = found[:most], found[most:]
             counts = store.counts_of_runs([campaign.campaign_id for campaign in told])
-        campaigns = [convert.status_message(each, counts[each.campaign_id]) for each in told]
-        set_aside = self._coordinator.records.all_set_aside()
-        return campaign_pb2.ListCampaignsResponse(
+        return Overview(
+            campaigns=tuple(campaign_status(each, counts[each.campaign_id]) for each in told),
             resting=resting,
-            campaigns=campaigns,
-            set_aside=[convert.set_aside_message(each) for each in set_aside],
-            changed=convert.changed_messages(self._coordinator.changed_records.all()),
+            set_aside=tuple(set_aside(each) for each in self._coordinator.records.all_set_aside()),
+            changed=tuple(self._coordinator.changed_records.all()),
             campaigns_next=next_page[0].ordinal if next_page else 0,
         )
 
-    def status(self, request: campaign_pb2.GetStatusRequest) -> campaign_pb2.CampaignStatus:
-        """The campaign with a page of its runs; raises CampaignError where there is none of that name."""
+    def status(self, request: StatusRequest) -> CampaignStatus:
+        """The campaign with a page of its runs; raises CampaignError if no campaign has that name."""
         if request.without_runs:
             return self._board.status(request.campaign_id)
-        most = min(request.runs_most or self._limits.status_page_runs, self._limits.status_page_runs)
+        most = min(request.most or self._limits.status_page_runs, self._limits.status_page_runs)
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
             overviews = store.run_overviews(
-                campaign.campaign_id, first=max(0, request.runs_from), most=max(1, most)
+                campaign.campaign_id, first=max(0, request.first), most=max(1, most)
             )
             agents = store.agents()
         runs = [overview.run for overview in overviews]
@@ -71,20 +82,20 @@ class CampaignHandler:
         now_ms, resting = self._coordinator.clock.now_ms(), self._coordinator.resting()
         waiting = waiting_for(open_runs, agents, now_ms, resting)
         status = self._board.status(request.campaign_id)
-        status.runs.extend(
-            convert.run_message(overview, waiting.get(overview.run.run_id, "")) for overview in overviews
-        )
         end = runs[-1].ordinal + 1 if runs else 0
-        status.runs_next = end if end < status.runs_total else 0
-        return status
+        return replace(
+            status,
+            runs=tuple(run_status(each, waiting.get(each.run.run_id, "")) for each in overviews),
+            runs_next=end if end < status.runs_total else 0,
+        )
 
-    def cancel(self, request: campaign_pb2.CancelRequest) -> campaign_pb2.CampaignStatus:
+    def cancel(self, request: NamedCampaign) -> CampaignStatus:
         with self._coordinator.schedule() as schedule:
             schedule.cancel(request.campaign_id)
-        return self.status(campaign_pb2.GetStatusRequest(campaign_id=request.campaign_id))
+        return self.status(StatusRequest(request.campaign_id))
 
-    def run(self, request: campaign_pb2.GetRunRequest) -> campaign_pb2.RunDetail:
-        """A run with its attempts and published files; raises CampaignError where there is none."""
+    def run(self, request: NamedRun) -> RunDetail:
+        """A run with its attempts and published files; raises CampaignError if no run has that name."""
         with self._coordinator.snapshot() as store:
             run = store.run(request.run_id)
             if run is None:
@@ -99,25 +110,25 @@ class CampaignHandler:
             agents = store.agents()
         resting = self._coordinator.resting()
         waiting = waiting_for([run], agents, self._coordinator.clock.now_ms(), resting)
-        return campaign_pb2.RunDetail(
-            run=convert.run_message(overview, waiting.get(run.run_id, "")),
-            attempts=[convert.attempt_message(attempt) for attempt in attempts],
-            files=[f"records/{piece.file}" for piece in slices if piece.file],
+        return RunDetail(
+            run=run_status(overview, waiting.get(run.run_id, "")),
+            attempts=tuple(attempt_detail(attempt) for attempt in attempts),
+            files=tuple(f"records/{piece.file}" for piece in slices if piece.file),
         )
 
-    def report(self, request: campaign_pb2.GetReportRequest) -> Iterator[campaign_pb2.ReportChunk]:
-        """The report in chunks, then which of its records changed; raises CampaignError where none is."""
-        path = self._coordinator.records.report_path(request.campaign_id or "-", request.format)
+    def report(self, request: ReportRequest) -> Iterator[ReportChunk]:
+        """The report in chunks, then which of its records changed; raises CampaignError without a report."""
+        path = self._coordinator.records.report_path(request.campaign_id or "-", request.form)
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
         if not campaign.has_report:
             raise _no_report(campaign)
         with storage_errors(path), path.open("rb") as file:
             while data := file.read(_CHUNK_BYTES):
-                yield campaign_pb2.ReportChunk(data=data)
-        changed = convert.changed_messages(changed_files(self._coordinator, campaign.campaign_id))
+                yield ReportChunk(data)
+        changed = changed_files(self._coordinator, campaign.campaign_id)
         if changed:
-            yield campaign_pb2.ReportChunk(changed=changed)
+            yield ReportChunk(changed=tuple(changed))
 
 
 def _no_report(campaign: Campaign) -> NotYetError:

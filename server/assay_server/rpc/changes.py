@@ -1,4 +1,4 @@
-"""News for coroutines that wait: a version number a topic, announced from any thread."""
+"""News for waiting coroutines: a version number per topic, announced from any thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 WORK = "work"
-_NO_NEWS = ""  # of this topic there never are any
+_NO_NEWS = ""  # a topic that is never announced
 
 
 def campaign_topic(campaign_id: str) -> str:
@@ -17,7 +17,7 @@ def campaign_topic(campaign_id: str) -> str:
 
 
 class Changes:
-    """Announce topics from any thread; wait for them on the event loop that it was attached to."""
+    """Announce topics from any thread; wait for them on the attached event loop."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -29,10 +29,10 @@ class Changes:
         self._loop = loop
 
     def announce(self, topics: Iterable[str]) -> None:
-        """Tell whoever waits for one of the topics; nothing happens before or after the loop runs."""
+        """Wake all who wait for one of the topics; does nothing before or after the loop runs."""
         news = tuple(topics)
         if news and self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self._announce, news)
 
     def _announce(self, topics: tuple[str, ...]) -> None:
@@ -46,21 +46,21 @@ class Changes:
                 waiter.set_result(None)
 
     def stop(self) -> None:
-        """Wake everybody: the server ends. On the loop."""
+        """Wake everybody, because the server ends. Call it on the loop."""
         self.stopping = True
         for topic in list(self._waiters):
             self._wake(topic)
 
     def version(self, topic: str) -> int:
-        """The number of the topic's last news; read it before you look, then wait for another."""
+        """The number of the topic's last news; read it before looking, then wait for the next."""
         return self._versions.get(topic, 0)
 
     async def rest(self, seconds: float) -> None:
-        """So long, or until the server ends."""
+        """Wait for ``seconds``, or until the server ends."""
         await self.wait(_NO_NEWS, 0, seconds)
 
     async def wait(self, topic: str, seen: int, seconds: float) -> None:
-        """Until the topic's version is not ``seen`` any more, the server ends, or so long."""
+        """Wait until the topic's version is not ``seen``, the server ends, or ``seconds`` have passed."""
         if self.version(topic) != seen or self.stopping or self._loop is None:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()

@@ -1,4 +1,4 @@
-"""Requests are decoded here: bytes that are no message end their call with one typed error and one line."""
+"""Decodes requests: bytes that are not a message end their call with one typed error and one log line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Stands before every servicer. gRPC itself would log a traceback for each such request."""
+    """Runs before every servicer. gRPC itself would log a traceback for each such request."""
 
     def __init__(self, limits: LogLimits) -> None:
         self._most = limits.bad_requests_logged_per_minute
@@ -43,7 +43,9 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             except (DecodeError, ValueError) as error:
                 self._note(method)
                 raise ParameterError(
-                    method, "its bytes are no such request", "use client and server of one release of Assay"
+                    method,
+                    "its bytes are not such a request",
+                    "use client and server of one release of Assay",
                 ) from error
 
         if handler.request_streaming:

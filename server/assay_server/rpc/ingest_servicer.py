@@ -1,4 +1,4 @@
-"""The data plane: segments in, acknowledgements out, as many streams as there are agents."""
+"""The data plane: segments in, acknowledgements out, one stream per agent."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 
 import grpc
 
-from assay_protos import ingest_pb2, ingest_pb2_grpc
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, upload_of
+from assay_protos import ingest_pb2_grpc
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.campaigns.ingest import Answer, Ingest, Upload
+from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
 from assay_server.limits import DEFAULT_LIMITS, UploadLimits
-from assay_server.rpc import convert
 from assay_server.rpc.assembler import Assembler
 from assay_server.rpc.errors import abort
 from assay_server.rpc.servicers import Places, Threads
-from assay_server.store.model import AttemptKey
 
 Context = grpc.aio.ServicerContext[Any, Any]
 InFlight = tuple[Upload, asyncio.Future[Answer]]
 
 
 class ByteBudget:
-    """So many bytes of segments are in memory at a time, over all streams; who wants more waits a while.
+    """Bounds the bytes of segments in memory, over all streams; a stream that needs more waits a while.
 
-    Bytes are taken as they come: what a header announces holds nothing.
+    Bytes count when they arrive, not when a header announces them.
     """
 
     def __init__(self, limits: UploadLimits) -> None:
@@ -35,7 +35,7 @@ class ByteBudget:
         self._changed = asyncio.Condition()
 
     async def take(self, size: int) -> None:
-        """Raises StorageError where too much is held for too long: agents send it again later."""
+        """Raises StorageError if too much is held for too long: agents send it again later."""
         try:
             async with asyncio.timeout(self._limits.upload_wait_seconds), self._changed:
                 await self._changed.wait_for(lambda: self._free >= size)
@@ -51,7 +51,7 @@ class ByteBudget:
 
 
 class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
-    """IngestService of the wire contract."""
+    """The IngestService of assay_protos."""
 
     def __init__(
         self, ingest: Ingest, threads: Threads, limits: UploadLimits = DEFAULT_LIMITS.uploads
@@ -62,18 +62,14 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
         self._budget = ByteBudget(limits)
         self._places = Places(limits.upload_streams)
 
-    async def Upload(
-        self, requests: AsyncIterator[ingest_pb2.UploadRequest], context: Context
-    ) -> AsyncIterator[ingest_pb2.UploadResponse]:
+    async def Upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         with self._places.taken() as place:
             if not place:
                 await abort(context, self._places.refusal("uploads"), "Upload")
             async for response in self._upload(requests, context):
                 yield response
 
-    async def _upload(
-        self, requests: AsyncIterator[ingest_pb2.UploadRequest], context: Context
-    ) -> AsyncIterator[ingest_pb2.UploadResponse]:
+    async def _upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
         reader = asyncio.create_task(stream.read(requests))
         reader.add_done_callback(_seen)
@@ -82,7 +78,8 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
                 upload, future = in_flight
                 answer = await future
                 await stream.answered(upload)
-                yield _response(upload, answer)
+                told = SegmentAnswer(upload.key, upload.index, answer.duplicate, answer.refusal)
+                yield told.to_proto()
             await reader
         except Exception as error:  # noqa: BLE001 - every error ends the stream with its status
             await abort(context, error, "Upload")
@@ -92,7 +89,7 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
 
 
 class _Stream:
-    """One upload stream: reads ahead of the answers, so that checking and disk work side by side."""
+    """One upload stream: reads ahead of the answers, so that checks and disk work overlap."""
 
     def __init__(self, ingest: Ingest, threads: Threads, budget: ByteBudget, limits: UploadLimits) -> None:
         self._limits = limits
@@ -104,19 +101,20 @@ class _Stream:
         self._held_bytes = 0
         self._last: dict[AttemptKey, int] = {}
 
-    async def read(self, requests: AsyncIterator[ingest_pb2.UploadRequest]) -> None:
-        """Take in the whole stream; whatever ends it also ends the answers."""
+    async def read(self, requests: AsyncIterator[Any]) -> None:
+        """Read the whole stream; its end, for any reason, also ends the answers."""
         try:
             assembler = Assembler(self._limits.upload_chunk_bytes)
             messages = aiter(requests)
             patience = _Patience(self._limits)
             while (message := await patience.next_of(messages, in_segment=assembler.in_segment)) is not None:
-                if message.WhichOneof("message") == "header":
-                    assembler.begin(message.header)
+                piece = upload_of(message)
+                if isinstance(piece, AnnouncedSegment):
+                    assembler.begin(piece)
                 else:
-                    await self._budget.take(len(message.chunk.data))
-                    self._held_bytes += len(message.chunk.data)
-                    upload = assembler.add(message.chunk)
+                    await self._budget.take(len(piece.data))
+                    self._held_bytes += len(piece.data)
+                    upload = assembler.add(piece)
                     if upload is not None:
                         await self._take(upload)
         finally:
@@ -129,7 +127,7 @@ class _Stream:
         self._last[upload.key] = upload.index
         stored = await loop.run_in_executor(self._threads.ingest, self._ingest.take, upload)
         future = asyncio.wrap_future(stored)
-        future.add_done_callback(_seen)  # also of those that nobody awaits, because the stream has ended
+        future.add_done_callback(_seen)  # also for futures that nobody awaits after the stream's end
         self.answers.put_nowait((upload, future))
 
     async def answered(self, upload: Upload) -> None:
@@ -139,7 +137,7 @@ class _Stream:
         await self._budget.give_back(size)
 
     async def give_back(self) -> None:
-        """The stream has ended: what it held is free."""
+        """Free the bytes of a stream that has ended."""
         size, self._held_bytes = self._held_bytes, 0
         await self._budget.give_back(size)
 
@@ -150,16 +148,14 @@ def _seen(future: asyncio.Future[Any]) -> None:
 
 
 class _Patience:
-    """How long a stream is waited for: for each message, and for a whole segment from its header on."""
+    """How long to wait for a stream: for each message, and for a whole segment from its header on."""
 
     def __init__(self, limits: UploadLimits) -> None:
         self._limits = limits
         self._segment_ends: float | None = None
 
-    async def next_of(
-        self, messages: AsyncIterator[ingest_pb2.UploadRequest], *, in_segment: bool
-    ) -> ingest_pb2.UploadRequest | None:
-        """The next message; None at the end. Raises ParameterError where it does not come in time."""
+    async def next_of(self, messages: AsyncIterator[Any], *, in_segment: bool) -> Any:
+        """The next message; None at the end. Raises ParameterError if it does not come in time."""
         now = asyncio.get_running_loop().time()
         until = now + self._limits.upload_idle_seconds
         if not in_segment:
@@ -182,14 +178,3 @@ class _Patience:
         else:
             cause = f"nothing came for {self._limits.upload_idle_seconds:g} s"
         return ParameterError("upload", cause, "send again what was not acknowledged")
-
-
-def _response(upload: Upload, answer: Answer) -> ingest_pb2.UploadResponse:
-    key = convert.key_message(upload.key)
-    if answer.refusal is None:
-        ack = ingest_pb2.SegmentAck(key=key, segment=upload.index, duplicate=answer.duplicate)
-        return ingest_pb2.UploadResponse(ack=ack)
-    failure = convert.failure_message(answer.refusal)
-    return ingest_pb2.UploadResponse(
-        refusal=ingest_pb2.SegmentRefusal(key=key, segment=upload.index, failure=failure)
-    )

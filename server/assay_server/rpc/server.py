@@ -1,4 +1,4 @@
-"""The gRPC server: an asyncio loop in a thread of its own."""
+"""The gRPC server: an asyncio loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pathlib import Path
 
 import grpc
 
+from assay_core.files.private_folders import user_name
+from assay_core.server_address import ServerAddress, require_our_socket
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
 from assay_sampling.errors import ParameterError
-from assay_sampling.private_folders import user_name
-from assay_sampling.server_address import ServerAddress, require_our_socket
-from assay_server.campaigns.ingest import Ingest
+from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -35,7 +35,7 @@ _GRACE_SECONDS = 2.0
 
 
 class RpcServer:
-    """Serves the three services on every address; ``start`` returns when it listens."""
+    """Serves the three services on every address; ``start`` returns once it listens."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class RpcServer:
     def start(self) -> tuple[str, ...]:
         """Listen; returns the addresses with their ports.
 
-        Raises ParameterError where one is taken, or a socket where others could answer in the server's place.
+        Raises ParameterError if one is taken, or if others could answer on a socket in the server's place.
         """
         with _places_taken(self._listen):
             self._thread.start()
             return self._listening.result()
 
     def stop(self) -> None:
-        """Refuse new calls, let those under way end for a moment, then cut them off."""
+        """Refuse new calls, give running calls a moment to end, then cut them off."""
         if self._thread.ident is None:
             return
         if self._loop is not None and self._end is not None and self._thread.is_alive():
@@ -127,7 +127,7 @@ def _options(limits: CallLimits) -> list[tuple[str, int]]:
 
 
 def _bound(server: grpc.aio.Server, address: ServerAddress) -> str:
-    # A socket is born with what the umask leaves; nobody else may connect in the moment before its chmod.
+    # A new socket has the permissions that the umask leaves; nobody else may connect before its chmod.
     before = os.umask(0o077)
     try:
         port = server.add_insecure_port(address.text)
@@ -143,15 +143,15 @@ def _bound(server: grpc.aio.Server, address: ServerAddress) -> str:
 
 @contextlib.contextmanager
 def _places_taken(addresses: Sequence[ServerAddress]) -> Iterator[None]:
-    """The folders of the sockets, looked at and cleared, are this process's to listen in while it begins."""
+    """Check and clear the sockets' folders, and hold them for this process until it listens."""
     with contextlib.ExitStack() as held:
         for folder in sorted({address.socket.parent for address in addresses if address.socket}):
             first = next(a for a in addresses if a.socket and a.socket.parent == folder)
             require_our_socket(first, f"listen address {first.text!r}")
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             held.callback(os.close, descriptor)
-            # Two servers that begin at once would each remove the other's socket as a stale one. A folder
-            # that others may read is not waited for: they could hold its lock.
+            # Two servers that start at once would each remove the other's socket as stale. In a folder
+            # that others may read, do not wait for the lock: they could hold it.
             if not os.fstat(descriptor).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         for address in addresses:
@@ -161,12 +161,12 @@ def _places_taken(addresses: Sequence[ServerAddress]) -> Iterator[None]:
 
 
 def _clear_socket(address: str, path: Path) -> None:
-    """Remove the socket that a killed server left; raises ParameterError where it is not ours, or answers."""
+    """Remove a killed server's socket; raises ParameterError if it is not ours, or answers."""
     subject = f"listen address {address!r}"
     try:
         state = path.lstat()
         if not stat.S_ISSOCK(state.st_mode):
-            raise ParameterError(subject, "a file that is no socket stands there", "give another path")
+            raise ParameterError(subject, "the file there is not a socket", "give another path")
         if state.st_uid != os.geteuid():
             raise ParameterError(
                 subject,
@@ -191,6 +191,6 @@ def _clear_socket(address: str, path: Path) -> None:
 def _taken(address: str) -> ParameterError:
     return ParameterError(
         f"listen address {address!r}",
-        "it cannot be listened on: another program does, or this user may not",
+        "cannot listen on it: another program does, or this user may not",
         "stop that program or give another address; port 0 takes any free one",
     )

@@ -7,35 +7,46 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import grpc
 
-from assay_protos import agent_pb2, agent_pb2_grpc, campaign_pb2, campaign_pb2_grpc
+from assay_core.records.campaign import (
+    CampaignsPage,
+    CampaignStatus,
+    NamedCampaign,
+    NamedRun,
+    ReportChunk,
+    ReportRequest,
+    StatusRequest,
+    Submission,
+)
+from assay_core.records.lease import FailedAttempt, FinishedAttempt, Heartbeat, LeaseAnswer, LeaseRequest
+from assay_core.records.machine import Registration
+from assay_protos import agent_pb2_grpc, campaign_pb2_grpc
 from assay_sampling.errors import StorageError
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.errors import abort
-from assay_server.store.model import ENDED_CAMPAIGNS
 
 _LONGEST_WAIT_MS = 60_000
-_WORK_POLL_SECONDS = 1.0  # slices that rest after a failure become due without any news
+_WORK_POLL_SECONDS = 1.0  # slices that rest after a failure become due without news
 _WATCH_POLL_SECONDS = 5.0
-_WATCH_LEAST_SECONDS = 0.1  # news of many segments make one status
-_WATCH_REST = 10.0  # times as long as a status took: one of many runs must not keep the server busy
+_WATCH_LEAST_SECONDS = 0.1  # news of many segments give one status
+_WATCH_REST = 10.0  # x the time of making a status: a status of many runs must not keep the server busy
 
-Request = TypeVar("Request")
-Response = TypeVar("Response")
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Where handlers block: what agents and people ask, segments, and publishing each have their own.
+    """Threads in which handlers block, separate for agents' and people's requests, segments and publishing.
 
-    No sign of life of an agent waits for a status.
+    So an agent's sign of life never waits for a status.
     """
 
     status: Executor
@@ -46,17 +57,17 @@ class Threads:
 
     @classmethod
     def of(cls, limits: QueryLimits) -> Self:
-        """As many for statuses as the limits say."""
+        """Threads with as many for statuses as the limits allow."""
         return cls(status=ThreadPoolExecutor(limits.status_threads, "assay-status"))
 
     def close(self) -> None:
-        """Wait for what runs; start nothing more."""
+        """Wait for running handlers; start nothing more."""
         for executor in (self.short, self.status, self.people, self.ingest, self.publish):
             executor.shutdown(wait=True, cancel_futures=True)
 
 
 class Places:
-    """So many may do something at a time; on the event loop."""
+    """Bounds how many do something at a time; used on the event loop."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -64,7 +75,7 @@ class Places:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[bool]:
-        """Whether there is a place, which is taken while the block runs."""
+        """Whether a place is free; it is taken while the block runs."""
         place = self._taken < self._most
         self._taken += place
         try:
@@ -73,25 +84,55 @@ class Places:
             self._taken -= place
 
     def refusal(self, what: str) -> StorageError:
-        """For who found no place; programs take it for a reason to come back later."""
+        """The error for a caller without a place; programs try again later."""
         return StorageError("server", f"it has {self._most:,} {what} already", "try again later")
+
+
+class Sent(Protocol):
+    """A record that is sent."""
+
+    def to_proto(self) -> Any: ...
 
 
 async def answer(
     context: Context,
     executor: Executor,
-    handler: Callable[[Request], Response],
-    request: Request,
-) -> Response:
-    """The handler's answer, made in a thread; its error ends the call."""
+    handler: Callable[[Asked], Told],
+    read: Callable[[Any], Asked],
+    request: Any,
+) -> Told:
+    """The handler's answer, from a thread, to the record that ``read`` makes of a message.
+
+    Any error, including one of ``read``, ends the call.
+    """
     try:
-        return await asyncio.get_running_loop().run_in_executor(executor, handler, request)
+        return await asyncio.get_running_loop().run_in_executor(executor, lambda: handler(read(request)))
     except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
         await abort(context, error, handler.__name__)
 
 
+async def sent(
+    context: Context,
+    executor: Executor,
+    handler: Callable[[Asked], Sent],
+    read: Callable[[Any], Asked],
+    request: Any,
+) -> Any:
+    """The result of :func:`answer` as a message."""
+
+    def message(asked: Asked) -> Any:
+        return handler(asked).to_proto()
+
+    message.__name__ = handler.__name__
+    return await answer(context, executor, message, read, request)
+
+
+def _as_it_is(record: Asked) -> Asked:
+    return record
+
+
 class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
-    """AgentService of the wire contract."""
+    """The AgentService of assay_protos."""
 
     def __init__(
         self,
@@ -105,47 +146,41 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         self._threads = threads
         self._changes = changes
 
-    async def Register(
-        self, request: agent_pb2.RegisterRequest, context: Context
-    ) -> agent_pb2.RegisterResponse:
-        return await answer(context, self._threads.short, self._handler.register, request)
+    async def Register(self, request: Any, context: Context) -> Any:
+        read = Registration.from_proto
+        return await sent(context, self._threads.short, self._handler.register, read, request)
 
-    async def Heartbeat(
-        self, request: agent_pb2.HeartbeatRequest, context: Context
-    ) -> agent_pb2.HeartbeatResponse:
-        return await answer(context, self._threads.short, self._handler.heartbeat, request)
+    async def Heartbeat(self, request: Any, context: Context) -> Any:
+        read = Heartbeat.from_proto
+        return await sent(context, self._threads.short, self._handler.heartbeat, read, request)
 
-    async def Lease(self, request: agent_pb2.LeaseRequest, context: Context) -> agent_pb2.LeaseResponse:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + min(max(request.wait_ms, 0), _LONGEST_WAIT_MS) / 1000
+    async def Lease(self, request: Any, context: Context) -> Any:
+        asked = LeaseRequest.from_proto(request)
+        until = asyncio.get_running_loop().time() + min(max(asked.wait_ms, 0), _LONGEST_WAIT_MS) / 1000
         with self._places.taken() as place:
-            return await self._lease(request, context, until if place else 0.0)
+            return (await self._lease(asked, context, until if place else 0.0)).to_proto()
 
-    async def _lease(
-        self, request: agent_pb2.LeaseRequest, context: Context, until: float
-    ) -> agent_pb2.LeaseResponse:
+    async def _lease(self, request: LeaseRequest, context: Context, until: float) -> LeaseAnswer:
         loop = asyncio.get_running_loop()
         while True:
             seen = self._changes.version(WORK)
-            response = await answer(context, self._threads.short, self._handler.lease, request)
+            told = await answer(context, self._threads.short, self._handler.lease, _as_it_is, request)
             rest = until - loop.time()
-            if response.HasField("work") or response.register_again or rest <= 0 or self._changes.stopping:
-                return response
+            if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:
+                return told
             await self._changes.wait(WORK, seen, min(rest, _WORK_POLL_SECONDS))
 
-    async def FinishAttempt(
-        self, request: agent_pb2.FinishAttemptRequest, context: Context
-    ) -> agent_pb2.FinishAttemptResponse:
-        return await answer(context, self._threads.publish, self._handler.finish, request)
+    async def FinishAttempt(self, request: Any, context: Context) -> Any:
+        read = FinishedAttempt.from_proto
+        return await sent(context, self._threads.publish, self._handler.finish, read, request)
 
-    async def FailAttempt(
-        self, request: agent_pb2.FailAttemptRequest, context: Context
-    ) -> agent_pb2.FailAttemptResponse:
-        return await answer(context, self._threads.short, self._handler.fail, request)
+    async def FailAttempt(self, request: Any, context: Context) -> Any:
+        read = FailedAttempt.from_proto
+        return await sent(context, self._threads.short, self._handler.fail, read, request)
 
 
 class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
-    """CampaignService of the wire contract."""
+    """The CampaignService of assay_protos."""
 
     def __init__(
         self,
@@ -159,64 +194,57 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         self._threads = threads
         self._changes = changes
 
-    async def Submit(
-        self, request: campaign_pb2.SubmitRequest, context: Context
-    ) -> campaign_pb2.SubmitResponse:
-        return await answer(context, self._threads.people, self._handler.submit, request)
+    async def Submit(self, request: Any, context: Context) -> Any:
+        read = Submission.from_proto
+        return await sent(context, self._threads.people, self._handler.submit, read, request)
 
-    async def ListCampaigns(
-        self, request: campaign_pb2.ListCampaignsRequest, context: Context
-    ) -> campaign_pb2.ListCampaignsResponse:
-        return await answer(context, self._threads.status, self._handler.list_campaigns, request)
+    async def ListCampaigns(self, request: Any, context: Context) -> Any:
+        read = CampaignsPage.from_proto
+        return await sent(context, self._threads.status, self._handler.list_campaigns, read, request)
 
-    async def GetStatus(
-        self, request: campaign_pb2.GetStatusRequest, context: Context
-    ) -> campaign_pb2.CampaignStatus:
-        return await answer(context, self._threads.status, self._handler.status, request)
+    async def GetStatus(self, request: Any, context: Context) -> Any:
+        read = StatusRequest.from_proto
+        return await sent(context, self._threads.status, self._handler.status, read, request)
 
-    async def Watch(
-        self, request: campaign_pb2.GetStatusRequest, context: Context
-    ) -> AsyncIterator[campaign_pb2.CampaignStatus]:
+    async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
         with self._places.taken() as place:
             if not place:
                 await abort(context, self._places.refusal("watches"), "Watch")
-            async for status in self._watch(request, context):
-                yield status
+            campaign_id = StatusRequest.from_proto(request).campaign_id
+            async for status in self._watch(campaign_id, context):
+                yield status.to_proto()
 
-    async def _watch(
-        self, request: campaign_pb2.GetStatusRequest, context: Context
-    ) -> AsyncIterator[campaign_pb2.CampaignStatus]:
-        loop, topic, last = asyncio.get_running_loop(), campaign_topic(request.campaign_id), None
-        request = campaign_pb2.GetStatusRequest(campaign_id=request.campaign_id, without_runs=True)
+    async def _watch(self, campaign_id: str, context: Context) -> AsyncIterator[CampaignStatus]:
+        loop, topic, last = asyncio.get_running_loop(), campaign_topic(campaign_id), None
+        asked = StatusRequest(campaign_id, without_runs=True)
         while True:
             seen, began = self._changes.version(topic), loop.time()
-            status = await answer(context, self._threads.status, self._handler.status, request)
+            status = await answer(context, self._threads.status, self._handler.status, _as_it_is, asked)
             took = loop.time() - began
             if status != last:
                 yield status
                 last = status
-            if status.state in ENDED_CAMPAIGNS:
+            if status.ended:
                 return
             if self._changes.stopping:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the server ends")
             await self._changes.rest(min(max(_WATCH_LEAST_SECONDS, _WATCH_REST * took), _WATCH_POLL_SECONDS))
             await self._changes.wait(topic, seen, _WATCH_POLL_SECONDS)
 
-    async def Cancel(
-        self, request: campaign_pb2.CancelRequest, context: Context
-    ) -> campaign_pb2.CampaignStatus:
-        return await answer(context, self._threads.people, self._handler.cancel, request)
+    async def Cancel(self, request: Any, context: Context) -> Any:
+        read = NamedCampaign.from_proto
+        return await sent(context, self._threads.people, self._handler.cancel, read, request)
 
-    async def GetRun(self, request: campaign_pb2.GetRunRequest, context: Context) -> campaign_pb2.RunDetail:
-        return await answer(context, self._threads.people, self._handler.run, request)
+    async def GetRun(self, request: Any, context: Context) -> Any:
+        read = NamedRun.from_proto
+        return await sent(context, self._threads.people, self._handler.run, read, request)
 
-    async def GetReport(
-        self, request: campaign_pb2.GetReportRequest, context: Context
-    ) -> AsyncIterator[campaign_pb2.ReportChunk]:
-        chunks = self._handler.report(request)
-        while (chunk := await answer(context, self._threads.people, _next_chunk, chunks)) is not None:
-            yield chunk
+    async def GetReport(self, request: Any, context: Context) -> AsyncIterator[Any]:
+        people, read = self._threads.people, ReportRequest.from_proto
+        chunks = await answer(context, people, self._handler.report, read, request)
+        while (chunk := await answer(context, people, _next_chunk, _as_it_is, chunks)) is not None:
+            yield chunk.to_proto()
 
 
-def _next_chunk(chunks: Iterator[campaign_pb2.ReportChunk]) -> campaign_pb2.ReportChunk | None:
+def _next_chunk(chunks: Iterator[ReportChunk]) -> ReportChunk | None:
     return next(chunks, None)

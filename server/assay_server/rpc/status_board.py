@@ -1,20 +1,19 @@
-"""Where campaigns stand, made once for everybody who asks: counted by the database, kept until it changes."""
+"""Statuses of campaigns, made once for all callers: counted by the database, kept until they change."""
 
 from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from assay_protos import campaign_pb2
-from assay_server.campaigns.coordinator import Coordinator
+from assay_core.records.campaign import CampaignState, CampaignStatus, WaitingRuns
 from assay_server.campaigns.errors import known_campaign
-from assay_server.campaigns.transitions import Effects
-from assay_server.campaigns.waiting import waiting_for
-from assay_server.rpc import convert
-from assay_server.store.model import CampaignState
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.campaigns.scheduling.waiting import waiting_for
+from assay_server.rpc.statuses import campaign_status
 
-# What a campaign waits for depends on time, too: agents go away, slots rest.
+# The reason for waiting also depends on time: agents go away, slots rest.
 _KEPT_SECONDS = 5.0
 _MOST_KEPT = 256
 
@@ -25,11 +24,11 @@ class _Summary:
     changes: int = 0
     seen_changes: int = -1
     made_at: float = 0.0
-    status: campaign_pb2.CampaignStatus | None = None
+    status: CampaignStatus | None = None
 
 
 class StatusBoard:
-    """Statuses without runs. Safe to use from several threads; only one of them makes each."""
+    """Statuses without runs. Thread-safe; only one thread makes each."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -37,8 +36,8 @@ class StatusBoard:
         self._summaries: dict[str, _Summary] = {}
         coordinator.listen(self._changed)
 
-    def status(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
-        """A copy for the caller; raises UnknownThingError where there is no such campaign."""
+    def status(self, campaign_id: str) -> CampaignStatus:
+        """Raises UnknownThingError if there is no such campaign."""
         summary = self._summary(campaign_id)
         with summary.lock:
             changes, now = summary.changes, time.monotonic()
@@ -51,9 +50,7 @@ class StatusBoard:
                         self._summaries.pop(campaign_id, None)
                     raise
                 summary.seen_changes, summary.made_at = changes, now
-            told = campaign_pb2.CampaignStatus()
-            told.CopyFrom(summary.status)
-            return told
+            return summary.status
 
     def _changed(self, effects: Effects) -> None:
         with self._lock:
@@ -66,21 +63,26 @@ class StatusBoard:
                 self._summaries.pop(next(iter(self._summaries)))
             return self._summaries.setdefault(campaign_id, _Summary())
 
-    def _made(self, campaign_id: str) -> campaign_pb2.CampaignStatus:
+    def _made(self, campaign_id: str) -> CampaignStatus:
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
             agents = store.agents()
         resting = self._coordinator.resting()
-        status = convert.status_message(campaign, counts, resting=resting)
-        status.slices, status.slices_done = progress.slices, progress.slices_done
-        status.retries = progress.retries
+        status = campaign_status(campaign, counts, resting)
+        waiting: tuple[WaitingRuns, ...] = ()
         if campaign.state is CampaignState.RUNNING:
             runs = [run for run, _ in progress.needs]
             told = waiting_for(runs, agents, self._coordinator.clock.now_ms(), resting)
-            status.waiting.extend(
-                campaign_pb2.WaitingRuns(reason=told[run.run_id], first_run_id=run.run_id, runs=count)
+            waiting = tuple(
+                WaitingRuns(told[run.run_id], run.run_id, count)
                 for run, count in progress.needs
                 if run.run_id in told
             )
-        return status
+        return replace(
+            status,
+            slices=progress.slices,
+            slices_done=progress.slices_done,
+            retries=progress.retries,
+            waiting=waiting,
+        )

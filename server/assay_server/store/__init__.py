@@ -1,1 +1,1 @@
-"""What the server keeps: metadata (campaigns, runs, leases) and records (launch tables), behind two seams."""
+"""The server's stores, behind two interfaces: metadata (campaigns, runs, leases), records (launch tables)."""

@@ -1,4 +1,4 @@
-"""Bringing a metadata database to the schema of this program, whatever version it has."""
+"""Upgrades a metadata database of any earlier version to this program's schema."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from assay_sampling.errors import StorageError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0005"  # the newest revision in migrations/versions: at it, alembic is not even loaded
+HEAD = "0006"  # the newest revision in migrations/versions; a database at HEAD needs no alembic
 
 _VERSION = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
 
 def upgrade(connection: sa.Connection, subject: str) -> None:
-    """Migrate to the newest schema inside the connection's transaction: all of it or nothing.
+    """Migrate to the newest schema inside the connection's transaction: completely or not at all.
 
-    Raises StorageError where a newer program wrote the database, or it is not one of ours.
+    Raises StorageError if a newer program wrote the database, or it is not one of ours.
     """
     present = current_revision(connection, subject)
     if present == HEAD:
@@ -35,32 +35,33 @@ def upgrade(connection: sa.Connection, subject: str) -> None:
     if present is not None and present not in known:
         raise StorageError(
             subject,
-            f"it was written by a newer Assay (schema {present!r}, which this program does not know)",
-            "use that release or a newer one, or give another --state directory",
+            f"a newer Assay wrote it (schema {present!r}, which this program does not know)",
+            "use that release or a later one, or give another --state directory",
         )
     command.upgrade(config, "head")
 
 
 def current_revision(connection: sa.Connection, subject: str) -> str | None:
-    """The revision of the database, None where it is empty; raises StorageError where it is not ours."""
+    """The revision of the database, None if it is empty; raises StorageError if it is not ours."""
     tables = set(sa.inspect(connection).get_table_names())
     if "alembic_version" in tables:
         return connection.scalar(sa.select(_VERSION.c.version_num))
     if tables:
         raise StorageError(
             subject,
-            f"it is a database of something else (tables {', '.join(sorted(tables))})",
+            f"it is another program's database (tables {', '.join(sorted(tables))})",
             "give another --state directory",
         )
     return None
 
 
 def migration_config(connection: sa.Connection) -> Config:
-    """Alembic's settings for our migrations over a connection of ours."""
+    """Alembic's settings for our migrations on our connection."""
     from alembic.config import Config  # noqa: PLC0415
 
     config = Config()
-    folder = str(Path(__file__).parent / "migrations")
+    # Found by path, not imported: one of them compiles campaigns, a layer above the store.
+    folder = str(Path(__file__).parents[1] / "migrations")
     config.set_main_option("script_location", folder.replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection

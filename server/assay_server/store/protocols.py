@@ -1,4 +1,4 @@
-"""The two seams of the server's store. Everything behind them is replaceable; one contract suite for all."""
+"""The two interfaces of the server's store. Implementations are replaceable; one test suite checks all."""
 
 from __future__ import annotations
 
@@ -8,34 +8,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import Slot
 from assay_server.store.model import (
     Agent,
     Attempt,
-    AttemptKey,
-    AttemptState,
     Campaign,
     CampaignOverview,
     CampaignProgress,
-    FailureRecord,
     Run,
     RunOverview,
-    RunState,
     Segment,
     Slice,
     SliceState,
     SliceTime,
-    Slot,
 )
-from assay_server.store.set_aside import SetAside
+from assay_server.store.set_aside import MovedFiles
 
 
 class MetadataReader(Protocol):
-    """Reads of one consistent moment. What does not exist is None or an empty list, never an error."""
+    """Reads of one consistent moment. Missing records are None or an empty list, never an error."""
 
     def campaign(self, campaign_id: str) -> Campaign | None: ...
 
     def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
-        """Campaigns from the place ``first`` on, oldest first; at most so many, or all."""
+        """Campaigns from the place ``first`` on, oldest first; at most ``most`` (None: all)."""
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         """How many runs each of these campaigns has in each state."""
@@ -56,13 +55,13 @@ class MetadataReader(Protocol):
     def run_overviews(
         self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
     ) -> list[RunOverview]:
-        """The runs of a campaign (or the one given), in its order, with what their attempts tell.
+        """The runs of a campaign (or the given one), in its order, with facts of their attempts.
 
-        ``first``: the place in that order to begin at; ``most``: so many (None: all).
+        ``first``: the place in that order to begin at; ``most``: how many (None: all).
         """
 
     def progress(self, campaign_id: str) -> CampaignProgress:
-        """How far a campaign is, and for what its open runs wait, counted by the database."""
+        """How far a campaign is, and what its open runs need, counted by the database."""
 
     def slice(self, run_id: str, index: int) -> Slice | None: ...
 
@@ -74,31 +73,31 @@ class MetadataReader(Protocol):
     def waiting_slice(
         self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
     ) -> tuple[Run, Slice] | None:
-        """The first slice that waits, is due, and that ``slot`` can make; oldest campaign first.
+        """The first slice that waits, is due, and fits ``slot``; oldest campaign first.
 
-        ``passed``: runs and slices that are left out. ``untried_by``: identity of the slot's agent, where all
-        that have failed in the slot are left out.
+        ``passed``: runs and slices to leave out. ``untried_by``: identity of the slot's agent, to leave out
+        slices that have failed in the slot.
 
-        A recorded run plays in every slot with its profiler; a live one needs also the GPU's key and the
-        slot's synthetic mark, and one at a static partition of the SMs a slot that says it makes them.
+        A recorded run plays in every slot with its profiler; a live one also needs the GPU's key and the
+        slot's synthetic mark, and one at a static partition of the SMs a slot that can make partitions.
         """
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
-        """Slices of any campaign that wait and are not due before a later time."""
+        """Slices of any campaign that wait but are not yet due."""
 
     def slice_states(self, run_id: str) -> list[SliceState]:
-        """The states that slices of a run are in, each once."""
+        """The states of a run's slices, each once."""
 
     def slice_times(self, most: int) -> list[SliceTime]:
-        """What the newest published slices of detailed live runs took, of any campaign, newest first."""
+        """The times of the newest published slices of detailed live runs, of any campaign, newest first."""
 
     def untried_from(self, run_id: str) -> int:
-        """The index from which on no slice of a run was ever given to anybody."""
+        """The index from which on no slice of a run was ever leased."""
 
     def seconds_spent(self, run_id: str) -> float:
-        """How long all ended attempts of a run ran, whatever became of them."""
+        """How long all ended attempts of a run ran, with any outcome."""
 
-    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, FailureRecord | None]]:
+    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, Failure | None]]:
         """Slot and failure of all failed attempts of a workload, in the order of their tokens."""
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
@@ -115,7 +114,7 @@ class MetadataReader(Protocol):
         *,
         agent_id: str | None = None,
         slot_id: str | None = None,
-        deadline_before_ms: int | None = None,
+        lease_ended_before_ms: int | None = None,
     ) -> list[Attempt]:
         """Attempts in one of these states, in the order of their tokens."""
 
@@ -130,16 +129,16 @@ class MetadataReader(Protocol):
 
 
 class MetadataTransaction(MetadataReader, Protocol):
-    """Reads and writes that happen all or not at all, one transaction at a time.
+    """Reads and writes that happen completely or not at all, one transaction at a time.
 
-    ``save_*`` replaces a record that exists. Whatever breaks a rule of the data (a second active attempt
-    of a slot or slice, a second published attempt of a slice, a key that exists) raises StorageError.
+    ``save_*`` replaces an existing record. A write that breaks a rule of the data (a second active attempt
+    of a slot or slice, a second published attempt of a slice, an existing key) raises StorageError.
     """
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None: ...
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
-        """More runs of campaigns that are there."""
+        """Add runs to existing campaigns."""
         ...
 
     def save_campaign(self, campaign: Campaign) -> None: ...
@@ -149,16 +148,16 @@ class MetadataTransaction(MetadataReader, Protocol):
     def save_slice(self, piece: Slice) -> None: ...
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
-        """Put these slices in place of those of a run from an index on, none of which was ever tried."""
+        """Replace the slices of a run from an index on, none of which was ever tried."""
 
     def next_token(self) -> int:
-        """A fencing token larger than every one before, also over restarts."""
+        """A fencing token larger than all earlier ones, including those before a restart."""
 
     def begin_epoch(self, now_ms: int) -> int:
-        """Let all tokens from now on be of a later epoch; returns it. ``now_ms``: by the wall clock.
+        """Begin a later epoch for all further tokens; returns it. ``now_ms``: by the wall clock.
 
-        Tokens of a state that was lost, because a backup took its place, never come again: the epoch is at
-        least the millisecond of the start, and the first token in it is chosen at random.
+        Tokens of a state that a restored backup replaced never come again: the epoch is at least the
+        millisecond of the start, and its first token is chosen at random.
         """
         ...
 
@@ -172,14 +171,14 @@ class MetadataTransaction(MetadataReader, Protocol):
         """Add or replace an agent with its slots."""
 
     def forget_agents(self, most: int) -> None:
-        """Keep only the ``most`` agents that were seen last, and those that hold a lease."""
+        """Keep only the ``most`` agents that were seen last, and all that hold a lease."""
 
 
 class MetadataStore(Protocol):
-    """Campaigns, runs, slices, attempts, segments and agents. Safe to use from several threads."""
+    """Campaigns, runs, slices, attempts, segments and agents. Thread-safe."""
 
     def snapshot(self) -> AbstractContextManager[MetadataReader]:
-        """Read; raises StorageError where the disk or the data cannot be read."""
+        """Read; raises StorageError if the disk or the data cannot be read."""
 
     def transaction(self) -> AbstractContextManager[MetadataTransaction]:
         """Write: durable when the block ends, undone when it raises. Raises StorageError."""
@@ -199,14 +198,14 @@ class PublishedFile:
 
 @dataclass(frozen=True)
 class KnownFiles:
-    """What the metadata know of the files of a record store.
+    """The files of a record store that the metadata know.
 
     Args:
-        live: attempts whose staged segments may still be asked for.
-        publishing: those of them whose published file may be in its place before the metadata say so.
+        live: attempts whose staged segments may still be needed.
+        publishing: those whose published file may already be in place though the metadata do not know it.
         published: files of published slices, relative to the records.
-        campaigns: all campaigns: their reports.
-        has_attempt: whether an attempt was ever made: run, slice and number.
+        campaigns: all campaigns, which may have reports.
+        has_attempt: whether an attempt ever existed, by run, slice and number.
     """
 
     live: Collection[AttemptKey]
@@ -219,43 +218,43 @@ class KnownFiles:
 class RecordStore(Protocol):
     """Launch records: staged segments on their way, published files, and reports.
 
-    Every write is durable when the method returns. StorageError: the disk refused it, nothing before is
-    lost. DamagedSegmentError: a staged segment is not what was staged.
+    Every write is durable when the method returns. StorageError: the disk refused it, earlier writes are
+    safe. DamagedSegmentError: a staged segment is missing or changed.
     """
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
-        """Make segments durable, each with its compressed names and launches, at their offsets."""
+        """Write segments durably at their offsets, each with its compressed names and launches."""
 
     def staged(self, segment: Segment) -> tuple[bytes, bytes]:
         """The compressed names and launches of a staged segment, checked against its hashes."""
 
     def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
-        """Write all segments of an attempt, in order, as the one file of its slice; atomic, repeatable."""
+        """Write all segments of an attempt, in order, as its slice's one file; atomic, repeatable."""
 
     def withdraw(self, run_id: str, slice_index: int) -> None:
-        """Remove the file of a slice, where there is one."""
+        """Remove the file of a slice, if there is one."""
 
     def discard(self, key: AttemptKey) -> None:
-        """Remove the staged segments of an attempt, where there are any."""
+        """Remove the staged segments of an attempt, if there are any."""
 
-    def sweep(self, known: KnownFiles) -> SetAside | None:
-        """Remove what our own crashes and ended attempts left; only while nothing else writes.
+    def sweep(self, known: KnownFiles) -> MovedFiles | None:
+        """Remove leftovers of our own crashes and of ended attempts; only while nothing else writes.
 
-        Whatever else the metadata do not know is set aside, never removed; None where there is nothing.
+        Other files that the metadata do not know are set aside, never removed; None if there are none.
         """
 
-    def set_aside(self, run_id: str, slice_index: int) -> SetAside | None:
-        """Set the file of a slice aside, because it is not what was published; None where it is gone."""
+    def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
+        """Set aside the file of a slice that changed since it was published; None if it is gone."""
 
-    def all_set_aside(self) -> list[SetAside]:
-        """What was set aside and is still there, oldest first."""
+    def all_set_aside(self) -> list[MovedFiles]:
+        """The files that were set aside and are still there, oldest first."""
         ...
 
     def path(self, file: str) -> Path:
-        """Where a published file lies."""
+        """The path of a published file."""
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
-        """Keep a report; ``form`` is "json" or "html"."""
+        """Store a report; ``form`` is "json" or "html"."""
 
     def report_path(self, campaign_id: str, form: str) -> Path: ...
 

@@ -1,13 +1,13 @@
 """The record store on a local disk.
 
     <state>/staging/<run_id>/slice-00000-attempt-0001    segments one after another: names, launches
-    <state>/records/<run_id>/slice-00000.parquet         one file a slice
+    <state>/records/<run_id>/slice-00000.parquet         one file per slice
     <state>/reports/<campaign_id>/report.json, report.html
-    <state>/set-aside/...                                what the database does not know: see set_aside
+    <state>/set-aside/...                                files that the database does not know: see set_aside
 
-Staged bytes mean nothing until the metadata store names them: what a crash left behind the last segment
-that it names is overwritten by the next. So any number of segments of an attempt take one sync. Publishing
-is a pure function of the staged segments and ends in one rename, so it may be repeated at will.
+Staged bytes only count once the metadata store names them: the next segment overwrites what a crash left
+after the last named one. So any number of segments of an attempt take one sync. Publishing is a pure function
+of the staged segments and ends in one rename, so it can be repeated.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
-from assay_sampling.launch_table import LaunchBatch
-from assay_server.content_hash import fresh_hash_of
-from assay_server.store.files import (
+from assay_core.files.durable import (
     TEMPORARY,
     make_folder,
     remove_empty_parents,
-    replace_file,
     storage_errors,
+    write_atomically,
     write_pieces,
 )
-from assay_server.store.model import AttemptKey, Segment
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import SetAsideReason
+from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
+from assay_sampling.launches.table import LaunchBatch
+from assay_server.content_hash import fresh_hash_of
+from assay_server.store.model import Segment
 from assay_server.store.protocols import KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
-from assay_server.store.set_aside import SetAside, SetAsideFolder, SetAsideReason
+from assay_server.store.set_aside import MovedFiles, SetAsideFolder
 
-# Our own publications and reports that a crash cut short: nobody was ever told that they are there.
+# Our own publications and reports that a crash cut short: nothing refers to them.
 _HALF_WRITTEN = re.compile(rf"(slice-\d+\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+")
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 REPORT_FORMS = ("json", "html")
@@ -42,11 +44,11 @@ _UNPACKED_AHEAD = 2
 
 
 class DamagedSegmentError(StorageError):
-    """A staged segment is not what was acknowledged: the disk lost it. Its attempt must be run again."""
+    """A staged segment is missing or changed: the disk lost it. Its attempt must be run again."""
 
 
 class LocalRecordStore:
-    """A ``RecordStore`` in a folder of this machine."""
+    """A ``RecordStore`` in a local folder."""
 
     def __init__(self, state_dir: Path) -> None:
         self._staging = state_dir / "staging"
@@ -86,16 +88,16 @@ class LocalRecordStore:
         return names, launches
 
     def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
-        from assay_sampling.parquet import LaunchWriter  # noqa: PLC0415 - only publishing needs Parquet
+        from assay_core.files.launch_file import new_launch_file  # noqa: PLC0415 - only publishing needs Parquet
 
         if not segments:
             raise LaunchTableError(str(key), "it has no segments, so there is nothing to publish")
-        path = self._published_path(key.run_id, key.slice)
+        path = self._published_path(key.run_id, key.slice_index)
         with storage_errors(path):
             make_folder(path.parent)
             contents = self._contents(key, segments)
             first = next(contents)
-            with LaunchWriter(path, first.schema, private=True) as writer:
+            with new_launch_file(path, first.schema, private=True) as writer:
                 for batch in _launch_batches(first, contents):
                     writer.write(batch)
             return PublishedFile(
@@ -117,7 +119,7 @@ class LocalRecordStore:
             path.unlink(missing_ok=True)
             remove_empty_parents(path.parent, self._staging)
 
-    def sweep(self, known: KnownFiles) -> SetAside | None:
+    def sweep(self, known: KnownFiles) -> MovedFiles | None:
         with storage_errors(self._records):
             for top in (self._records, self._reports):
                 for file in list(top.glob(f"*/*{TEMPORARY}*")):
@@ -133,12 +135,12 @@ class LocalRecordStore:
 
     def _unknown_records(self, known: KnownFiles) -> Iterator[Path]:
         keep = {self._records / file for file in known.published}
-        keep |= {self._published_path(key.run_id, key.slice) for key in known.publishing}
+        keep |= {self._published_path(key.run_id, key.slice_index) for key in known.publishing}
         for run in self._records.iterdir():
             yield from (p for p in _within(run) if p not in keep)
 
     def _unknown_staged(self, known: KnownFiles) -> Iterator[Path]:
-        """What is staged of attempts that nobody knows; what is of those that have ended is removed."""
+        """The staged files of unknown attempts; removes those of ended attempts."""
         keep = {self._staging_path(key) for key in known.live}
         for run in self._staging.iterdir():
             for path in _within(run):
@@ -150,7 +152,7 @@ class LocalRecordStore:
                 else:
                     yield path
 
-    def set_aside(self, run_id: str, slice_index: int) -> SetAside | None:
+    def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
         path = self._published_path(run_id, slice_index)
         with storage_errors(path):
             found = [path] if path.is_symlink() or path.exists() else []
@@ -158,7 +160,7 @@ class LocalRecordStore:
             remove_empty_parents(path.parent, self._records)
         return moved
 
-    def all_set_aside(self) -> list[SetAside]:
+    def all_set_aside(self) -> list[MovedFiles]:
         return self._set_aside.all()
 
     def path(self, file: str) -> Path:
@@ -168,7 +170,7 @@ class LocalRecordStore:
         path = self.report_path(campaign_id, form)
         with storage_errors(path):
             make_folder(path.parent)
-            replace_file(path, data)
+            write_atomically(path, data)
 
     def report_path(self, campaign_id: str, form: str) -> Path:
         if form not in REPORT_FORMS:
@@ -176,7 +178,7 @@ class LocalRecordStore:
         return self._reports / campaign_id / f"report.{form}"
 
     def _contents(self, key: AttemptKey, segments: Sequence[Segment]) -> Iterator[SegmentContent]:
-        """The segments in order, the next ones unpacked by another thread while one is written."""
+        """The segments in order; another thread unpacks the next ones while one is written."""
 
         def content(segment: Segment) -> SegmentContent:
             return decode_segment(*self.staged(segment), subject=f"{key}, segment {segment.index}")
@@ -191,14 +193,14 @@ class LocalRecordStore:
                 yield ahead.popleft().result()
 
     def _staging_path(self, key: AttemptKey) -> Path:
-        return self._staging / key.run_id / f"slice-{key.slice:05d}-attempt-{key.attempt:04d}"
+        return self._staging / key.run_id / f"slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
 
     def _published_path(self, run_id: str, slice_index: int) -> Path:
         return self._records / run_id / f"slice-{slice_index:05d}.parquet"
 
 
 def _within(path: Path) -> list[Path]:
-    """What is in the folder of a run; where it is none, the thing itself."""
+    """The content of a run's folder; if it is not a folder, the path itself."""
     return list(path.iterdir()) if path.is_dir() and not path.is_symlink() else [path]
 
 

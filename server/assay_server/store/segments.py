@@ -1,8 +1,8 @@
-"""Segments as they come from outside: unpacked within hard bounds, and checked before anything trusts them.
+"""Segments from outside: unpacked within hard bounds and checked before use.
 
 A segment is a zstd frame around an Arrow IPC stream. Both can lie about sizes: the frame is unpacked
-through a stream that stops at a cap, and IPC messages whose bodies are compressed (a second bomb inside
-the first) are refused before Arrow reads a body. Source: design, "On the wire".
+through a stream that stops at a cap, and IPC messages with compressed bodies (a second bomb inside the
+first) are refused before Arrow, which would unpack either, reads a body. Source: docs/limits.md, "Uploads".
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launch_table import (
+from assay_sampling.launches.table import (
     NAMES_SCHEMA,
     LaunchBatch,
     Names,
@@ -27,14 +27,14 @@ from assay_sampling.launch_table import (
 )
 
 LARGEST_SEGMENT_LAUNCHES = 65_536
-LARGEST_PART_BYTES = 16 << 20  # of a compressed part: agents keep an unpacked one to 8 MiB
-LARGEST_UNPACKED_BYTES = 17 << 20  # of a part once unpacked: the same, with slack for IPC framing
-_REMEDY = "the attempt is run again; if that persists, report it to the authors of Assay"
+LARGEST_PART_BYTES = 16 << 20  # of a compressed part; agents limit an unpacked part to 8 MiB
+LARGEST_UNPACKED_BYTES = 17 << 20  # of an unpacked part, with slack for IPC framing
+_REMEDY = "the attempt runs again; if this persists, report it to the authors of Assay"
 
 
 @dataclass(frozen=True)
 class SegmentContent:
-    """A checked segment: schema with metadata, batches of launches, and the names that came with it."""
+    """A checked segment: schema with metadata, batches of launches, and its new names."""
 
     schema: pa.Schema
     metadata: TableMetadata
@@ -52,12 +52,12 @@ class SegmentContent:
 
 
 def part_hash(data: bytes) -> bytes:
-    """BLAKE2b-256 of a compressed part, as segment headers carry it."""
+    """BLAKE2b-256 of a compressed part, as in segment headers."""
     return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def decode_segment(names: bytes, launches: bytes, subject: str) -> SegmentContent:
-    """Unpack and check a segment on its own; raises LaunchTableError with ``subject`` in front."""
+    """Unpack and check a single segment; raises LaunchTableError with ``subject`` in front."""
     with _as_damage(subject):
         schema, batches = _read_stream(launches)
         metadata = check_schema(schema)
@@ -80,12 +80,12 @@ def decode_names(names: bytes) -> dict[int, str]:
 
 
 def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
-    """Check that each id that the segment uses is in ``known`` or among its own names."""
+    """Check that each id in the segment is in ``known`` or among its own names."""
     for batch in content.batches:
         for identifier in referenced_ids(batch).tolist():
             if identifier not in known and identifier not in content.names:
                 raise LaunchTableError(
-                    subject, f"no name was given for the id {identifier:#018x} that it uses", _REMEDY
+                    subject, f"it uses the id {identifier:#018x}, which has no name", _REMEDY
                 )
 
 
@@ -108,11 +108,11 @@ def _unpack(data: bytes) -> bytes:
 
 
 def _check_messages(stream: bytes) -> None:
-    """One schema, then record batches with plain bodies, and nothing else."""
+    """Check for one schema, then only record batches with uncompressed bodies."""
     for position, message in enumerate(pa.ipc.MessageReader.open_stream(pa.py_buffer(stream))):
         due = "schema" if position == 0 else "record batch"
         if message.type != due:
-            raise LaunchTableError("segment", f"a {message.type} stands where a {due} is due", _REMEDY)
+            raise LaunchTableError("segment", f"it has a {message.type} in place of a {due}", _REMEDY)
         if due == "record batch" and _is_compressed(message.metadata):
             raise LaunchTableError("segment", "the bodies of its IPC messages are compressed", _REMEDY)
 
@@ -144,6 +144,6 @@ def _as_damage(subject: str) -> Iterator[None]:
         yield
     except LaunchTableError as error:
         raise LaunchTableError(subject, error.cause, error.remedy or _REMEDY) from error
-    # Arrow reports damage as any of these; struct.error is a flatbuffer whose offsets point outside.
+    # Arrow reports damage as any of these; struct.error comes from flatbuffer offsets that point outside.
     except (pa.ArrowException, OSError, ValueError, KeyError, struct.error) as error:
         raise LaunchTableError(subject, f"it is damaged ({str(error).splitlines()[0]})", _REMEDY) from error

@@ -1,11 +1,11 @@
-"""Files that were found where they should not be: moved out of the way, listed, and never removed.
+"""Unknown or changed files: moved out of the way, listed, and never removed.
 
     <state>/set-aside/2026-11-22T04-05-06Z-unknown_to_database/manifest.json
                                                                records/<run_id>/slice-00000.parquet
 
-Each time something is set aside it gets a folder of its own, whose manifest is written before anything is
-moved: after a crash or on a full disk it may name more than came. A person looks at it, and removes the
-folder; the list follows what is there.
+Each time, the files get a new folder, whose manifest is written before they are moved: after a crash or on a
+full disk it may name more files than were moved. A person looks at the folder and removes it; the list shows
+the folders that exist.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 
-from assay_server.store.files import TEMPORARY, make_folder, replace_file, storage_errors, sync_folder
+from assay_core.files.durable import (
+    make_folder,
+    storage_errors,
+    sync_directory,
+    sync_file,
+    temporary_of,
+    write_atomically,
+)
+from assay_core.records.campaign import SetAsideReason
 
 MANIFEST = "manifest.json"
 _NAMED = 20
@@ -32,26 +39,14 @@ _NAMED = 20
 _log = logging.getLogger(__name__)
 
 
-class SetAsideReason(StrEnum):
-    """Why files were moved; the value is what travels on the wire and names the folder."""
-
-    UNKNOWN = "unknown_to_database"  # the database does not know them: it is older than they, or not theirs
-    CHANGED = "changed"  # they are not what was published
-
-    @property
-    def meaning(self) -> str:
-        """A sentence's end, for the log."""
-        return _MEANINGS[self]
-
-
 _MEANINGS = {
-    SetAsideReason.UNKNOWN: "which the database does not know (it may be a backup that is older than they)",
-    SetAsideReason.CHANGED: "which are not what was published any more",
+    SetAsideReason.UNKNOWN: "which the database does not know (it may be an older backup)",
+    SetAsideReason.CHANGED: "which changed since they were published",
 }
 
 
 @dataclass(frozen=True)
-class SetAside:
+class MovedFiles:
     """Files that were moved together; ``names`` are relative to the state folder, and now to ``folder``."""
 
     folder: str
@@ -62,23 +57,23 @@ class SetAside:
 
 
 class SetAsideFolder:
-    """``<state>/set-aside``; safe to use from several threads."""
+    """``<state>/set-aside``. Thread-safe."""
 
     def __init__(self, state_dir: Path) -> None:
         self._state = state_dir
         self._top = state_dir / "set-aside"
         self._lock = threading.Lock()
-        self._read: dict[str, SetAside] = {}
+        self._read: dict[str, MovedFiles] = {}
 
-    def put(self, paths: Sequence[Path], reason: SetAsideReason) -> SetAside | None:
-        """Move files and folders of the state folder; None where there are none. Raises StorageError."""
+    def put(self, paths: Sequence[Path], reason: SetAsideReason) -> MovedFiles | None:
+        """Move files and folders of the state folder; None if there are none. Raises StorageError."""
         found = sorted({file for path in paths for file in _files(path)})
         if not found:
             return None
         now = datetime.now(UTC)
         with self._lock, storage_errors(self._top):
             folder = self._new_folder(f"{now:%Y-%m-%dT%H-%M-%SZ}-{reason}")
-            moved = SetAside(
+            moved = MovedFiles(
                 str(folder),
                 reason,
                 int(now.timestamp() * 1000),
@@ -86,7 +81,7 @@ class SetAsideFolder:
                 tuple(str(path.relative_to(self._state)) for path in found),
             )
             try:
-                replace_file(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
+                write_atomically(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
                 self._move(found, moved)
             except OSError:
                 _remove_if_nothing_came(folder)
@@ -94,23 +89,23 @@ class SetAsideFolder:
             self._read[folder.name] = moved
             return moved
 
-    def _move(self, found: Sequence[Path], moved: SetAside) -> None:
+    def _move(self, found: Sequence[Path], moved: MovedFiles) -> None:
         targets = [Path(moved.folder) / name for name in moved.names]
         for path, target in zip(found, targets, strict=True):
             make_folder(target.parent)
             try:
                 path.rename(target)
             except OSError as error:
-                if error.errno != errno.EXDEV:  # a folder of the state may be on a disk of its own
+                if error.errno != errno.EXDEV:  # a folder of the state may be on another disk
                     raise
                 _move_by_copy(path, target)
         for parent in {path.parent for path in (*found, *targets)}:
-            sync_folder(parent)
+            sync_directory(parent)
 
-    def all(self) -> list[SetAside]:
-        """What lies there now, oldest first; a folder whose manifest cannot be read is told as empty.
+    def all(self) -> list[MovedFiles]:
+        """The folders there now, oldest first; a folder with an unreadable manifest appears as empty.
 
-        One into which nothing came, because the server died then, is left out.
+        A folder that got no files, because the server died, is left out.
         """
         with self._lock, storage_errors(self._top):
             names = sorted(p.name for p in self._top.iterdir() if p.is_dir()) if self._top.exists() else []
@@ -125,13 +120,13 @@ class SetAsideFolder:
         return folder
 
 
-def warn_of(moved: SetAside) -> None:
-    """Name what was set aside in the log: the first files, and how many there are."""
+def warn_of(moved: MovedFiles) -> None:
+    """Log what was set aside: the first files, and their number."""
     rest = len(moved.names) - _NAMED
     _log.warning(
         "%d files %s were moved to %s: %s%s; nothing was removed: look at them, then remove the folder",
         len(moved.names),
-        moved.reason.meaning,
+        _MEANINGS[moved.reason],
         moved.folder,
         ", ".join(moved.names[:_NAMED]),
         f" and {rest:,} more" if rest > 0 else "",
@@ -146,34 +141,33 @@ def _files(path: Path) -> list[Path]:
 
 def _move_by_copy(path: Path, target: Path) -> None:
     """Removes ``path`` once its copy is durable."""
-    temporary = target.with_name(f"{target.name}{TEMPORARY}{os.getpid()}")
+    temporary = temporary_of(target)
     try:
         shutil.copy2(path, temporary, follow_symlinks=False)
         if not temporary.is_symlink():
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
+            sync_file(temporary)
         temporary.replace(target)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    sync_folder(target.parent)
+    sync_directory(target.parent)
     path.unlink()
 
 
 def _remove_if_nothing_came(folder: Path) -> None:
-    """A server that is started again and again on a full disk must not leave a folder each time."""
+    """Otherwise a server that restarts on a full disk would leave a folder each time."""
     if any(path.name != MANIFEST for path in _files(folder)):
         return
     with contextlib.suppress(OSError):
         shutil.rmtree(folder)
 
 
-def _manifest(folder: Path) -> SetAside | None:
-    """What a manifest names, as far as it is there; None where nothing of it is."""
+def _manifest(folder: Path) -> MovedFiles | None:
+    """The files in a manifest that exist; None if none do."""
     try:
         document = json.loads((folder / MANIFEST).read_bytes())
         names = tuple(name for each in document["names"] if os.path.lexists(folder / (name := str(each))))
-        found = SetAside(
+        found = MovedFiles(
             str(folder),
             SetAsideReason(document["reason"]),
             int(document["set_aside_at_ms"]),
@@ -181,5 +175,5 @@ def _manifest(folder: Path) -> SetAside | None:
             names,
         )
     except (OSError, ValueError, KeyError, TypeError):
-        return SetAside(str(folder), SetAsideReason.UNKNOWN, 0, 0, ())
+        return MovedFiles(str(folder), SetAsideReason.UNKNOWN, 0, 0, ())
     return found if names else None

@@ -1,53 +1,46 @@
-"""The metadata store's transaction over SQL: plain SQLAlchemy Core, no dialect of any database."""
+"""The metadata store's transaction over SQL: plain SQLAlchemy Core, without dialects."""
 
 from __future__ import annotations
 
 import dataclasses
-import secrets
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
-from assay_sampling.launch_table import Condition
+from assay_sampling.launches.table import Condition
+from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
-    AnalysisSettings,
     Attempt,
-    AttemptKey,
-    AttemptLog,
-    AttemptState,
     Campaign,
     CampaignOverview,
     CampaignProgress,
-    CampaignState,
-    Command,
-    FailureRecord,
-    Flag,
     Run,
     RunOverview,
-    RunState,
     Segment,
     Slice,
     SliceState,
     SliceTime,
-    Slot,
 )
-
-# A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
-EPOCH_SHIFT = 21
-# A clock that shows later than this is wrong (2107): what it says would leave no room for later starts.
-_LATEST_EPOCH = (1 << 42) - (1 << 36)
+from assay_server.store.tokens import first_of_epoch
 
 Row = Mapping[Any, Any]
 Record = TypeVar("Record")
 
 
 class SqlTransaction:
-    """Reads and writes on one connection, inside whatever transaction it is in: a ``MetadataTransaction``."""
+    """A ``MetadataTransaction``: reads and writes inside one connection's current transaction."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -196,7 +189,7 @@ class SqlTransaction:
     def seconds_spent(self, run_id: str) -> float:
         return float(self._connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
 
-    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, FailureRecord | None]]:
+    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, Failure | None]]:
         given = {"campaign_id": campaign_id, "workload": workload}
         rows = self._rows(statements.workload_failures(), given)
         return [(str(row["slot_id"]), _failure(row["failure"])) for row in rows]
@@ -221,9 +214,9 @@ class SqlTransaction:
         *,
         agent_id: str | None = None,
         slot_id: str | None = None,
-        deadline_before_ms: int | None = None,
+        lease_ended_before_ms: int | None = None,
     ) -> list[Attempt]:
-        wanted = {"agent_id": agent_id, "slot_id": slot_id, "deadline_before_ms": deadline_before_ms}
+        wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
         rows = self._rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
         return [_attempt(row) for row in rows]
@@ -276,11 +269,8 @@ class SqlTransaction:
         return token
 
     def begin_epoch(self, now_ms: int) -> int:
-        epoch = (self._last_token() >> EPOCH_SHIFT) + 1
-        if now_ms <= _LATEST_EPOCH:
-            epoch = max(epoch, now_ms)
-        # The upper half is left for counting; where a start gives out more leases, its epoch goes on by one.
-        self._keep_token((epoch << EPOCH_SHIFT) + secrets.randbelow(1 << (EPOCH_SHIFT - 1)))
+        epoch, token = first_of_epoch(self._last_token(), now_ms)
+        self._keep_token(token)
         return epoch
 
     def _last_token(self) -> int:
@@ -305,7 +295,7 @@ class SqlTransaction:
 
     def put_agent(self, agent: Agent) -> None:
         self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
-        self._write(sa.insert(tables.agents), [dataclasses.asdict(agent)])
+        self._write(sa.insert(tables.agents), [_agent_values(agent)])
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c
@@ -332,7 +322,7 @@ class SqlTransaction:
         changed = self._write(statements.update_of(table, tuple(values)), [row])
         if changed != 1:
             named = ", ".join(f"{k.name}={values[k.name]}" for k in table.primary_key)
-            raise StorageError("metadata", f"{table.name} holds no record {named} to replace")
+            raise StorageError("metadata", f"{table.name} has no record {named} to replace")
 
     def _by_key(self, table: sa.Table, *key: Any) -> Sequence[Row]:
         names = [column.name for column in table.primary_key]
@@ -344,23 +334,21 @@ def _first(rows: Sequence[Row], make: Callable[[Row], Record]) -> Record | None:
     return make(rows[0]) if rows else None
 
 
-def _failure(document: Any) -> FailureRecord | None:
-    return None if document is None else FailureRecord(**document)
+def _failure(document: Any) -> Failure | None:
+    return None if document is None else Failure(**document)
 
 
-def _failure_values(failure: FailureRecord | None) -> dict[str, Any] | None:
-    return None if failure is None else dataclasses.asdict(failure)
-
-
-def _flags(documents: Any) -> tuple[Flag, ...]:
-    return tuple(Flag(**document) for document in documents)
+def _flags(documents: Any) -> tuple[ValidityFlag, ...]:
+    return tuple(ValidityFlag(**document) for document in documents)
 
 
 def _campaign(row: Row) -> Campaign:
-    values = {name: row[name] for name in row if name not in ("ordinal", "analysis")}
-    settings = dict(row["analysis"])
-    settings["methods"] = tuple((name, dict(parameters)) for name, parameters in settings["methods"])
-    values["analysis"] = AnalysisSettings(**settings)
+    values = {name: row[name] for name in row if name != "ordinal"}
+    try:
+        values["compiled"] = CompiledCampaign.from_document(row["compiled"])
+    except ValueError as error:
+        cause = "its compiled form is damaged, or of a newer release"
+        raise StorageError(f"campaign {row['campaign_id']}", cause, "restore a backup") from error
     values["state"] = CampaignState(row["state"])
     values["failure"] = _failure(row["failure"])
     return Campaign(**values)
@@ -372,15 +360,17 @@ def _campaign_overview(row: Row) -> CampaignOverview:
 
 
 def _campaign_values(campaign: Campaign) -> dict[str, Any]:
-    return {**_shallow(campaign), "state": str(campaign.state), **_json(campaign, "analysis", "failure")}
+    documents = {"compiled": campaign.compiled.to_document(), **_json(campaign, "failure")}
+    return {**_shallow(campaign), "state": str(campaign.state), **documents}
 
 
 def _run(row: Row) -> Run:
     values = dict(row)
     values["condition"] = Condition(**row["condition"])
-    command = row["command"]
-    if command is not None:
-        values["command"] = _command(command)
+    if row["command"] is not None:
+        values["command"] = _command(row["command"])
+    path, recorded_time = values.pop("recorded_path"), values.pop("recorded_time")
+    values["recorded"] = RecordedSource(Path(path), recorded_time) if path else None
     values["counters"] = tuple(row["counters"])
     values["state"] = RunState(row["state"])
     values["failure"] = _failure(row["failure"])
@@ -389,12 +379,20 @@ def _run(row: Row) -> Run:
 
 
 def _run_values(run: Run) -> dict[str, Any]:
-    documents = _json(run, "condition", "command", "failure", "flags")
-    return {**_shallow(run), "state": str(run.state), "counters": list(run.counters), **documents}
+    values = _shallow(run)
+    recorded = values.pop("recorded")
+    return {
+        **values,
+        "state": str(run.state),
+        "counters": list(run.counters),
+        "recorded_path": str(recorded.path) if recorded is not None else "",
+        "recorded_time": recorded is not None and recorded.recorded_time,
+        **_json(run, "condition", "command", "failure", "flags"),
+    }
 
 
-def _command(document: Mapping[str, Any]) -> Command:
-    return Command(**{**document, "argv": tuple(document["argv"])})
+def _command(document: Mapping[str, Any]) -> CommandSource:
+    return CommandSource(**{**document, "argv": tuple(document["argv"])})
 
 
 def _slice_time(row: Row) -> SliceTime:
@@ -421,21 +419,27 @@ def _attempt(row: Row) -> Attempt:
     values["failure"] = _failure(values["failure"])
     values["flags"] = _flags(values["flags"])
     values["write_secret"] = bytes.fromhex(values["write_secret"])
+    values["lease_ends_at_ms"] = values.pop("deadline_ms")
     return Attempt(key=key, log=log, **values)
 
 
 def _attempt_values(attempt: Attempt) -> dict[str, Any]:
     values = {**_shallow(attempt), "state": str(attempt.state), **_json(attempt, "failure", "flags")}
-    del values["key"]
+    del values["key"], values["lease_ends_at_ms"]
+    key = attempt.key
     return {
         **values,
-        **dataclasses.asdict(attempt.key),
+        "deadline_ms": attempt.lease_ends_at_ms,
+        "run_id": key.run_id,
+        "slice": key.slice_index,
+        "attempt": key.attempt,
+        "token": key.token,
         "command": list(attempt.log.command),
         "environment": dict(attempt.log.environment),
         "log": attempt.log.text,
-        "telemetry": attempt.log.telemetry,
+        "telemetry": attempt.log.telemetry_json,
         "wall_seconds": attempt.log.wall_seconds,
-        "facts": attempt.log.facts,
+        "facts": attempt.log.facts_json,
         "write_secret": attempt.write_secret.hex(),
     }
 
@@ -445,14 +449,29 @@ def _segment(row: Row) -> Segment:
 
 
 def _agent(row: Row) -> Agent:
-    slots = tuple(Slot(**{**slot, "profilers": tuple(slot["profilers"])}) for slot in row["slots"])
-    return Agent(**{**row, "slots": slots})
+    inventory = row["inventory"]
+    slots = tuple(_slot(slot) for slot in row["slots"])
+    place = str(inventory.get("place", ""))
+    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, "place": place})
+
+
+def _slot(document: Mapping[str, Any]) -> Slot:
+    device = InstalledDevice(**document["device"]) if document.get("device") else None
+    return Slot(**{**document, "profilers": tuple(document["profilers"]), "device": device})
+
+
+def _agent_values(agent: Agent) -> dict[str, Any]:
+    inventory = {**agent.inventory.to_dict(), "place": agent.place}
+    slots = [dataclasses.asdict(slot) for slot in agent.slots]
+    values = {**_shallow(agent), "inventory": inventory, "slots": slots}
+    del values["place"]
+    return values
 
 
 def _overview(run: Run, attempts: Sequence[Row], slices: Mapping[str, int]) -> RunOverview:
-    """``slices``: how many are in each state.
+    """``slices``: their number by state.
 
-    Launches: of each slice, those of its newest attempt, as far as they are known.
+    Launches are those of each slice's newest attempt, if known.
     """
     newest = {row["slice"]: row for row in attempts}
     live = [row for row in newest.values() if row["state"] not in _FRUITLESS]
@@ -477,7 +496,7 @@ def _shallow(record: Any) -> dict[str, Any]:
 
 
 def _document(value: Any) -> dict[str, Any]:
-    return value.to_dict() if isinstance(value, Condition) else dataclasses.asdict(value)
+    return value.to_dict() if isinstance(value, Condition | Failure) else dataclasses.asdict(value)
 
 
 def _json(record: Any, *names: str) -> dict[str, Any]:

@@ -13,26 +13,26 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.pool import StaticPool
 
+from assay_core.files.durable import storage_errors
+from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
-from assay_sampling.private_folders import private_opener
-from assay_server.store.files import storage_errors
 from assay_server.store.migrate import upgrade
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000
-_FULL_REMEDY = "free space on its disk and check that it can be written; what was acknowledged is kept"
+_FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
 class SqliteStore:
-    """A ``MetadataStore`` in one SQLite file, or in memory where no path is given.
+    """A ``MetadataStore`` in one SQLite file, or in memory if there is no path.
 
-    Opening makes or migrates the file. Raises StorageError where it cannot be opened, is damaged, or was
-    written by a newer program.
+    Opening creates or migrates the file. Raises StorageError if it cannot be opened, is damaged, or a newer
+    program wrote it.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._subject = "metadata in memory" if path is None else str(path)
-        # One lock for the writer; in memory there is one connection, so readers take it too.
+        # The writer's lock; in memory there is only one connection, so readers take it too.
         self._writing = threading.Lock()
         self._in_memory = path is None
         if path is not None:
@@ -75,13 +75,13 @@ class SqliteStore:
 
 
 def _make_private(path: Path) -> None:
-    """Make the file before SQLite does: its journals take their mode from it, and it holds environments."""
+    """Create the file before SQLite does: it holds environments, and its journals inherit its mode."""
     with storage_errors(path):
         os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
 
 
 def _engine(path: Path | None, begin: str) -> sa.Engine:
-    # No error quotes the values of its statement: the secrets of leases are among them.
+    # Errors must not quote the values of statements, which include the secrets of leases.
     if path is None:
         engine = sa.create_engine(
             "sqlite://",
@@ -104,7 +104,7 @@ def _beginner(statement: str) -> Callable[[sa.Connection], None]:
 
 
 def _configure(connection: sqlite3.Connection, _record: Any) -> None:
-    """sqlite3's own transaction handling off (we say BEGIN), and what durability needs on."""
+    """Turn off sqlite3's own transactions (we send BEGIN), and turn on what durability needs."""
     connection.isolation_level = None
     for pragma in (
         f"busy_timeout = {_BUSY_MS}",

@@ -1,4 +1,4 @@
-"""What every step of the scheduler asks. Built once: building a statement costs more than running it."""
+"""The scheduler's statements. Built once, because building one costs more than running it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState
 from assay_server.store import tables
-from assay_server.store.model import OPEN_RUNS, AttemptKey, AttemptState, SliceState
+from assay_server.store.model import OPEN_RUNS, SliceState
 
-KEY = "key_"  # a column's own name would clash with the one that an update sets
+KEY = "key_"  # the column's plain name would clash with the value that an update sets
 
 
 @cache
 def select_of(table: sa.Table) -> sa.Select[Any]:
-    """The record of a table with the key that is given by the names of its columns."""
+    """The record of a table by its key, whose parameters have the columns' names."""
     return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
 
 
@@ -29,7 +31,7 @@ def update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
 
 @cache
 def slice_counts() -> Any:
-    """How many slices the runs of a campaign have, and how many of them are done."""
+    """The numbers of a campaign's slices and of those that are done."""
     s, r = tables.slices.c, tables.runs.c
     done = sa.func.sum(sa.case((s.state == str(SliceState.DONE), 1), else_=0))
     return (
@@ -41,7 +43,7 @@ def slice_counts() -> Any:
 
 @cache
 def retries() -> Any:
-    """How many attempts of a campaign are not the first of their slice."""
+    """The number of a campaign's attempts that are not the first of their slice."""
     a, r = tables.attempts.c, tables.runs.c
     return (
         sa.select(sa.func.count())
@@ -52,7 +54,7 @@ def retries() -> Any:
 
 @cache
 def needs_of_open_runs() -> sa.Select[Any]:
-    """For each different thing that open runs of a campaign need: the first such run, and how many."""
+    """For each distinct need of a campaign's open runs: the first such run, and their number."""
     r = tables.runs.c
     need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned())
     each = (
@@ -77,20 +79,20 @@ def running_campaigns() -> sa.Select[Any]:
 
 
 def _partitioned() -> sa.ColumnElement[bool]:
-    """Whether a run is at a share of the SMs by partition; documents of other conditions say no kind."""
+    """Whether a run's SM share is a partition; documents of other conditions have no kind."""
     kind = tables.runs.c.condition["sm_share"].as_string()
     return sa.func.coalesce(kind, "") == "partition"
 
 
 @cache
 def first_waiting(passing: bool, untried: bool) -> sa.Select[Any]:
-    """Identifier and ordinal of the first run with a due slice that a profiler of a slot can make.
+    """Identifier and ordinal of the first run with a due slice that a slot's profilers can make.
 
-    ``passing``: the slices ``passed`` (pairs of run and index) are left out; ``untried``: so are those that
-    have failed in the slot ``untried_slot`` of the agent ``untried_agent``.
+    ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
+    that have failed in the slot ``untried_slot`` of the agent ``untried_agent``.
 
-    One question for each place in the index, each of which ends at its first hit: asked all at once, the
-    database reads the campaign in its order, past every run that has ended, for each single lease.
+    One subquery per place in the index, each of which ends at its first hit. As a single query, the database
+    would read the campaign in its order, past every ended run, for each lease.
     """
     s, r = tables.slices.c, tables.runs.c
     due = (s.run_id == r.run_id, *_due(passing, untried))
@@ -141,19 +143,19 @@ def _due(passing: bool, untried: bool) -> list[sa.ColumnElement[bool]]:
 
 @cache
 def attempts_in(given: tuple[str, ...]) -> sa.Select[Any]:
-    """Attempts in ``states``, narrowed by the parameters that are given, in the order of their tokens."""
+    """Attempts in ``states``, narrowed by the given parameters, in the order of their tokens."""
     a = tables.attempts.c
     conditions: dict[str, sa.ColumnElement[bool]] = {
         "agent_id": a.agent_id == sa.bindparam("agent_id"),
         "slot_id": a.slot_id == sa.bindparam("slot_id"),
-        "deadline_before_ms": a.deadline_ms < sa.bindparam("deadline_before_ms"),
+        "lease_ended_before_ms": a.deadline_ms < sa.bindparam("lease_ended_before_ms"),
     }
     query = sa.select(tables.attempts).where(a.state.in_(sa.bindparam("states", expanding=True)))
     return query.where(*(conditions[name] for name in given)).order_by(a.token)
 
 
 def _seconds() -> sa.ColumnElement[float]:
-    """How long an attempt's tools ran; of one whose agent did not say, how long it had its lease."""
+    """How long an attempt's tools ran; if its agent did not report it, how long it had its lease."""
     a = tables.attempts.c
     return sa.case((a.wall_seconds > 0, a.wall_seconds), else_=(a.ended_at_ms - a.leased_at_ms) / 1000.0)
 
@@ -182,7 +184,7 @@ def seconds_spent() -> sa.Select[Any]:
 
 @cache
 def workload_failures() -> sa.Select[Any]:
-    """Slot and failure of a workload's failed attempts in a campaign; never their logs, which are long."""
+    """Slot and failure of a workload's failed attempts in a campaign, without their logs, which are long."""
     a, r = tables.attempts.c, tables.runs.c
     of_workload = (r.campaign_id == sa.bindparam("campaign_id"), r.workload == sa.bindparam("workload"))
     return (
@@ -195,7 +197,7 @@ def workload_failures() -> sa.Select[Any]:
 
 @cache
 def published_facts() -> sa.Select[Any]:
-    """Lease time and facts of the published attempts of a run; never their logs, which are long."""
+    """Lease time and facts of a run's published attempts, without their logs, which are long."""
     a = tables.attempts.c
     of_run = (a.run_id == sa.bindparam("run_id"), a.state == str(AttemptState.PUBLISHED))
     return sa.select(a.leased_at_ms, a.facts).where(*of_run).order_by(a.slice)
@@ -205,5 +207,5 @@ def segments_of(key: AttemptKey) -> sa.Select[Any]:
     """The segments of one attempt."""
     c = tables.segments.c
     return sa.select(tables.segments).where(
-        c.run_id == key.run_id, c.slice == key.slice, c.attempt == key.attempt
+        c.run_id == key.run_id, c.slice == key.slice_index, c.attempt == key.attempt
     )

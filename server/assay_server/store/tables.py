@@ -1,10 +1,11 @@
-"""The tables of the metadata store, for SQLAlchemy Core. Migrations make them; a test holds the two equal."""
+"""The tables of the metadata store, for SQLAlchemy Core. Migrations make them; a test keeps both equal."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from assay_server.store.model import ACTIVE_ATTEMPTS, AttemptState
+from assay_core.records.campaign import AttemptState
+from assay_server.store.model import ACTIVE_ATTEMPTS
 
 metadata = sa.MetaData(
     naming_convention={
@@ -36,7 +37,7 @@ campaigns = sa.Table(
     _text("text"),
     _text("file_name"),
     _text("base_directory"),
-    sa.Column("analysis", sa.JSON, nullable=False),
+    sa.Column("compiled", sa.JSON, nullable=False),
     _integer("created_at_ms"),
     _integer("ended_at_ms"),
     sa.Column("failure", sa.JSON(none_as_null=True)),
@@ -68,7 +69,7 @@ runs = sa.Table(
     sa.Column("failure", sa.JSON(none_as_null=True)),
     sa.Column("flags", sa.JSON, nullable=False),
     sa.UniqueConstraint("campaign_id", "ordinal"),
-    # A lease looks only at the runs of its kind that still have something to do.
+    # A lease looks only at the runs of its kind that still have slices to do.
     sa.Index(None, "campaign_id", "state", "profiler", "device_key", "ordinal"),
 )
 
@@ -123,7 +124,7 @@ attempts = sa.Table(
 
 
 def _one_where(name: str, columns: tuple[str, ...], states: tuple[AttemptState, ...]) -> None:
-    """At most one attempt in these states for each value of the columns: kept by the database itself."""
+    """At most one attempt in these states for each value of the columns; the database enforces it."""
     where = sa.text(f"state IN ({', '.join(repr(str(s)) for s in states)})")
     sa.Index(name, *(attempts.c[c] for c in columns), unique=True, sqlite_where=where, postgresql_where=where)
 
@@ -161,7 +162,7 @@ agents = sa.Table(
     _integer("seen_at_ms"),
 )
 
-# One row: the last fencing token given.
+# One row: the last fencing token.
 tokens = sa.Table(
     "tokens",
     metadata,

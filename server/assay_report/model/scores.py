@@ -1,0 +1,123 @@
+"""Rows and the summary: the scores of each selection method on each workload, GPU and condition."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, Placed
+from assay_sampling.documents.base import ArrangedPart, Part, says
+from assay_sampling.documents.common import ConditionEntry, NoteEntry, Parameters, Scores
+from assay_sampling.documents.selection import Accuracies, LabelScores, Window
+
+
+class SelectedOn(Part):
+    """Where a selection was made."""
+
+    device: Annotated[str, says("kind of GPU")]
+    condition: Annotated[ConditionEntry, says("condition")]
+
+
+class LabelModel(LabelScores):
+    """A model that labels the launches after the window."""
+
+    name: Annotated[str, says("`sgd`, `gaussian_nb`, `mlp`, and their vote, `combined`")]
+
+
+class ChosenModel(Accuracies):
+    """The model whose labels a two-level selection took."""
+
+    chosen: Annotated[str, says("its name")]
+    agreement_percent: Annotated[
+        float | None, says("labelled launches on which all models agree", "percent")
+    ] = None
+    ambiguous_percent: Annotated[
+        float | None, says("launches whose signature appears in more than one group", "percent")
+    ] = None
+    classified_launches: Annotated[int | None, says("launches that a model labelled", "launches")] = None
+    models: Annotated[list[LabelModel], says("all models")] = []
+
+
+class Unknown(Part):
+    """Launches of kernels that the window never saw."""
+
+    launches: Annotated[int, says("how many", "launches")]
+    groups: Annotated[int | None, says("distinct signatures; each becomes a group", "groups")] = None
+    percent: Annotated[float | None, says("share of all launches", "percent")] = None
+
+
+class Row(Scores, Outcome, Placed):
+    """A selection method on a workload, GPU and condition."""
+
+    method: Annotated[str, says("selection method")]
+    asked_parameters: Annotated[Parameters, says("parameters of the campaign file")] = {}
+    parameters: Annotated[Parameters, says("all parameters that were used")] = {}
+    seed: Annotated[int, says("seed of every random choice")] = 0
+    selected_on: Annotated[SelectedOn | None, says("where the selection was made")] = None
+    selection: Annotated[str | None, says("its key in `selections`")] = None
+    launches: Annotated[int | None, says("launches of the workload", "launches")] = None
+    kernels: Annotated[int | None, says("distinct kernels", "kernels")] = None
+    groups: Annotated[int | None, says("groups of the selection", "groups")] = None
+    representatives: Annotated[int | None, says("launches that stand for the groups", "launches")] = None
+    match: Annotated[Match | None, says("of the levels, or of this GPU with the selection's")] = None
+    model: Annotated[
+        ChosenModel | None, says("of a two-level selection: the model that labels launches after the window")
+    ] = None
+    window: Annotated[Window | None, says("of a two-level selection: the window's own scores")] = None
+    unknown: Annotated[Unknown | None, says("of a two-level selection: kernels the window never saw")] = None
+    overlap: Annotated[
+        OverlapEntry | None, says("of the launches; above 1 % the row is flagged `concurrent_launches`")
+    ] = None
+    flags: Annotated[list[FlagEntry], says("flags of the runs that the row uses")] = []
+    runs: Annotated[list[str], says("the runs that the row uses")] = []
+    notes: Annotated[list[NoteEntry], says("remarks")] = []
+
+
+class ShareSummary(Part):
+    """An SM share in the summary."""
+
+    sm_percent: Annotated[float, says("share of the SMs", "percent")]
+    sm_share: Annotated[str | None, says("`limit` or `partition`")] = None
+    effective_sms: Annotated[int | None, says("SMs that the share gave", "SMs")] = None
+    speedup_true: Annotated[float | None, says("time at the share / time on all SMs", "times")] = None
+    speedup_predicted: Annotated[float | None, says("the same for projected times", "times")] = None
+
+
+class SummaryEntry(Accuracies, Outcome, Placed, ArrangedPart):
+    """A workload on a GPU under a condition: the first method, in the campaign's order, that gave numbers."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset(
+        {"sm_share", "flushed_difference_percent", "flushed_difference_of_selection_percent"}
+    )
+
+    method: Annotated[str, says("the method whose numbers these are")]
+    selection: Annotated[str | None, says("its selection's key in `selections`")] = None
+    selected_on: Annotated[SelectedOn | None, says("where the selection was made")] = None
+    launches: Annotated[int | None, says("launches of the workload", "launches")] = None
+    kernels: Annotated[int | None, says("distinct kernels", "kernels")] = None
+    groups: Annotated[int | None, says("groups of the selection", "groups")] = None
+    error_percent: Annotated[float | None, says("as in `rows`", "percent")] = None
+    group_error_percent: Annotated[float | None, says("as in `rows`", "percent")] = None
+    speedup: Annotated[float | None, says("as in `rows`", "times")] = None
+    cost_quantity: Annotated[str | None, says("what the selection is scored in")] = None
+    match_percent: Annotated[float | None, says("by the kind that counts", "percent")] = None
+    match_kind: Annotated[str | None, says("the kind that counts")] = None
+    model: Annotated[str | None, says("the model that labels launches after the window")] = None
+    agreement_percent: Annotated[float | None, says("launches on which all models agree", "percent")] = None
+    ambiguous_percent: Annotated[
+        float | None, says("launches whose signature has several groups", "percent")
+    ] = None
+    unknown_launches: Annotated[
+        int | None, says("launches of kernels that the window never saw", "launches")
+    ] = None
+    unknown_percent: Annotated[float | None, says("their share of all launches", "percent")] = None
+    flags: Annotated[list[str], says("names of the flags of the row")] = []
+    sm_share: Annotated[
+        list[ShareSummary] | None, says("SM shares compared with it; absent where the report has none")
+    ] = None
+    flushed_difference_percent: Annotated[
+        float | None,
+        says("how much flushed caches change the window; absent where the report has none", "percent"),
+    ] = None
+    flushed_difference_of_selection_percent: Annotated[
+        float | None, says("the same by the selection's representatives", "percent")
+    ] = None

@@ -1,0 +1,285 @@
+"""Tables of runs that are compared: SM shares, caches, clocks, repeats, profilers, launch sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assay_report.model.common import Outcome
+from assay_report.model.compared import (
+    ColdStartEntry,
+    LockedClockEntry,
+    NoiseEntry,
+    OverheadEntry,
+    Prediction,
+    SelectionDifference,
+    SequenceEntry,
+    SmShareEntry,
+)
+from assay_report.model.report import Report
+from assay_report.tables import shared_columns as shared
+from assay_report.tables.table import Cell, Filled, Table, Width, names, numbers, sentences, table_of
+from assay_report.texts import (
+    ABSENT,
+    count,
+    match_percent,
+    match_text,
+    percent,
+    quantity,
+    ratio,
+    share_kind,
+    shortened,
+)
+from assay_sampling.documents.common import NoteEntry
+
+
+def compared_tables(report: Report) -> Iterator[Table]:
+    """The tables for which this report has entries."""
+    if report.sm_share:
+        yield _sm_share_table(report.sm_share)
+    if report.cold_start:
+        yield _cold_start_table(report.cold_start)
+    if report.locked_clock:
+        yield _locked_clock_table(report.locked_clock)
+    if report.noise:
+        yield _noise_table(report.noise)
+    if report.overhead:
+        yield _overhead_table(report.overhead)
+    if report.sequences:
+        yield _sequence_table(report.sequences)
+
+
+# A run without predictions gets a line too.
+_NOTHING: tuple[None] = (None,)
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """An SM share with a prediction, if it has one."""
+
+    entry: SmShareEntry
+    each: Prediction | None
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.entry if self.entry.status != "ok" or self.each is None else self.each
+
+
+_SM_SHARES: list[Filled[_Predicted]] = [
+    shared.workload(lambda line: line.entry),
+    shared.gpu(lambda line: line.entry),
+    shared.condition(lambda line: line.entry),
+    numbers("SM", lambda line: _share(line.entry), "%"),
+    names("SMs", lambda line: _sms(line.entry)),
+    numbers("speedup of all SMs, true", lambda line: ratio(line.entry.speedup_true)),
+    names("method", lambda line: ABSENT if line.each is None else line.each.method),
+    numbers("predicted", lambda line: ratio(line.each.speedup_predicted if line.each else None)),
+    numbers("its error", lambda line: percent(line.each.speedup_error_percent if line.each else None), "%"),
+    numbers("error at the share", lambda line: percent(line.each.error_percent if line.each else None), "%"),
+    shared.status(lambda line: line.outcome),
+    numbers("match", lambda line: match_percent(line.entry.match.percent if line.entry.match else None), "%"),
+    names("every match / %", lambda line: match_text(line.entry.match), width=Width.WIDE),
+    shared.flags(lambda line: line.entry.flags),
+]
+
+
+def _sm_share_table(entries: list[SmShareEntry]) -> Table:
+    """How much longer each workload takes on a share of the SMs, truly and as each selection predicts."""
+    lines = [_Predicted(entry, each) for entry in entries for each in entry.predictions or _NOTHING]
+    note = (
+        "Speedup of all SMs: time at the share / time at 100 %, of the same launches, light level; "
+        "predicted: the same for the representatives' times x their weights. Both runs are under the same "
+        "kind of MPS daemon. With clock none it is not the ratio of SM cycles."
+    )
+    return table_of("SM shares", _SM_SHARES, lines, [note])
+
+
+def _share(entry: SmShareEntry) -> str:
+    share = entry.sm_percent
+    return ABSENT if share is None else f"{share:g}{share_kind(entry.sm_share)}"
+
+
+def _sms(entry: SmShareEntry) -> str:
+    if entry.effective_sms is None or entry.all_sms is None:
+        return ABSENT
+    return f"{entry.effective_sms:,} of {entry.all_sms:,}"
+
+
+@dataclass(frozen=True)
+class _Flushed:
+    """A flushed run with a selection's difference, if there is one."""
+
+    entry: ColdStartEntry
+    each: SelectionDifference | None
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.entry if self.entry.status != "ok" or self.each is None else self.each
+
+
+_COLD_STARTS: list[Filled[_Flushed]] = [
+    shared.workload(lambda line: line.entry),
+    shared.gpu(lambda line: line.entry),
+    shared.condition(lambda line: line.entry),
+    numbers("launches", lambda line: count(line.entry.launches)),
+    numbers("difference", lambda line: percent(line.entry.weighted_difference_percent), "%"),
+    numbers("median", lambda line: percent(line.entry.median_difference_percent), "%"),
+    numbers("worst", lambda line: _worst_difference(line.entry), "%"),
+    names("worst launch", lambda line: _worst(line.entry), clips=True),
+    names("instructions moved / %", lambda line: _moved(line.entry), width=Width.WIDE),
+    names("method", lambda line: ABSENT if line.each is None else line.each.method),
+    numbers("by representatives", lambda line: _by_representatives(line.each), "%"),
+    names("representatives in the window", lambda line: _inside(line.each), width=Width.WIDE),
+    shared.status(lambda line: line.outcome),
+    names("cost", lambda line: line.entry.quantity or ABSENT, shared=True),
+    names("match / %", lambda line: match_text(line.entry.match), width=Width.WIDE),
+    shared.flags(lambda line: line.entry.flags),
+]  # fmt: skip
+
+
+def _cold_start_table(entries: list[ColdStartEntry]) -> Table:
+    """How much launches change when caches are flushed between them."""
+    lines = [_Flushed(entry, each) for entry in entries for each in entry.selections or _NOTHING]
+    note = (
+        "Difference: 100 x the sum of |flushed - warm| / the sum of warm, over the window's launches; by "
+        "representatives: the same under a selection's weights. Instructions moved: share of the "
+        "instructions in launches whose IPC differs by at least 5, 10, 15, 20 %."
+    )
+    return table_of("Flushed caches", _COLD_STARTS, lines, [note])
+
+
+def _worst_difference(entry: ColdStartEntry) -> str:
+    return ABSENT if entry.worst is None else percent(entry.worst.difference_percent)
+
+
+def _worst(entry: ColdStartEntry) -> str:
+    return ABSENT if entry.worst is None else f"{entry.worst.launch:,} {entry.worst.kernel}"
+
+
+def _moved(entry: ColdStartEntry) -> str:
+    return ", ".join(percent(each.share_percent) for each in entry.instruction_shares or ()) or ABSENT
+
+
+def _by_representatives(each: SelectionDifference | None) -> str:
+    return ABSENT if each is None else percent(each.weighted_difference_percent)
+
+
+def _inside(each: SelectionDifference | None) -> str:
+    if each is None or each.representatives_in_window is None:
+        return ABSENT
+    return f"{each.representatives_in_window:,} of {count(each.representatives)}"
+
+
+_LOCKED_CLOCKS: list[Filled[LockedClockEntry]] = [
+    shared.workload(lambda entry: entry),
+    shared.gpu(lambda entry: entry),
+    shared.condition(lambda entry: entry),
+    names("locked", lambda entry: {True: "yes", False: "no"}.get(bool(entry.clock_locked), ABSENT)),
+    numbers("launches", lambda entry: count(entry.launches)),
+    numbers("time, locked / free", lambda entry: ratio(entry.duration_ratio, 3)),
+    numbers("window", lambda entry: count(entry.window_launches)),
+    numbers("cycles, locked / free", lambda entry: ratio(entry.cycles_ratio, 3)),
+    numbers("SM clock", lambda entry: quantity(entry.clock_mhz), "MHz"),
+    numbers("free", lambda entry: quantity(entry.clock_mhz_free), "MHz"),
+    shared.status(lambda entry: entry),
+    sentences("notes", lambda entry: _notes(entry.notes), optional=True),
+    names("cost", lambda entry: entry.quantity or ABSENT, width=Width.WIDE),
+    names("match / %", lambda entry: match_text(entry.match), width=Width.WIDE),
+    shared.flags(lambda entry: entry.flags),
+]
+
+
+def _locked_clock_table(entries: list[LockedClockEntry]) -> Table:
+    """How times and cycles change under a locked clock."""
+    note = (
+        "Time: of the light runs, locked / free. Cycles: of the window, locked / free; a workload whose "
+        "cycles stay the same does not wait for memory. SM clock: of the window. Times and cycles are "
+        "separate costs; neither is computed from the other."
+    )
+    return table_of("Locked clocks", _LOCKED_CLOCKS, entries, [note])
+
+
+def _notes(notes: list[NoteEntry]) -> str:
+    return "; ".join(note.text for note in notes) or ABSENT
+
+
+_NOISE: list[Filled[NoiseEntry]] = [
+    shared.workload(lambda entry: entry),
+    shared.gpu(lambda entry: entry),
+    names("level", lambda entry: entry.level),
+    shared.condition(lambda entry: entry),
+    numbers("repeats", lambda entry: count(entry.repeats)),
+    numbers("standard deviation", lambda entry: percent(entry.relative_standard_deviation_percent), "%"),
+    numbers("interval", lambda entry: percent(entry.interval_percent), "%", width=Width.WIDE),
+    numbers("mean total", lambda entry: quantity(entry.mean_total), width=Width.WIDE),
+    names("cost", lambda entry: entry.quantity or ABSENT),
+    shared.status(lambda entry: entry),
+    sentences("notes", lambda entry: _notes(entry.notes), optional=True),
+    shared.flags(lambda entry: entry.flags),
+]
+
+
+def _noise_table(entries: list[NoiseEntry]) -> Table:
+    """How much the totals of repeats differ."""
+    note = (
+        "Standard deviation: of the totals over repeats (n - 1), relative to their mean. Interval: half "
+        "the width of the 95 % confidence interval of the mean, by Student's t."
+    )
+    return table_of("Noise over repeats", _NOISE, entries, [note])
+
+
+_OVERHEAD: list[Filled[OverheadEntry]] = [
+    shared.workload(lambda entry: entry),
+    shared.gpu(lambda entry: entry),
+    names("level", lambda entry: entry.level),
+    shared.condition(lambda entry: entry),
+    numbers("executions", lambda entry: f"{entry.executions:g}", width=Width.WIDE),
+    numbers("bare", lambda entry: quantity(entry.bare_wall_seconds), "s"),
+    numbers("profiled", lambda entry: quantity(entry.wall_seconds), "s"),
+    numbers("overhead", lambda entry: percent(entry.overhead_percent), "%"),
+    numbers("GPU busy overhead", lambda entry: percent(entry.busy_overhead_percent), "%", width=Width.WIDE),
+    shared.status(lambda entry: entry),
+    shared.flags(lambda entry: entry.flags),
+]
+
+
+def _overhead_table(entries: list[OverheadEntry]) -> Table:
+    """What profilers add to the workloads, against bare runs."""
+    note = (
+        "Wall time of one execution of the command without and with the profiler, its start and report "
+        "included; a detailed run has one execution per slice. GPU busy: the same for the driver's "
+        "utilisation over time, an estimate."
+    )
+    return table_of("Overhead of profilers", _OVERHEAD, entries, [note])
+
+
+def _first_difference(entry: SequenceEntry) -> Cell:
+    """The first launch in which two runs differ, and what each launches there."""
+    first = entry.first_difference
+    if first is None:
+        return Cell(ABSENT)
+    where = f"launch {first.launch:,} of process {first.process}"
+    brief = f"{shortened(first.run)} instead of {shortened(first.reference)}"
+    return Cell(f"{where}: {first.run} instead of {first.reference}", f"{where}: {brief}")
+
+
+_SEQUENCES: list[Filled[SequenceEntry]] = [
+    shared.workload(lambda entry: entry),
+    shared.gpu(lambda entry: entry),
+    names("level", lambda entry: entry.level),
+    shared.condition(lambda entry: entry),
+    names("run", lambda entry: entry.run),
+    names("compared with", lambda entry: entry.reference),
+    numbers("launches", lambda entry: count(entry.launches)),
+    numbers("launches there", lambda entry: count(entry.reference_launches)),
+    numbers("differing", lambda entry: count(entry.differing)),
+    names("first difference", _first_difference),
+    shared.status(lambda entry: entry),
+    shared.flags(lambda entry: entry.flags),
+]
+
+
+def _sequence_table(entries: list[SequenceEntry]) -> Table:
+    """Runs whose launches differ from those of the first light run."""
+    note = "Launches that differ in kernel, grid or block at the same place, or that one run lacks."
+    return table_of("Launch sequences that differ", _SEQUENCES, entries, [note])

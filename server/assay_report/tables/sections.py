@@ -1,0 +1,63 @@
+"""The tables in each part of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assay_report.model.report import Report
+from assay_report.model.scores import Row
+from assay_report.tables import scores
+from assay_report.tables.compared import compared_tables
+from assay_report.tables.runs import provenance_table
+from assay_report.tables.table import Table
+
+DEFINITIONS: tuple[tuple[str, str], ...] = (
+    (
+        "error",
+        "100 |projected - total| / total; projected is the sum of weight x cost of the representatives",
+    ),
+    ("group error", "100 x the sum over groups of |projected - total| / total: errors cannot cancel"),
+    ("speedup", "total / sum of the representatives' cost"),
+    ("match", "launches matched in an order-preserving alignment / the larger number of launches"),
+    ("agreement", "launches behind the window to which all three models give the same group"),
+    (
+        "ambiguous",
+        "launches of the window whose signature (kernel, shapes, NVTX path, operator) has several groups",
+    ),
+    ("unknown", "launches of kernels that the window never saw: each signature becomes a group"),
+    ("assumed", "the campaign file does not give this condition of a recording, so the baseline's is used"),
+    (
+        "cost",
+        "cycles under a profiler and free-running nanoseconds are separate costs, never mixed or converted",
+    ),
+)
+
+
+def by_workload(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows of each workload, in the order of the report."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.workload, []).append(row)
+    return found
+
+
+def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
+    """The tables of one workload's part of a page."""
+    yield scores.rows_table(rows)
+    for table in (scores.differences_table(rows), scores.window_table(rows), scores.models_table(rows)):
+        if table is not None:
+            yield table
+    for key in dict.fromkeys(row.selection for row in rows if row.selection):
+        groups = scores.groups_table(key, report.selections.get(key))
+        if groups is not None:
+            yield groups
+
+
+def short_tables(report: Report) -> Iterator[Table]:
+    """The tables that a narrow form draws after the summary; it has no room for a page's other tables."""
+    yield from compared_tables(report)
+    if report.rows:
+        yield scores.rows_table(report.rows, with_workload=True)
+    provenance = provenance_table(report)
+    if provenance is not None:
+        yield provenance

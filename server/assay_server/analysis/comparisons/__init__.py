@@ -1,0 +1,1 @@
+"""Comparisons of runs, one per module."""

@@ -1,0 +1,141 @@
+"""Whether runs of one workload launch the same sequence of kernels, grids and blocks.
+
+Each live run of a workload on all SMs of a GPU is compared with the first light run, launch by launch within
+each process; a detailed run only by the launches that it has. Runs that agree are not reported. If the
+numbers of launches agree but kernels or shapes differ, a library chose other kernels this time (autotuning);
+if the numbers differ, the workload itself did other work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay_report.model.compared import FirstDifference, SequenceEntry
+from assay_sampling.documents.common import ConditionEntry
+from assay_sampling.errors import AssayError
+from assay_sampling.launches.in_memory import Launches
+from assay_server.analysis import rows
+from assay_server.analysis.comparisons.compared import DeviceRuns, HeldPairs
+from assay_server.analysis.runs.request import RunData
+
+_COMPARED = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+_MOST_LAUNCHES = 1 << 40  # per process
+
+
+def sequence_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[SequenceEntry]:
+    """An entry for each run whose launches differ from the reference's; an AssayError becomes its status."""
+    runs = [run for run in device.runs if run.live and run.launches and _all_sms(run)]
+    reference = next((run for run in runs if run.level == "light"), None)
+    if reference is None:
+        return
+    for run in runs:
+        if run is not reference:
+            entry = _compared(device, reference, run, held)
+            if entry is not None:
+                yield entry
+            held.release()
+
+
+def _all_sms(run: RunData) -> bool:
+    return run.condition.sm_percent in (None, 100.0)
+
+
+def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPairs) -> SequenceEntry | None:
+    entry = SequenceEntry(
+        workload=device.workload,
+        device=device.device_kind,
+        condition=ConditionEntry.of(run.condition),
+        runs=[reference.run_id, run.run_id],
+        level=run.level,
+        under_mps=run.under_mps,
+        reference=reference.run_id,
+        run=run.run_id,
+        launches=run.launches,
+        reference_launches=reference.launches,
+    )
+    try:
+        found = difference(held.launches(reference), held.launches(run), window=run.level == "detailed")
+    except AssayError as error:
+        rows.fail(entry, error)
+        return entry
+    if found is None:
+        return None
+    entry.differing, entry.counts_differ = found.differing, found.counts_differ
+    entry.first_difference = found.first
+    detail = (
+        f"against {reference.run_id}: {found.differing:,} launches differ, the first is {_said(found.first)}"
+    )
+    name = "sequence_differs" if found.counts_differ else "kernel_choice_differs"
+    rows.flag(entry, run.run_id, name, detail)
+    return entry
+
+
+@dataclass(frozen=True)
+class SequenceDifference:
+    """``differing`` counts launches that only one run has, or that differ in kernel, grid or block;
+    ``counts_differ``: one run has launches that the other lacks."""
+
+    differing: int
+    counts_differ: bool
+    first: FirstDifference
+
+
+def difference(reference: Launches, other: Launches, *, window: bool) -> SequenceDifference | None:
+    """Where the launches of two runs differ; None if they agree.
+
+    Args:
+        reference: sorted by process and launch, as :class:`Launches` always are.
+        other: sorted the same way.
+        window: ``other`` holds only part of the launches, so launches that it lacks do not count.
+    """
+    left, right = _places(reference), _places(other)
+    _, left_rows, right_rows = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    unequal = np.zeros(len(left_rows), dtype=bool)
+    for name in _COMPARED:
+        unequal |= reference.column(name)[left_rows] != other.column(name)[right_rows]
+    extra = len(right) - len(right_rows)
+    lacking = 0 if window else len(left) - len(left_rows)
+    if not (unequal.any() or extra or lacking):
+        return None
+    firsts: list[tuple[int, int | None, int | None]] = []
+    if unequal.any():
+        at = int(np.argmax(unequal))
+        firsts.append((int(left[left_rows[at]]), int(left_rows[at]), int(right_rows[at])))
+    if extra:
+        row = int(np.argmax(~np.isin(right, left)))
+        firsts.append((int(right[row]), None, row))
+    if lacking:
+        row = int(np.argmax(~np.isin(left, right)))
+        firsts.append((int(left[row]), row, None))
+    place, left_row, right_row = min(firsts, key=lambda found: found[0])
+    first = FirstDifference(
+        process=place // _MOST_LAUNCHES,
+        launch=place % _MOST_LAUNCHES,
+        reference=_described(reference, left_row),
+        run=_described(other, right_row),
+    )
+    return SequenceDifference(int(unequal.sum()) + extra + lacking, bool(extra or lacking), first)
+
+
+def _places(launches: Launches) -> np.ndarray:
+    """One ascending number for each (process, launch), shape (n,)."""
+    process = launches.column("process").astype(np.int64)
+    places: np.ndarray = process * _MOST_LAUNCHES + launches.column("launch").astype(np.int64)
+    return places
+
+
+def _described(launches: Launches, row: int | None) -> str:
+    """A launch for people; "nothing" without a launch."""
+    if row is None:
+        return "nothing"
+    record = launches.table.slice(row, 1).to_pylist()[0]
+    name = launches.names[record["kernel_id"]]
+    shapes = ("x".join(str(record[f"{what}_{axis}"] or "?") for axis in "xyz") for what in ("grid", "block"))
+    return f"{name} [{', '.join(shapes)}]"
+
+
+def _said(first: FirstDifference) -> str:
+    return f"launch {first.launch:,} of process {first.process}: {first.run} instead of {first.reference}"

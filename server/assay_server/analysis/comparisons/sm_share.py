@@ -1,0 +1,154 @@
+"""SM shares: how much longer a workload takes on some of the SMs, measured and as its selections predict.
+
+    speedup_true      = sum duration_ns at the share / sum at all SMs, over matched launches
+    speedup_predicted = the same for sum weight x duration_ns of the representatives
+
+Both runs are under the same kind of MPS daemon; if only the free run at 100 % has data, it is used instead
+and flagged. Source: docs/conditions.md, "What is compared".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from assay_report.model.compared import Prediction, SmShareEntry
+from assay_sampling.documents.common import ConditionEntry
+from assay_sampling.errors import AssayError, RefusedError
+from assay_sampling.launches.alignment import MatchKind, require_match
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import Condition
+from assay_sampling.scoring.elsewhere import score_on
+from assay_sampling.scoring.evaluation import cost_of
+from assay_sampling.scoring.two_conditions import effective_sms, ratio_of_totals
+from assay_server.analysis import rows
+from assay_server.analysis.comparisons.compared import (
+    DeviceRuns,
+    HeldPairs,
+    MadeSelection,
+    match_facts,
+    rest_on,
+)
+from assay_server.analysis.runs.request import RunData
+
+KIND: MatchKind = "name_block"
+_QUANTITY = "duration_ns"
+
+
+def sm_share_entries(
+    device: DeviceRuns, made: Sequence[MadeSelection], held: HeldPairs
+) -> Iterator[SmShareEntry]:
+    """One entry for each SM share with a light run on a GPU; an AssayError becomes its status."""
+    for shares in device.groups("light"):
+        condition = shares[0].condition
+        if condition.sm_percent is None or condition.sm_percent >= 100:
+            continue
+        entry = _empty(device, condition)
+        try:
+            share, whole = _pair(device, shares)
+            _compare(entry, share, whole, held)
+            entry.predictions = [_prediction(each, share, whole, entry, held) for each in made]
+        except AssayError as error:
+            rows.fail(entry, error)
+        yield entry
+        held.release()
+
+
+def _empty(device: DeviceRuns, condition: Condition) -> SmShareEntry:
+    return SmShareEntry(
+        workload=device.workload,
+        device=device.device_kind,
+        condition=ConditionEntry.of(condition),
+        sm_percent=condition.sm_percent,
+        sm_share=condition.sm_share,
+        clocks_locked=condition.clock in ("base", "boost"),
+    )
+
+
+def _pair(device: DeviceRuns, shares: Sequence[RunData]) -> tuple[RunData, RunData]:
+    """A run at the share and the run on all SMs to compare it with, of the same repeat if possible."""
+    condition = replace(shares[0].condition, sm_percent=100.0, sm_share="limit")
+    under_mps = shares[0].under_mps
+    for candidates in (device.of("light", condition, under_mps=under_mps), device.of("light", condition)):
+        by_repeat = {run.repeat: run for run in candidates}
+        for share in shares:
+            if share.repeat in by_repeat:
+                return share, by_repeat[share.repeat]
+        if candidates:
+            return shares[0], candidates[0]
+    raise RefusedError(
+        f"{device.workload} on {device.device_kind} at {shares[0].condition.sm_percent:g} % of the SMs",
+        "no light run at 100 % has data, so there is nothing to compare with",
+        "run it again",
+    )
+
+
+def _compare(entry: SmShareEntry, share: RunData, whole: RunData, held: HeldPairs) -> None:
+    rest_on(entry, (share, whole), held)
+    if not (share.under_mps and whole.under_mps):
+        rows.flag(
+            entry,
+            whole.run_id,
+            "not_under_mps",
+            "the two runs were not made under the same kind of MPS daemon",
+        )
+    at_share, at_all = held.launches(share), held.launches(whole)
+    rows.describe_launches(entry, held.facts(share), share)
+    _count_sms(entry, at_share, at_all, float(share.condition.sm_percent or 100.0))
+    alignments = held.aligned(whole, share)
+    entry.match = match_facts(alignments, KIND, "SM shares")
+    require_match(alignments[KIND], subject=f"{whole.run_id} and {share.run_id}")
+    matched = alignments[KIND]
+    share_ns = cost_of(at_share, _QUANTITY).values[matched.right_rows]
+    all_ns = cost_of(at_all, _QUANTITY).values[matched.left_rows]
+    entry.duration_ns, entry.duration_ns_all_sms = float(share_ns.sum()), float(all_ns.sum())
+    entry.speedup_true = ratio_of_totals(share_ns, all_ns)
+
+
+def _count_sms(entry: SmShareEntry, at_share: Launches, at_all: Launches, percent: float) -> None:
+    """The SMs that the tool saw at the share if fewer than all; else the number to which MPS rounds."""
+    all_sms, seen = _sm_count(at_all), _sm_count(at_share)
+    if all_sms is None:
+        return
+    entry.all_sms = all_sms
+    entry.effective_sms = seen if seen is not None and seen < all_sms else effective_sms(all_sms, percent)
+
+
+def _sm_count(launches: Launches) -> int | None:
+    """SMs of the GPUs on which launches ran, if all are known and equal."""
+    used = set(pc.unique(launches.table["device"]).to_pylist())
+    counts = {device.sm_count for device in launches.metadata.devices if device.index in used}
+    [count] = counts if len(counts) == 1 else [None]
+    return count or None
+
+
+def _prediction(
+    made: MadeSelection, share: RunData, whole: RunData, entry: SmShareEntry, held: HeldPairs
+) -> Prediction:
+    """The ratio that a selection's representatives give; an AssayError becomes its status."""
+    found = Prediction(method=made.method, selection=made.key)
+    try:
+        at_share, at_all = (_projected(made, run, held) for run in (share, whole))
+    except AssayError as error:
+        rows.fail(found, error)
+        return found
+    found.speedup_predicted = predicted = at_share[0] / at_all[0]
+    if entry.speedup_true is not None:
+        found.speedup_error_percent = 100.0 * abs(predicted / entry.speedup_true - 1.0)
+    found.error_percent = at_share[1]
+    return found
+
+
+def _projected(made: MadeSelection, run: RunData, held: HeldPairs) -> tuple[float, float]:
+    """The projected total of a run in ns, and its error in percent."""
+    evaluation, _ = score_on(
+        made.selection,
+        held.launches(run),
+        KIND,
+        reference=held.launches(made.whole),
+        quantity=_QUANTITY,
+        alignments=held.aligned(made.whole, run),
+    )
+    return evaluation.projected, evaluation.error_percent

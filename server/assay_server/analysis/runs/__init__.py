@@ -1,0 +1,1 @@
+"""Runs of an analysis: the request, and reading their launches back."""

@@ -1,0 +1,42 @@
+"""Runs held in memory for as long as a workload needs them, under one memory limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from assay_sampling.errors import AssayError
+from assay_sampling.launches.in_memory import Launches
+from assay_server.analysis.runs.request import RunData
+
+Load = Callable[[RunData, int], Launches]
+
+
+class HeldRuns:
+    """Loads runs on first use, each at most once while it is held.
+
+    Held runs count against the memory limit of the next load. A run that cannot be loaded gives the same
+    error each time.
+    """
+
+    def __init__(self, load: Load, memory_limit_bytes: int) -> None:
+        self._load = load
+        self._memory_limit_bytes = memory_limit_bytes
+        self._held: dict[str, Launches] = {}
+        self._errors: dict[str, AssayError] = {}
+
+    def launches(self, run: RunData) -> Launches:
+        """The run's launches; raises the error of loading it."""
+        if run.run_id in self._errors:
+            raise self._errors[run.run_id]
+        if run.run_id not in self._held:
+            free_bytes = self._memory_limit_bytes - sum(held.table.nbytes for held in self._held.values())
+            try:
+                self._held[run.run_id] = self._load(run, free_bytes)
+            except AssayError as error:
+                self._errors[run.run_id] = error
+                raise
+        return self._held[run.run_id]
+
+    def keep_only(self, run_ids: Collection[str]) -> None:
+        """Free all runs except these."""
+        self._held = {run_id: held for run_id, held in self._held.items() if run_id in run_ids}

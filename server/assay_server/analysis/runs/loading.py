@@ -1,0 +1,168 @@
+"""Reads a run's launches back from the record store and joins its slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
+from assay_sampling.launches.in_memory import Launches, gather
+from assay_sampling.launches.joining import ordinal_among, renumbered
+from assay_sampling.launches.table import (
+    Device,
+    LaunchBatch,
+    TableMetadata,
+    counter_columns,
+    table_metadata,
+    with_metadata,
+)
+from assay_sampling.notes.registry import Note
+from assay_sampling.readers import open_recording
+from assay_server.analysis.runs.cycles_apart import with_true_cycles
+from assay_server.analysis.runs.request import RunData
+from assay_server.analysis.runs.side_by_side import require_equal_clocks
+
+
+def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
+    """All launches of a run, in order, with cycles from the run that measured them apart, if there is one.
+
+    Raises the errors of :func:`load_plain_run`, and MisalignedError if the two runs' launches differ.
+    """
+    launches = load_plain_run(run, memory_limit_bytes)
+    if run.cycles is None:
+        return launches
+    return with_true_cycles(launches, load_plain_run(run.cycles, memory_limit_bytes - launches.table.nbytes))
+
+
+def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
+    """All launches of a run, in order; its source is the run's name, never a path.
+
+    If slices were made on several GPUs of one kind, the table names each.
+    Raises InputError for a damaged file, LaunchTableError if slices do not fit together, RefusedError over
+    the memory limit or if the records' own mark or level contradicts the run's.
+    """
+    if not run.files:
+        raise RefusedError(f"run {run.run_id}", "the store has no records of it", "run it again")
+    _refuse_gaps(run)
+    notes: dict[Note, None] = {}
+    try:
+        devices = _devices(run)
+        launches = gather(
+            _batches(run, devices, notes), devices.schema,
+            sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes,
+        )  # fmt: skip
+    except AssayError as error:
+        raise _without_paths(error, run) from error
+    _check_against_plan(run, launches)
+    if len(run.files) > 1:
+        require_equal_clocks(launches)
+    return replace(launches, notes=tuple(notes))
+
+
+def _refuse_gaps(run: RunData) -> None:
+    """If a workload ended before a slice, a later slice cannot have launches."""
+    empty = next((i for i, launches in enumerate(run.slice_launches) if not launches), None)
+    if empty is None or not any(run.slice_launches[empty:]):
+        return
+    raise LaunchTableError(
+        f"run {run.run_id}",
+        f"its slice {empty} has no launches but a later one has: the workload differed between slices",
+        "make the workload launch the same kernels every time, with library autotuning off",
+    )
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """The schema of a run over all its slices, and for each file its devices' ordinals in that schema."""
+
+    schema: pa.Schema
+    ordinals: tuple[dict[int, int], ...]
+
+
+def _devices(run: RunData) -> _Devices:
+    """Join the slices' devices; raises LaunchTableError if they differ in anything else."""
+    schemas = []
+    for path in run.files:
+        with open_recording(path) as recording:
+            schemas.append(recording.schema)
+    known: list[Device] = []
+    ordinals = []
+    first = table_metadata(schemas[0])
+    for schema in schemas:
+        metadata = table_metadata(schema)
+        plain = with_metadata(schema, replace(metadata, devices=first.devices))
+        if not plain.equals(schemas[0], check_metadata=True) or _kinds(metadata) != _kinds(first):
+            raise LaunchTableError(
+                f"run {run.run_id}",
+                "its slices differ in counters, level, condition or device"
+                f" ({', '.join(_differences(schemas[0], schema)) or 'their schemas'})",
+                "run it again on GPUs of one kind with one tool and driver",
+            )
+        ordinals.append({device.index: ordinal_among(device, known) for device in metadata.devices})
+    return _Devices(with_metadata(schemas[0], replace(first, devices=tuple(known))), tuple(ordinals))
+
+
+def _differences(first: pa.Schema, other: pa.Schema) -> Iterator[str]:
+    """What two slices differ in, with both values."""
+    ours, theirs = table_metadata(first), table_metadata(other)
+    for name in ("level", "synthetic", "condition", "tool", "tool_version", "driver_version"):
+        pair = getattr(ours, name), getattr(theirs, name)
+        if pair[0] != pair[1]:
+            yield f"{name.replace('_', ' ')} {pair[0] or 'unknown'} and {pair[1] or 'unknown'}"
+    if _kinds(ours) != _kinds(theirs):
+        names = [", ".join(sorted(device.label() for device in side.devices)) for side in (ours, theirs)]
+        yield f"GPU {names[0]} and {names[1]}"
+    metrics = [{c.name: c.metric for c in counter_columns(schema)} for schema in (first, other)]
+    for name in sorted(metrics[0].keys() | metrics[1].keys()):
+        pair = metrics[0].get(name, "nothing"), metrics[1].get(name, "nothing")
+        if pair[0] != pair[1]:
+            yield f"{name} measured by {pair[0]} and {pair[1]}"
+
+
+def _kinds(metadata: TableMetadata) -> set[tuple[str, str, int | None]]:
+    return {(device.name, device.compute_capability, device.sm_count) for device in metadata.devices}
+
+
+def _batches(run: RunData, devices: _Devices, notes: dict[Note, None]) -> Iterator[LaunchBatch]:
+    """The batches of all slices, opening one file at a time; fills ``notes``, each note once."""
+    for path, ordinals in zip(run.files, devices.ordinals, strict=True):
+        with open_recording(path) as recording:
+            for batch in recording.batches():
+                yield LaunchBatch(_renumbered(batch.records, ordinals, devices.schema), batch.new_names)
+            notes.update(dict.fromkeys(recording.notes))
+
+
+def _renumbered(records: pa.RecordBatch, ordinals: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
+    """The launches in the run's schema, with its ordinals of devices."""
+    columns = list(records.columns)
+    place = schema.get_field_index("device")
+    columns[place] = renumbered(columns[place], ordinals)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _without_paths(error: AssayError, run: RunData) -> AssayError:
+    """The error about the run instead of its file: reports name no paths of the server's disk."""
+    if isinstance(error, InputError):
+        where = f"run {run.run_id}" if error.field is None else f"run {run.run_id}: field {error.field!r}"
+        return LaunchTableError(where, error.cause, error.remedy)
+    return error
+
+
+def _check_against_plan(run: RunData, launches: Launches) -> None:
+    metadata = launches.metadata
+    if metadata.synthetic != run.synthetic:
+        raise RefusedError(
+            f"run {run.run_id}",
+            f"its records are marked synthetic={metadata.synthetic}, the run synthetic={run.synthetic}",
+            "run it in a separate campaign: synthetic and measured data never mix",
+        )
+    if metadata.level != run.level:
+        raise LaunchTableError(
+            f"run {run.run_id}",
+            f"its records are of the {metadata.level} level, but the {run.level} level was planned",
+            f"name the recording under '{metadata.level}' in the campaign file",
+        )
+    if not len(launches):
+        raise RefusedError(f"run {run.run_id}", "it has no launches", "see the run's log for the cause")

@@ -1,0 +1,1 @@
+"""The campaign file: its text, its allowed content, and its compiled form for later steps."""

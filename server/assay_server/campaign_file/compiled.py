@@ -1,0 +1,101 @@
+"""The compiled campaign file, stored with the campaign so that later steps need not read the file again.
+
+It is JSON with a version. A later release that needs more adds a migration, which upgrades documents of
+older versions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+COMPILED_VERSION: Literal[1] = 1
+
+
+@dataclass(frozen=True)
+class AnalysisSettings:
+    """How a campaign's runs are analysed; ``methods`` are (name, parameters) in the order of the report."""
+
+    seed: int
+    methods: tuple[tuple[str, dict[str, Any]], ...]
+    reference: str | None
+    memory_limit_bytes: int
+
+
+@dataclass(frozen=True)
+class Slicing:
+    """How many launches a detailed run profiles, and in which slices.
+
+    ``first`` launches (0: until the last slices bring no new kind of launch), in slices of
+    ``slice_launches`` (0: sized by cost), until ``time_budget_s`` seconds are spent (0: no limit).
+    """
+
+    first: int
+    slice_launches: int = 0
+    time_budget_s: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it continues until no new kind of launch comes."""
+        return not self.first
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether measurements never change its slices."""
+        return bool(self.first and self.slice_launches and not self.time_budget_s)
+
+
+@dataclass(frozen=True)
+class RepeatRule:
+    """Light runs under the baseline are repeated until the 95 % interval of their total is narrow enough.
+
+    ``until_interval_percent`` is its half-width in percent of the mean; ``at_most`` bounds the repeats.
+    """
+
+    until_interval_percent: float
+    at_most: int
+
+
+@dataclass(frozen=True)
+class CompileFault:
+    """Why this release cannot compile the text of a campaign that an earlier release accepted."""
+
+    subject: str
+    cause: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class CompiledCampaign:
+    """A compiled campaign, without its plan, which is stored as runs and slices.
+
+    Args:
+        analysis: how its runs are analysed.
+        slicing: how its detailed runs are cut into slices; None: it has no detailed level.
+        repeat: when light runs are repeated; None: only as often as planned.
+        fault: why the campaign cannot continue; None for every campaign that this release accepted.
+    """
+
+    analysis: AnalysisSettings
+    slicing: Slicing | None = None
+    repeat: RepeatRule | None = None
+    fault: CompileFault | None = None
+    version: Literal[1] = COMPILED_VERSION
+
+    def to_document(self) -> dict[str, Any]:
+        """The campaign as JSON."""
+        document: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        return document
+
+    @classmethod
+    def from_document(cls, document: Any) -> CompiledCampaign:
+        """The campaign from its JSON; raises pydantic's ValidationError (a ValueError)."""
+        return _adapter().validate_python(document)
+
+
+@cache
+def _adapter() -> TypeAdapter[CompiledCampaign]:
+    return TypeAdapter(CompiledCampaign)

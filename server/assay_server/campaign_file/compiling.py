@@ -1,0 +1,47 @@
+"""Compiles a campaign's file for later steps, once, when the campaign is submitted."""
+
+from __future__ import annotations
+
+from assay_sampling.errors import AssayError, MissingExtraError
+from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, CompileFault, RepeatRule
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.spec import Campaign
+
+
+def compile_campaign(campaign: Campaign) -> CompiledCampaign:
+    """The compiled form of a campaign."""
+    return _compiled(
+        campaign,
+        AnalysisSettings(
+            seed=campaign.seed,
+            methods=tuple((method.name, dict(method.parameters)) for method in campaign.methods),
+            reference=campaign.analysis.reference,
+            memory_limit_bytes=campaign.analysis.memory_limit_bytes,
+        ),
+    )
+
+
+def compile_stored(text: str, file_name: str, analysis: AnalysisSettings) -> CompiledCampaign:
+    """Compile a campaign that an earlier release accepted, with its stored analysis settings.
+
+    Text that this release refuses gives a compiled campaign with a fault, which names file, line and field.
+    Raises MissingExtraError if this installation cannot read campaign files.
+    """
+    try:
+        campaign = load_campaign(text, file_name)
+    except MissingExtraError:
+        raise
+    except AssayError as error:
+        cause = f"this release cannot read its file, which an earlier release accepted: {error.cause}"
+        remedy = "correct the file ('assay docs campaign-file' shows every key) and submit it again"
+        return CompiledCampaign(analysis, fault=CompileFault(error.subject, cause, remedy))
+    return _compiled(campaign, analysis)
+
+
+def _compiled(campaign: Campaign, analysis: AnalysisSettings) -> CompiledCampaign:
+    detailed, repeat = campaign.detailed, campaign.repeat
+    return CompiledCampaign(
+        analysis,
+        slicing=None if detailed is None else detailed.slicing,
+        repeat=None if repeat is None else RepeatRule(repeat.until_interval_percent, repeat.at_most),
+    )

@@ -1,0 +1,1 @@
+"""Faults of a campaign file, with their line and field."""

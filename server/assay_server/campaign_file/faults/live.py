@@ -1,0 +1,168 @@
+"""Faults of live runs: their GPUs, conditions, counters, commands, and their number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+
+from assay_sampling.counters.definitions import FEATURE_SETS, features_of
+from assay_sampling.launches.table import BASELINE, Condition
+from assay_sampling.running.identity import device_key
+from assay_server.campaign_file.condition_runs import planned_slices
+from assay_server.campaign_file.faults.messages import Fault
+from assay_server.campaign_file.live_spec import MOST_SLICES, DetailedSpec, LiveConditionSpec
+from assay_server.campaign_file.spec import Campaign
+from assay_server.campaign_file.yaml_source import Place
+
+_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare", "repeat")
+
+
+def live_faults(campaign: Campaign) -> Iterator[Fault]:
+    """Faults of the live part of a campaign, except those of its commands."""
+    if not campaign.live_workloads:
+        for key in _LIVE_KEYS:
+            if key == "detailed" and campaign.light_only:
+                continue  # recordings may have no detailed level too
+            if key in campaign.model_fields_set:
+                yield Fault((key,), "no workload has a 'command', so nothing would run under it")
+        return
+    if not campaign.gpus:
+        live = next(i for i, workload in enumerate(campaign.workloads) if workload.command is not None)
+        yield Fault(
+            ("workloads", live, "command"), "there is no GPU to run it on; give a list of kinds in 'gpus'"
+        )
+    faults = list(detailed_faults(campaign.detailed))
+    yield from gpu_faults(campaign.gpus)
+    if campaign.synthetic and campaign.light == "cupti":
+        yield Fault(("light",), "virtual GPUs have no CUPTI; their light runs are made with nsys")
+    yield from condition_faults(
+        campaign.conditions, light_only=campaign.light_only, synthetic=campaign.synthetic
+    )
+    yield from faults
+    if faults:
+        return
+    yield from _uncollected_faults(campaign)
+    slices = planned_slices(
+        campaign.live_workloads, len(campaign.gpus), campaign.repeats, campaign.detailed, campaign.conditions
+    )
+    slices += campaign.bare * campaign.live_workloads * len(campaign.gpus) * campaign.repeats
+    if slices > MOST_SLICES:
+        place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
+        yield Fault(
+            place,
+            f"it makes {slices:,} slices and at most {MOST_SLICES:,} are planned; "
+            "lower 'first', raise 'slice_launches', or make several campaigns",
+        )
+
+
+def _uncollected_faults(campaign: Campaign) -> Iterator[Fault]:
+    """Methods whose counters no run collects: found here, not after hours of profiling."""
+    if campaign.detailed is None:
+        return
+    for position, method in enumerate(campaign.analysis.methods):
+        features = method.parameters.get("features")
+        if not isinstance(features, str) or features not in FEATURE_SETS:
+            continue
+        lacking = _uncollected(features, campaign.detailed)
+        if lacking:
+            yield Fault(
+                ("analysis", "methods", position, method.name, "features"),
+                f"{features} needs {', '.join(lacking)}, which no detailed run collects; "
+                f"name it in 'detailed: {{features: [..., {features}]}}'",
+            )
+
+
+def gpu_faults(gpus: Sequence[str]) -> Iterator[Fault]:
+    """Kinds that name nothing, or appear twice, maybe in two spellings."""
+    seen: dict[str, str] = {}
+    for position, kind in enumerate(gpus):
+        key = device_key(kind)
+        if not key:
+            yield Fault(("gpus", position), f"{kind!r} is not a kind of GPU")
+        elif key in seen:
+            yield Fault(("gpus", position), f"{kind!r} is the same kind of GPU as {seen[key]!r}")
+        seen.setdefault(key, kind)
+
+
+def condition_faults(
+    conditions: Sequence[LiveConditionSpec], *, light_only: bool, synthetic: bool
+) -> Iterator[Fault]:
+    """Conditions that are the baseline, appear twice, or are impossible."""
+    seen: set[Condition] = set()
+    for position, spec in enumerate(conditions):
+        place: Place = ("conditions", position)
+        condition = spec.condition()
+        if spec.sm_share == "partition" and spec.sm_percent == 100:
+            yield Fault(
+                (*place, "sm_share"), "a partition holds part of the SMs; give an sm_percent below 100"
+            )
+        elif spec.sm_share == "partition" and synthetic:
+            yield Fault(
+                (*place, "sm_share"), "virtual GPUs have no static partitions of their SMs; leave it out"
+            )
+        elif condition == BASELINE:
+            yield Fault(place, "this is the baseline, which always runs; list only other conditions")
+        elif spec.flushed and spec.sm_percent < 100:
+            yield Fault(
+                place,
+                "only Nsight Compute flushes caches, and at a share of the SMs it profiles one launch of "
+                "each process; write two conditions, one for each",
+            )
+        elif spec.flushed and light_only:
+            yield Fault(
+                place,
+                "the cost of flushed caches needs counters, and 'detailed: none' collects none; leave out "
+                "the condition",
+            )
+        elif condition in seen:
+            yield Fault(place, f"the condition {condition} appears twice")
+        seen.add(condition)
+
+
+def detailed_faults(detailed: DetailedSpec | None) -> Iterator[Fault]:
+    """Feature sets that do not exist, sets that appear twice."""
+    if detailed is None:
+        return
+    if len(set(detailed.sets)) < len(detailed.sets):
+        yield Fault(("detailed", "sets"), f"{detailed.sets[0]!r} appears twice")
+    for features in detailed.features:
+        if features not in FEATURE_SETS:
+            known = ", ".join(FEATURE_SETS)
+            yield Fault(("detailed", "features"), f"there is no feature set {features!r}; there are {known}")
+
+
+def command_faults(command: Sequence[str], environment: dict[str, str], place: Place) -> Iterator[Fault]:
+    """Words and variables with which no process can start."""
+    if command and not command[0]:
+        yield Fault((*place, "command", 0), "the program's name is empty")
+    for position, word in enumerate(command):
+        if "\0" in word:
+            yield Fault((*place, "command", position), "a word of a command cannot hold a null character")
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            yield Fault(
+                (*place, "environment", name),
+                f"{name!r} cannot be set: it is empty or has '=' or a null in it",
+            )
+
+
+def kineto_faults(name: str, place: Place) -> Iterator[Fault]:
+    """A trace that is not a single file in the folder where the command runs."""
+    path = PurePosixPath(name)
+    if "\0" in name:
+        yield Fault((*place, "kineto"), "a path cannot hold a null character")
+    if path.is_absolute() or ".." in path.parts:
+        yield Fault(
+            (*place, "kineto"), f"{name!r} is outside the folder of this file, where the command runs"
+        )
+    if set(name) & set("*?["):
+        yield Fault(
+            (*place, "kineto"),
+            f"{name!r} is a pattern, and traces of several processes are not joined; name one file",
+        )
+
+
+def _uncollected(features: str, detailed: DetailedSpec) -> tuple[str, ...]:
+    """Counters that a feature set needs and that the campaign's detailed runs do not collect."""
+    collected = {name for counters in detailed.counters_of_sets() for name in counters}
+    return tuple(name for name in features_of(features) if name not in collected)

@@ -1,0 +1,104 @@
+"""Faults that only several fields of a campaign file together show."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from assay_sampling.errors import ParameterError
+from assay_sampling.launches.table import Condition
+from assay_server.campaign_file.faults.light_only import light_only_faults
+from assay_server.campaign_file.faults.live import command_faults, kineto_faults, live_faults
+from assay_server.campaign_file.faults.messages import Fault, shown
+from assay_server.campaign_file.spec import Campaign, MethodSpec, WorkloadSpec
+from assay_server.campaign_file.yaml_source import Place
+
+
+def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
+    """Faults that no single field shows: duplicate names, unknown devices and methods."""
+    names: dict[str, int] = {}
+    for position, workload in enumerate(campaign.workloads):
+        place: Place = ("workloads", position)
+        if workload.name in names:
+            yield Fault((*place, "name"), f"the workload {workload.name!r} appears twice")
+        names.setdefault(workload.name, position)
+        yield from _kind_faults(workload, place)
+        yield from _recording_faults(workload, place)
+    yield from live_faults(campaign)
+    yield from _reference_faults(campaign)
+    wrong = False
+    for position, method in enumerate(campaign.analysis.methods):
+        for fault in _method_faults(method, ("analysis", "methods", position)):
+            wrong = True
+            yield fault
+    if campaign.light_only and not wrong:
+        yield from light_only_faults(campaign)
+
+
+def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
+    """A workload is either live or recorded."""
+    if workload.command is None:
+        if not workload.recordings:
+            yield Fault(place, "it has nothing to run; give a 'command' or 'recordings'")
+        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto"):
+            if key in workload.model_fields_set:
+                yield Fault((*place, key), "this key needs a 'command' in the workload")
+        return
+    if workload.recordings:
+        yield Fault((*place, "recordings"), "the workload also has a 'command'; split it into two workloads")
+    yield from command_faults(workload.command, workload.environment, place)
+    yield from kineto_faults(workload.kineto or "", place)
+
+
+def _recording_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
+    seen: set[tuple[str, Condition]] = set()
+    for position, recording in enumerate(workload.recordings):
+        here: Place = (*place, "recordings", position)
+        if recording.light is None and recording.detailed is None:
+            yield Fault(here, "it names no recording; give 'light', or 'detailed', or both")
+        key = (recording.device, recording.condition.condition())
+        if key in seen:
+            yield Fault((*here, "device"), f"{recording.device!r} appears twice under the same condition")
+        seen.add(key)
+        for level, path in recording.levels():
+            if "\0" in path:
+                yield Fault((*here, level), "a path cannot hold a null character")
+
+
+def _reference_faults(campaign: Campaign) -> Iterator[Fault]:
+    reference = campaign.analysis.reference
+    recorded = [recording.device for workload in campaign.workloads for recording in workload.recordings]
+    devices = [*campaign.gpus, *recorded]
+    if reference is not None and reference not in devices:
+        known = ", ".join(dict.fromkeys(devices))
+        kinds = "GPU or recording" if campaign.gpus else "recording"
+        yield Fault(("analysis", "reference"), f"no {kinds} has the device {reference!r}; there are {known}")
+
+
+def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
+    from assay_sampling.methods.registry import (  # noqa: PLC0415 - the methods need their extra, the file does not
+        samplers,
+    )
+
+    known = samplers()
+    if method.name not in known:
+        close = difflib.get_close_matches(method.name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+        yield Fault(place, f"there is no method {method.name!r}; {hint}")
+        return
+    try:
+        known[method.name].parameters.model_validate(method.parameters)
+    except ValidationError as error:
+        allowed = ", ".join(known[method.name].parameters.model_fields)
+        for details in error.errors():
+            at: Place = (*place, method.name, *details["loc"])
+            if details["type"] == "extra_forbidden":
+                yield Fault(at, f"{method.name} has no such parameter; it has {allowed}")
+            else:
+                yield Fault(
+                    at, f"{details['msg'][:1].lower()}{details['msg'][1:]}, not {shown(details['input'])}"
+                )
+    except ParameterError as error:
+        yield Fault((*place, method.name), f"{error.cause}")

@@ -1,0 +1,1 @@
+"""Cuts a window of launches into slices and estimates their cost; pure."""

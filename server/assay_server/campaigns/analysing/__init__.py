@@ -1,0 +1,1 @@
+"""Analyses of campaigns whose runs have ended, in worker processes."""

@@ -1,0 +1,353 @@
+"""Analyses of campaigns whose runs have ended, on an executor: here a process pool."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from multiprocessing.connection import Connection
+
+from assay_core.program_log import log_about
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure, failure
+from assay_core.records.validity_flag import ValidityFlag
+from assay_report.reading import parse_report
+from assay_sampling.counters.definitions import COST_COUNTERS
+from assay_sampling.errors import (
+    AssayError,
+    CounterUnavailableError,
+    InputError,
+    LaunchTableError,
+    StorageError,
+)
+from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.validity import invalidates
+from assay_server.analysis.runs.intact import RecordsChangedError
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+from assay_server.campaigns.analysing.job import end_with_server
+from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.short_windows import launches_asked, with_short_windows
+from assay_server.campaigns.ingest.lost_records import lose_records
+from assay_server.campaigns.planning.repeats import repeats_wanted
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.store.model import Campaign, Run, Slice
+from assay_server.store.protocols import MetadataReader, RecordStore
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerPool:
+    """A process pool (spawn, as fork breaks gRPC) whose workers die with this process, however it dies."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._lifeline: Connection | None = None
+        self._executor: ProcessPoolExecutor | None = None
+
+    def __call__(self) -> Executor:
+        """A new pool; ends the earlier one."""
+        self.end()
+        context = multiprocessing.get_context("spawn")
+        receiver, self._lifeline = context.Pipe(duplex=False)
+        self._executor = ProcessPoolExecutor(
+            self._workers, mp_context=context, initializer=end_with_server, initargs=(receiver,)
+        )
+        return self._executor
+
+    def end(self) -> None:
+        """End the workers at once."""
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._executor = None
+
+
+class Analyses:
+    """Starts the analysis of each campaign whose runs have ended, and keeps its report.
+
+    ``make_executor`` makes an executor, and a new one after the earlier one broke.
+    """
+
+    def __init__(self, coordinator: Coordinator, make_executor: Callable[[], Executor]) -> None:
+        self._coordinator = coordinator
+        self._make_executor = make_executor
+        self._lock = threading.Lock()
+        self._ending = threading.RLock()  # held while a result is stored
+        self._executor: Executor | None = None
+        self._running: set[str] = set()
+        self._broken: set[str] = set()
+        self._closed = False
+        coordinator.listen(self._heard)
+
+    def close(self) -> None:
+        """Start and store nothing more; the next server restarts running analyses."""
+        with self._lock:
+            self._closed = True
+        with self._ending:
+            pass
+
+    def resume(self) -> None:
+        """Restart the analyses that an earlier server did not finish."""
+        with self._coordinator.snapshot() as store:
+            waiting = [c.campaign_id for c in store.campaigns() if c.state is CampaignState.ANALYSING]
+        for campaign_id in waiting:
+            self.start(campaign_id)
+
+    def _heard(self, effects: Effects) -> None:
+        for campaign_id in sorted(effects.analyse):
+            self.start(campaign_id)
+
+    def start(self, campaign_id: str) -> None:
+        """Analyse a campaign, unless an analysis of it is running."""
+        with self._lock:
+            if self._closed or campaign_id in self._running:
+                return
+            self._running.add(campaign_id)
+        try:
+            with self._coordinator.snapshot() as store:
+                request = analysis_request(store, campaign_id, self._coordinator.records)
+            future = self._submit(request)
+        except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+            self._end(campaign_id, _failure_of(error, campaign_id))
+            return
+        future.add_done_callback(partial(self._done, campaign_id))
+
+    def _submit(self, request: AnalysisRequest) -> Future[tuple[bytes, bytes]]:
+        with self._lock:
+            if self._executor is None:
+                self._executor = self._make_executor()
+            try:
+                return submit_analysis(self._executor, request)
+            except BrokenExecutor:
+                self._executor = self._make_executor()
+                return submit_analysis(self._executor, request)
+
+    def _done(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
+        with self._ending:
+            with self._lock:
+                if self._closed:
+                    return
+            self._keep(campaign_id, future)
+
+    def _keep(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
+        try:
+            document, page = future.result()
+            self._coordinator.records.write_report(campaign_id, "json", document)
+            self._coordinator.records.write_report(campaign_id, "html", page)
+        except CancelledError:
+            return
+        except BrokenExecutor as error:
+            self._again_or_end(campaign_id, error)
+        except RecordsChangedError as error:
+            self._measure_again(campaign_id, error)
+        except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+            self._end(campaign_id, _failure_of(error, campaign_id))
+        else:
+            if not self._repeated(campaign_id, document):
+                self._end(campaign_id, None)
+
+    def _repeated(self, campaign_id: str, document: bytes) -> bool:
+        """Plan further repeats if the campaign asks for less noise than the report states."""
+        with self._coordinator.snapshot() as store:
+            campaign = store.campaign(campaign_id)
+        rule = None if campaign is None else campaign.compiled.repeat
+        wanted = {} if rule is None else repeats_wanted(parse_report(document).noise, rule)
+        if not wanted:
+            return False
+        # Before the new runs can end, because they start another analysis.
+        with self._lock:
+            self._running.discard(campaign_id)
+        with self._coordinator.schedule() as schedule:
+            return schedule.repeat(campaign_id, wanted)
+
+    def _measure_again(self, campaign_id: str, error: RecordsChangedError) -> None:
+        """Files of runs changed since they were published, so the campaign measures those runs again."""
+        with self._lock:
+            self._running.discard(campaign_id)
+        try:
+            lose_records(self._coordinator, error.files)
+            with self._coordinator.snapshot() as store:
+                campaign = store.campaign(campaign_id)
+            # If that failed the last of its runs, this does not start a second analysis.
+            if campaign is not None and campaign.state is CampaignState.ANALYSING:
+                self.start(campaign_id)
+        except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+            self._end(campaign_id, _failure_of(refused, campaign_id))
+
+    def _again_or_end(self, campaign_id: str, error: BrokenExecutor) -> None:
+        """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
+        with self._lock:
+            first = campaign_id not in self._broken
+            self._broken.add(campaign_id)
+            self._running.discard(campaign_id)
+        with log_about(campaign=campaign_id):
+            if first:
+                self.start(campaign_id)
+            else:
+                self._end(campaign_id, _failure_of(error, campaign_id))
+
+    def _end(self, campaign_id: str, why: Failure | None) -> None:
+        try:
+            with self._coordinator.schedule() as schedule:
+                schedule.end_analysis(campaign_id, why)
+        except StorageError as error:
+            _log.warning("the analysis of %s continues at the server's next start: %s", campaign_id, error)
+        with self._lock:
+            self._running.discard(campaign_id)
+
+
+def analysis_request(store: MetadataReader, campaign_id: str, records: RecordStore) -> AnalysisRequest:
+    """The request for a campaign's analysis: its finished runs in order, and those without data."""
+    campaign = store.campaign(campaign_id)
+    if campaign is None:
+        raise StorageError(campaign_id, "the store lost this campaign")
+    runs = store.runs(campaign_id)
+    settings = campaign.compiled.analysis
+    failed_runs = tuple(_failed_run(run) for run in runs if run.state is not RunState.DONE)
+    return AnalysisRequest(
+        campaign_id=campaign_id,
+        campaign_name=campaign.name,
+        synthetic=campaign.synthetic,
+        seed=settings.seed,
+        methods=settings.methods,
+        reference=settings.reference,
+        memory_limit_bytes=settings.memory_limit_bytes,
+        runs=_paired(
+            failed_runs,
+            (
+                _timed(_run_data(run, campaign, store, records), store)
+                if _overheads_asked(run, runs)
+                else _run_data(run, campaign, store, records)
+                for run in runs
+                if run.state is RunState.DONE
+            ),
+        ),
+        failed_runs=failed_runs,
+    )
+
+
+def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[RunData, ...]:
+    """The runs; those of features hold the runs that measured their cycles apart."""
+    from assay_server.analysis.runs.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
+
+    return paired(with_short_windows(tuple(runs)), failed_runs)
+
+
+def _run_data(run: Run, campaign: Campaign, store: MetadataReader, records: RecordStore) -> RunData:
+    from assay_server.analysis.provenance import run_facts  # noqa: PLC0415 - it loads the analysis
+
+    slices = store.slices(run.run_id)
+    kept = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
+    return RunData(
+        run_id=run.run_id,
+        workload=run.workload,
+        device_kind=run.device_kind,
+        level=run.level,
+        condition=run.condition,
+        repeat=run.repeat,
+        files=tuple(str(records.path(piece.file)) for piece in kept),
+        file_hashes=tuple(piece.content_hash for piece in kept),
+        flags=tuple(
+            (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))
+        ),
+        synthetic=campaign.synthetic,
+        launches=sum(piece.launches for piece in slices),
+        content_hash=_content_hash([piece.content_hash for piece in kept]),
+        live=run.command is not None,
+        under_mps=run.under_mps,
+        slice_launches=tuple(piece.launches for piece in slices),
+        launches_asked=launches_asked(slices),
+        costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
+        facts=run_facts(
+            store.published_facts(run.run_id), measured=run.command is not None and not campaign.synthetic
+        ),
+    )
+
+
+def _overheads_asked(run: Run, runs: Sequence[Run]) -> bool:
+    """Whether a run is compared with a bare run. Otherwise attempts' logs, which are long, are not read."""
+    return run.command is not None and any(other.level == "bare" for other in runs)
+
+
+def _timed(run: RunData, store: MetadataReader) -> RunData:
+    """The run with the times of its published attempts."""
+    logs = [a.log for a in store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
+    busy = [(log.telemetry or {}).get("busy_seconds") for log in logs]
+    known = [seconds for seconds in busy if isinstance(seconds, int | float)]
+    return replace(
+        run,
+        executions=len(logs),
+        wall_seconds=sum(log.wall_seconds for log in logs),
+        busy_seconds=float(sum(known)) if known and len(known) == len(logs) else None,
+    )
+
+
+def capture_flags(slices: Sequence[Slice]) -> Iterator[ValidityFlag]:
+    """Flags that only a run's slices together show: launches are missing before later ones.
+
+    Each kind of flag appears once, with the first slice that shows it.
+    """
+    last = max((piece.index for piece in slices if piece.launches), default=-1)
+    before = [piece for piece in slices if piece.index < last]
+    empty = next((piece.index for piece in before if not piece.launches), None)
+    if empty is not None:
+        detail = f"slice {empty} has no launches, and slice {last} has some"
+        yield ValidityFlag("empty_capture", detail, invalidates("empty_capture"))
+    short = next((piece for piece in before if 0 < piece.launches < piece.launch_count), None)
+    if short is not None:
+        had = f"{short.launches:,} of {short.launch_count:,} launches"
+        detail = f"slice {short.index} has {had}, and slice {last} has some"
+        yield ValidityFlag("slice_gap", detail, invalidates("slice_gap"))
+
+
+def _content_hash(hashes: Sequence[str]) -> str:
+    """The hash of a run's only file; for several files, the hash of their hashes in order."""
+    if len(hashes) == 1:
+        return hashes[0]
+    return hashlib.blake2b("+".join(hashes).encode(), digest_size=32).hexdigest()
+
+
+def _failed_run(run: Run) -> FailedRun:
+    return FailedRun(
+        run.run_id,
+        run.state,
+        run.failure,
+        run.workload,
+        run.device_kind,
+        run.level,
+        run.condition,
+        run.repeat,
+    )
+
+
+def _failure_of(error: BaseException, campaign_id: str) -> Failure:
+    """The failure of an analysis."""
+    subject = f"analysis of {campaign_id}"
+    if isinstance(error, BrokenExecutor):
+        return Failure(
+            str(FailureClass.INTERNAL),
+            subject,
+            "its process died, most likely because the system ran out of memory and killed it",
+            "lower analysis.memory_limit_bytes in the campaign file, or give the server more memory",
+        )
+    if isinstance(error, AssayError):
+        return Failure(_class_of(error), error.subject, error.explained, error.remedy)
+    _log.error("%s failed", subject, exc_info=error)
+    cause = f"{type(error).__name__}: {error}"
+    return failure(FailureClass.INTERNAL, subject, cause)
+
+
+def _class_of(error: AssayError) -> str:
+    if isinstance(error, InputError | LaunchTableError | CounterUnavailableError):
+        return str(FailureClass.INPUT_UNREADABLE)
+    if isinstance(error, StorageError):
+        return str(FailureClass.DISK_FULL)
+    return str(FailureClass.SERVER_REFUSED)

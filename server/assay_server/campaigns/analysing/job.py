@@ -1,0 +1,75 @@
+"""The work of worker processes: the analysis of a campaign, or of one of its workloads, and its page."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from assay_server.analysis.runs.intact import require_intact
+
+if TYPE_CHECKING:
+    from assay_report.model.report import Report
+    from assay_server.analysis.runs.request import AnalysisRequest
+    from assay_server.analysis.workload import WorkloadAnalysis
+
+Pages = tuple[bytes, bytes]
+
+
+def analyse_campaign(request: AnalysisRequest) -> Pages:
+    """The report of a campaign as JSON and as an HTML page, UTF-8.
+
+    Raises RecordsChangedError if a file changed since it was published, AssayError.
+    """
+    from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
+
+    require_intact(request.runs)
+    report = analyse(request)
+    require_intact(request.runs)  # nobody wrote to a file while it was read
+    return _pages(report)
+
+
+def analyse_one_workload(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
+    """The part of the report about one workload; raises AssayError."""
+    from assay_server.analysis.pipeline import analyse_part  # noqa: PLC0415
+
+    runs = [run for run in request.runs if run.workload == workload]
+    require_intact(runs)
+    part = analyse_part(request, workload)
+    require_intact(runs)
+    return part
+
+
+def join_workloads(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Pages:
+    """The report from the parts of all workloads, in order."""
+    from assay_server.analysis.pipeline import joined_report  # noqa: PLC0415
+
+    require_intact(run for run in request.runs if not run.facts.known)  # their facts come from a file
+    return _pages(joined_report(request, parts))
+
+
+def _pages(report: Report) -> Pages:
+    from assay_report.html import render_html  # noqa: PLC0415
+
+    text = json.dumps(report.to_document(), ensure_ascii=False, allow_nan=False, indent=1)
+    return text.encode() + b"\n", render_html(report).encode()
+
+
+def end_with_server(lifeline: Connection) -> None:
+    """Initialise a worker: it ends when the server closes its end of the lifeline, or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the server decides
+    # scikit-learn's joblib tests a semaphore on import. A worker that ends at that moment leaks it, and
+    # Python warns the user; fits here use one thread and need no semaphore.
+    os.environ.setdefault("JOBLIB_MULTIPROCESSING", "0")
+    threading.Thread(target=_wait_for_end, args=(lifeline,), daemon=True).start()
+
+
+def _wait_for_end(lifeline: Connection) -> None:
+    try:
+        lifeline.recv()
+    except (EOFError, OSError):
+        os._exit(1)

@@ -1,0 +1,1 @@
+"""Segments from agents: checked, made durable, published; and lost published files."""

@@ -1,0 +1,112 @@
+"""Group commit: all segments that wait at one moment become durable with one sync and one commit."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from assay_core.records.attempt import AttemptKey
+from assay_sampling.errors import AssayError, StorageError
+from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.store.model import Segment
+
+_log = logging.getLogger(__name__)
+
+_MOST_TOGETHER = 64
+
+
+@dataclass(eq=False)
+class PreparedSegment:
+    """A checked segment on its way to the disk; ``outcome`` resolves once it is durable or has failed."""
+
+    key: AttemptKey
+    segment: Segment
+    names: bytes
+    launches: bytes
+    outcome: Future[SegmentOutcome] = field(default_factory=Future)
+
+
+class GroupCommit:
+    """One thread that writes, syncs and commits.
+
+    ``on_failure`` is called with attempts of which a segment was not stored.
+    """
+
+    def __init__(self, coordinator: Coordinator, on_failure: Callable[[AttemptKey], None]) -> None:
+        self._coordinator = coordinator
+        self._on_failure = on_failure
+        self._waiting: queue.SimpleQueue[PreparedSegment | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="assay-ingest-commit", daemon=True)
+        self._thread.start()
+
+    def submit(self, prepared: PreparedSegment) -> None:
+        self._waiting.put(prepared)
+
+    def close(self) -> None:
+        """Finish what was submitted, then stop."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (first := self._waiting.get()) is not None:
+            group = [first]
+            ends = False
+            while len(group) < _MOST_TOGETHER:
+                try:
+                    following = self._waiting.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    ends = True
+                    break
+                group.append(following)
+            self._commit(group)
+            if ends:
+                return
+
+    def _commit(self, group: list[PreparedSegment]) -> None:
+        try:
+            outcomes = self._store(group)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
+            if not isinstance(error, AssayError):
+                _log.exception("storing %d segments failed", len(group))
+                error = StorageError(
+                    "segments", f"they could not be stored ({error})", "see the server's log"
+                )
+            for prepared in group:
+                self._on_failure(prepared.key)
+                prepared.outcome.set_exception(error)
+            return
+        for prepared, outcome in zip(group, outcomes, strict=True):
+            if outcome is not SegmentOutcome.ADDED:
+                self._on_failure(prepared.key)
+            prepared.outcome.set_result(outcome)
+
+    def _store(self, group: list[PreparedSegment]) -> list[SegmentOutcome]:
+        due = self._due(group)
+        self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in due])
+        with self._coordinator.schedule() as schedule:
+            return [
+                schedule.add_segment(p.segment, p.key) if p in due else SegmentOutcome.OUT_OF_ORDER
+                for p in group
+            ]
+
+    def _due(self, group: list[PreparedSegment]) -> list[PreparedSegment]:
+        """The segments that come next in their attempts: an acknowledged segment is never overwritten."""
+        expected: dict[AttemptKey, int] = {}
+        due = []
+        with self._coordinator.snapshot() as store:
+            for prepared in group:
+                key = prepared.key
+                if key not in expected:
+                    attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+                    expected[key] = attempt.segments if attempt is not None else 0
+                if prepared.segment.index == expected[key]:
+                    expected[key] += 1
+                    due.append(prepared)
+        return due

@@ -1,0 +1,123 @@
+"""From staged segments to the one file of a slice: repeatable until the metadata record it as done."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from weakref import WeakValueDictionary
+
+from assay_core.program_log import log_about
+from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
+from assay_core.records.campaign import AttemptState
+from assay_core.records.failure import Failure
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.errors import AssayError, LaunchTableError
+from assay_server.analysis.runs.intact import RecordsChangedError
+from assay_server.campaigns.ingest.lost_records import lose_records
+from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.reslice import slicing_of
+from assay_server.store.model import Slice
+from assay_server.store.protocols import PublishedFile
+from assay_server.store.records import DamagedSegmentError
+from assay_server.store.set_aside import warn_of
+
+_log = logging.getLogger(__name__)
+
+# A slice behind the end of its workload is published without a file.
+_NO_FILE = PublishedFile("", 0, 0, "")
+
+
+class Publisher:
+    """Publishes finished attempts. Thread-safe; one thread at a time per slice."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._lock = threading.Lock()
+        self._slices: WeakValueDictionary[tuple[str, int], threading.Lock] = WeakValueDictionary()
+        self._kinds = LaunchKinds(coordinator.records)
+
+    def finish(
+        self, claim: Claim, segments: int, launches: int, flags: tuple[ValidityFlag, ...], log: AttemptLog
+    ) -> bool:
+        """Publish a complete attempt; True if it is the published one, False if the agent must drop it.
+
+        An agent that does not hold its lease must always drop it.
+        Raises StorageError if the disk refused: ask again later, the attempt stays finished.
+        """
+        key = claim.key
+        with self._coordinator.schedule() as schedule:
+            if not schedule.is_held(claim):
+                return False
+            outcome = schedule.begin_publish(key, segments, launches, flags, log)
+        if outcome is FinishOutcome.PUBLISH:
+            return self._publish(key)
+        return outcome is FinishOutcome.ALREADY_PUBLISHED
+
+    def resume(self) -> None:
+        """Publish the attempts that finished before a restart or while the disk was full."""
+        with self._coordinator.snapshot() as store:
+            waiting = store.attempts_in((AttemptState.PUBLISHING,))
+        for attempt in waiting:
+            if self._slice_lock(attempt.key).locked():
+                continue  # its agent waits in this lock
+            try:
+                self._publish(attempt.key)
+            except AssayError as error:
+                with log_about(**attempt.key.log_fields):
+                    _log.warning("finished but not published yet: %s", error)
+
+    def _publish(self, key: AttemptKey) -> bool:
+        # The statement keeps the lock, and so its entry, alive.
+        with self._slice_lock(key):
+            with self._coordinator.snapshot() as store:
+                attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+                segments = store.segments(key)
+            if attempt is None or attempt.state is not AttemptState.PUBLISHING:
+                return attempt is not None and attempt.state is AttemptState.PUBLISHED
+            try:
+                empty = not segments and not attempt.segments
+                file = _NO_FILE if empty else self._coordinator.records.publish(key, segments)
+            except (DamagedSegmentError, LaunchTableError) as error:
+                return self._give_up(key, error)
+            return self._commit(key, file)
+
+    def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
+        self._look_at(key, file)
+        wanted = self._ended(key, file)
+        if not wanted:
+            self._coordinator.records.withdraw(key.run_id, key.slice_index)
+        return wanted
+
+    def _ended(self, key: AttemptKey, file: PublishedFile) -> bool:
+        """End the publication; first, other slices of the run whose files have changed wait again."""
+        while True:
+            try:
+                with self._coordinator.schedule() as schedule:
+                    return schedule.end_publish(key, file, self._kinds)
+            except RecordsChangedError as error:
+                lose_records(self._coordinator, [f for f in error.files if f.run_id == key.run_id])
+
+    def _look_at(self, key: AttemptKey, file: PublishedFile) -> None:
+        """Read the file before the transaction if its new kinds of launches decide how the run continues."""
+        with self._coordinator.snapshot() as store:
+            run = store.run(key.run_id)
+            slicing = None if run is None else slicing_of(store, run)
+        if slicing is not None and slicing.is_open:
+            self._kinds.of(Slice(key.run_id, key.slice_index, file=file.file, content_hash=file.content_hash))
+
+    def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
+        """Acknowledged data is gone: run the slice again (unless it was cancelled)."""
+        # The database may be older than the records: an existing file is not this attempt's.
+        moved = self._coordinator.records.set_aside(key.run_id, key.slice_index)
+        if moved is not None:
+            warn_of(moved)
+        why = Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
+        with self._coordinator.schedule() as schedule:
+            schedule.fail(key, why)
+        return False
+
+    def _slice_lock(self, key: AttemptKey) -> threading.Lock:
+        with self._lock:
+            return self._slices.setdefault((key.run_id, key.slice_index), threading.Lock())

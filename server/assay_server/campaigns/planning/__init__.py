@@ -1,0 +1,1 @@
+"""Plans a campaign's runs and forecasts their cost."""

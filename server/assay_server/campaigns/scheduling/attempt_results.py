@@ -1,0 +1,167 @@
+"""Results of attempts: their segments, their failures, and the slices published from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum
+
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState
+from assay_core.records.failure import Failure, failure
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.validity import FLAGS
+from assay_server.campaigns.scheduling.transitions import Transitions
+from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.reslice import rest_after
+from assay_server.store.model import Attempt, Segment, SliceState
+from assay_server.store.protocols import PublishedFile
+
+
+class SegmentOutcome(Enum):
+    """How a durable segment was recorded."""
+
+    ADDED = "added"
+    OUT_OF_ORDER = "out of order"
+    NOT_WANTED = "not wanted"
+
+
+class FinishOutcome(Enum):
+    """What to do with an attempt whose agent reports it finished."""
+
+    PUBLISH = "publish"
+    ALREADY_PUBLISHED = "already published"
+    NOT_WANTED = "not wanted"
+
+
+class AttemptResults(Transitions):
+    """Records what agents send for the attempts that they hold, and what is published from it."""
+
+    def add_segment(self, segment: Segment, key: AttemptKey) -> SegmentOutcome:
+        """Record a durable segment, the next of a live attempt."""
+        attempt = self.live_attempt(key)
+        if attempt is None:
+            self.effects.dead.append(key)
+            return SegmentOutcome.NOT_WANTED
+        if attempt.state is not AttemptState.LEASED:
+            return SegmentOutcome.NOT_WANTED
+        if attempt.segments != segment.index:
+            return SegmentOutcome.OUT_OF_ORDER
+        self.store.add_segment(segment)
+        self.store.save_attempt(
+            replace(
+                attempt,
+                segments=attempt.segments + 1,
+                launches=attempt.launches + segment.launches,
+                lease_ends_at_ms=self.now_ms + self.policy.lease_ms,
+                confirmed=True,
+            )
+        )
+        self.note_change(key.run_id)
+        return SegmentOutcome.ADDED
+
+    def fail(self, key: AttemptKey, why: Failure, log: AttemptLog | None = None) -> None:
+        """End an attempt that failed; does nothing if it is no longer wanted."""
+        attempt = self.live_attempt(key)
+        if attempt is not None:
+            self.fail_attempt(replace(attempt, log=log or attempt.log), why, AttemptState.FAILED)
+
+    def begin_publish(
+        self, key: AttemptKey, segments: int, launches: int, flags: tuple[ValidityFlag, ...], log: AttemptLog
+    ) -> FinishOutcome:
+        """An agent reports an attempt complete, with its numbers of segments and launches.
+
+        Any slice except a run's first may be empty, because the workload ended before it.
+        """
+        before = self.store.attempt(key.run_id, key.slice_index, key.attempt)
+        if before is not None and before.key == key and before.state is AttemptState.PUBLISHED:
+            return FinishOutcome.ALREADY_PUBLISHED
+        attempt = self.live_attempt(key)
+        if attempt is None:
+            return FinishOutcome.NOT_WANTED
+        if attempt.state is AttemptState.PUBLISHING:
+            return FinishOutcome.PUBLISH
+        attempt = replace(attempt, flags=flags, log=log)
+        wrong = None if self._is_bare(attempt) else _wrong_counts(attempt, segments, launches)
+        if wrong is not None:
+            self.fail_attempt(attempt, wrong, AttemptState.FAILED)
+            return FinishOutcome.NOT_WANTED
+        again = self._worth_another_try(attempt)
+        if again is not None:
+            self.fail_attempt(attempt, again, AttemptState.FAILED)
+            return FinishOutcome.NOT_WANTED
+        self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
+        return FinishOutcome.PUBLISH
+
+    def _is_bare(self, attempt: Attempt) -> bool:
+        """Whether its run is bare and so must have no launches."""
+        run = self.store.run(attempt.key.run_id)
+        return run is not None and run.level == "bare" and not attempt.launches
+
+    def _worth_another_try(self, attempt: Attempt) -> Failure | None:
+        """Why a live attempt's flags justify another try; None if they do not, or no try is left."""
+        run = self.store.run(attempt.key.run_id)
+        if run is None or run.command is None:  # a recording is always the same
+            return None
+        for flag in attempt.flags:
+            kind = FLAGS.get(flag.name)
+            if kind is None or kind.retry_as is None:
+                continue
+            cause = f"{kind.cause}: {flag.detail}" if flag.detail else kind.cause
+            why = failure(kind.retry_as, str(attempt.key), cause, kind.remedy)
+            others = [a for a in self.store.attempts(*_slice_of(attempt)) if a.key != attempt.key]
+            if self.policy.retry.delay_after([*others, replace(attempt, failure=why)], why) is not None:
+                return why
+        return None
+
+    def end_publish(self, key: AttemptKey, file: PublishedFile, kinds: LaunchKinds | None = None) -> bool:
+        """The slice's file is in its place. False: it is no longer wanted.
+
+        ``kinds`` of launches in published slices decide where a run ends that continues until nothing new
+        comes.
+        """
+        attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
+        piece = self.store.slice(key.run_id, key.slice_index)
+        if attempt is None or piece is None or attempt.key != key:
+            return False
+        if attempt.state is not AttemptState.PUBLISHING:
+            return attempt.state is AttemptState.PUBLISHED
+        self.end_attempt(attempt, AttemptState.PUBLISHED, None)
+        self.effects.done.append(attempt)
+        done = replace(
+            piece,
+            state=SliceState.DONE,
+            file=file.file,
+            file_bytes=file.file_bytes,
+            content_hash=file.content_hash,
+            launches=file.launches,
+        )
+        self.store.save_slice(done)
+        run = self.store.run(key.run_id)
+        if run is not None:
+            rest = None if kinds is None else rest_after(self.store, run, kinds)
+            if rest is not None:
+                self.store.replace_slices(run.run_id, rest.index, rest.slices)
+                self.effects.work = True
+            flags = (*run.flags, *attempt.flags, *([rest.flag] if rest and rest.flag else []))
+            self.store.save_run(replace(run, flags=tuple(dict.fromkeys(flags))))
+        # First cut the rest of the run, then set its state: it is done only if no slice follows.
+        self.set_slice(done)
+        return True
+
+
+def _slice_of(attempt: Attempt) -> tuple[str, int]:
+    return attempt.key.run_id, attempt.key.slice_index
+
+
+def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> Failure | None:
+    behind_the_end = attempt.key.slice_index > 0 and segments == launches == 0
+    if (not segments or not launches) and not behind_the_end:
+        return failure(FailureClass.NOTHING_PROFILED, str(attempt.key))
+    if (attempt.segments, attempt.launches) == (segments, launches):
+        return None
+    cause = (
+        f"the agent reports {launches:,} launches in {segments:,} segments, "
+        f"the server has {attempt.launches:,} in {attempt.segments:,}"
+    )
+    return failure(FailureClass.SERVER_REFUSED, str(attempt.key), cause, retryable=True)

@@ -1,0 +1,87 @@
+"""The course of a campaign: added, cancelled, failed, repeated, and ended by its analysis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from assay_core.records.campaign import ENDED_CAMPAIGNS, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_sampling.running.failures import FailureClass
+from assay_server.campaigns.errors import known_campaign
+from assay_server.campaigns.planning.repeats import Key, further_runs
+from assay_server.campaigns.scheduling.lost_gpus import gpus_lost, too_many
+from assay_server.campaigns.scheduling.state import failure_of_runs
+from assay_server.campaigns.scheduling.transitions import Transitions
+from assay_server.store.model import ENDED_RUNS, Campaign, Run, Slice
+
+
+class CampaignCourse(Transitions):
+    """Decisions about a campaign as a whole."""
+
+    def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        """Add a planned campaign: its slices now wait."""
+        self.store.add_campaign(campaign, runs, slices)
+        self.effects.campaigns.add(campaign.campaign_id)
+        self.effects.work = True
+
+    def cancel(self, campaign_id: str) -> Campaign:
+        """Stop a campaign for good; an ended one stays as it is. Raises UnknownThingError."""
+        campaign = known_campaign(self.store.campaign(campaign_id), campaign_id)
+        if campaign.state in ENDED_CAMPAIGNS:
+            return campaign
+        return self._stop(replace(campaign, state=CampaignState.CANCELLED))
+
+    def fail_uncompiled(self) -> None:
+        """Fail campaigns from an earlier release whose text this release cannot compile."""
+        for overview in self.store.campaigns():
+            campaign = (
+                None if overview.state in ENDED_CAMPAIGNS else self.store.campaign(overview.campaign_id)
+            )
+            fault = None if campaign is None else campaign.compiled.fault
+            if campaign is not None and fault is not None:
+                why = Failure(str(FailureClass.INPUT_UNREADABLE), fault.subject, fault.cause, fault.remedy)
+                self._stop(replace(campaign, state=CampaignState.FAILED, failure=why))
+
+    def _stop(self, ended: Campaign) -> Campaign:
+        """Save a campaign that ends now, and cancel its open runs."""
+        stopped = replace(ended, ended_at_ms=self.now_ms)
+        self.store.save_campaign(stopped)
+        for run in self.store.runs(stopped.campaign_id):
+            if run.state not in ENDED_RUNS:
+                self.cancel_slices(run.run_id)
+                self.store.save_run(replace(run, state=RunState.CANCELLED))
+        self.effects.campaigns.add(stopped.campaign_id)
+        return stopped
+
+    def repeat(self, campaign_id: str, wanted: Mapping[Key, int]) -> bool:
+        """Plan further repeats of an analysed campaign, which then runs again; False if none are wanted."""
+        campaign = self.store.campaign(campaign_id)
+        if campaign is None or campaign.state is not CampaignState.ANALYSING:
+            return False
+        runs = further_runs(self.store.runs(campaign_id), wanted)
+        runs = [run for run in runs if not too_many(gpus_lost(self.store, run))]
+        if not runs:
+            return False
+        self.store.add_runs(runs, [Slice(run.run_id, 0) for run in runs])
+        self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING))
+        self.effects.campaigns.add(campaign_id)
+        self.effects.work = True
+        return True
+
+    def end_analysis(self, campaign_id: str, why: Failure | None) -> None:
+        """End an analysis: the report is written (``why`` None), or ``why`` it could not be made."""
+        campaign = self.store.campaign(campaign_id)
+        if campaign is None or campaign.state is not CampaignState.ANALYSING:
+            return
+        found = why or failure_of_runs(self.store.runs(campaign_id))
+        self.store.save_campaign(
+            replace(
+                campaign,
+                state=CampaignState.DONE if found is None else CampaignState.FAILED,
+                failure=found,
+                has_report=why is None,
+                ended_at_ms=self.now_ms,
+            )
+        )
+        self.effects.campaigns.add(campaign_id)

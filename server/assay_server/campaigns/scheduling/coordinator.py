@@ -1,0 +1,71 @@
+"""Scheduler transactions and the effects of their commit: listeners are called, files cleaned up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from assay_sampling.errors import StorageError
+from assay_server.analysis.runs.intact import ChangedRecords
+from assay_server.campaigns.scheduling.resting import RestingSlots, Row
+from assay_server.campaigns.scheduling.schedule import Schedule
+from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
+from assay_server.clock import Clock
+from assay_server.store.model import Agent
+from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
+
+_log = logging.getLogger(__name__)
+
+Listener = Callable[[Effects], None]
+
+
+class Coordinator:
+    """The rest of the server's access to store and scheduler. Thread-safe."""
+
+    def __init__(
+        self, metadata: MetadataStore, records: RecordStore, policy: SchedulePolicy, clock: Clock
+    ) -> None:
+        self.records = records
+        self.clock = clock
+        self.policy = policy
+        self.slots = RestingSlots(policy.rest)
+        self.changed_records = ChangedRecords()
+        self._metadata = metadata
+        self._listeners: list[Listener] = []
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` with the effects of every durable transaction, in the transaction's thread."""
+        self._listeners.append(listener)
+
+    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+        return self._metadata.snapshot()
+
+    @contextmanager
+    def schedule(self) -> Iterator[Schedule]:
+        """One scheduler transaction: durable when the block ends, undone when it raises."""
+        with self._metadata.transaction() as transaction:
+            schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots)
+            yield schedule
+        self._follow(schedule.effects)
+
+    def resting(self) -> Row:
+        """The slots that rest now."""
+        return self.slots.now(self.clock.now_ms())
+
+    def restarted(self, agent: Agent) -> None:
+        """An agent has registered, possibly with a new process."""
+        self.slots.restarted(agent.agent_id, agent.session_id, self.clock.now_ms())
+
+    def _follow(self, effects: Effects) -> None:
+        for attempt, why in effects.rested:
+            self.slots.failed(attempt, why, self.clock.now_ms())
+        for attempt in effects.done:
+            self.slots.succeeded(attempt)
+        for key in dict.fromkeys(effects.dead):
+            try:
+                self.records.discard(key)
+            except StorageError as error:
+                _log.warning("left for the sweep at the next start: %s", error)
+        for listener in self._listeners:
+            listener(effects)

@@ -1,0 +1,43 @@
+"""GPUs that a workload lost: the first may be chance, the second is the workload's fault; it gets no third.
+
+All runs of a campaign's workload count together: otherwise each of a hundred runs could break two GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay_core.records.failure import Failure
+from assay_server.campaigns.scheduling.retry import MOST_GPUS_LOST, lost_gpu
+from assay_server.store.model import Run
+from assay_server.store.protocols import MetadataReader
+
+
+def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
+    """UUIDs of the GPUs that attempts of the run's workload in its campaign lost, in the order of loss."""
+    failures = store.workload_failures(run.campaign_id, run.workload)
+    lost = [slot_id for slot_id, failure in failures if lost_gpu(failure)]
+    return tuple(dict.fromkeys(lost))
+
+
+def workload_runs(store: MetadataReader, run: Run) -> list[Run]:
+    """All runs of the same workload in the same campaign."""
+    return [other for other in store.runs(run.campaign_id) if other.workload == run.workload]
+
+
+def too_many(lost: Sequence[str]) -> bool:
+    """Whether the workload must not get another GPU."""
+    return len(lost) >= MOST_GPUS_LOST
+
+
+def given_up(why: Failure, run: Run, lost: Sequence[str]) -> Failure:
+    """The failure of a run whose workload lost too many GPUs; ``why`` is that of the last loss."""
+    text = f"the workload {run.workload} has lost {len(lost)} GPUs ({', '.join(lost)}), so it gets no other"
+    return replace(
+        why,
+        subject=f"run {run.run_id}",
+        cause=f"{text}; the last time: {why.cause}",
+        remedy="find out what breaks them (the kernel logs of their boxes), then submit the campaign again",
+        retryable=False,
+    )

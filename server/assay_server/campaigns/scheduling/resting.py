@@ -1,0 +1,162 @@
+"""Slots that rest because their box failed attempts through no fault of the run.
+
+Kept in memory only, by this process's clock: a restarted server tries each slot with one run, which costs
+that run nothing. A slot rests longer after each failure in a row and gets a run after each rest; a run that
+succeeds ends the row.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from assay_core.records.failure import Failure
+from assay_sampling.running.failures import Fault, failure_class_named
+from assay_server.store.model import Attempt
+
+_log = logging.getLogger(__name__)
+
+SlotKey = tuple[str, str]  # agent_id, slot_id
+
+
+@dataclass(frozen=True)
+class RestPolicy:
+    """``first_ms`` after the first failure, twice as long after each further one, at most ``longest_ms``.
+
+    If a run failed like this ``most_exonerated`` times, or on ``most_exonerating_slots`` slots, each of which
+    did another run afterwards, the run is blamed instead: it may be a workload that fills every disk.
+    """
+
+    first_ms: int = 5_000
+    longest_ms: int = 900_000
+    most_exonerated: int = 10
+    most_exonerating_slots: int = 3
+
+    def pause_ms(self, failures: int) -> int:
+        """How long a slot rests after this many failures in a row."""
+        doublings = min(failures - 1, self.longest_ms.bit_length())
+        return min(self.first_ms << doublings, self.longest_ms)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Why a slot rests, and until when; ``failures``: in a row. After ``until_ms`` it may have one run."""
+
+    agent_id: str
+    slot_id: str
+    agent_name: str
+    session_id: str
+    failures: int
+    until_ms: int
+    why: Failure
+
+    @property
+    def lasting(self) -> bool:
+        """Whether only a person can end it."""
+        return not self.why.retryable
+
+
+@dataclass(frozen=True)
+class Row:
+    """The slots that rest at one moment."""
+
+    rests: tuple[Rest, ...] = ()
+    now_ms: int = 0
+
+    def at(self, agent_id: str, slot_id: str) -> Rest | None:
+        return next((r for r in self.rests if (r.agent_id, r.slot_id) == (agent_id, slot_id)), None)
+
+
+NO_RESTS = Row()
+
+
+@dataclass
+class RestingSlots:
+    """All slots of a server. Thread-safe."""
+
+    policy: RestPolicy = field(default_factory=RestPolicy)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rests: dict[SlotKey, Rest] = {}
+        self._done: dict[SlotKey, int] = {}
+
+    def failed(self, attempt: Attempt, why: Failure, now_ms: int) -> Rest:
+        """An attempt failed through its box's fault: let its slot rest."""
+        key = (attempt.agent_id, attempt.slot_id)
+        with self._lock:
+            before = self._rests.get(key)
+            failures = before.failures + 1 if before is not None else 1
+            pause_ms = self.policy.pause_ms(failures)
+            rest = Rest(
+                *key,
+                agent_name=attempt.agent_name,
+                session_id=attempt.session_id,
+                failures=failures,
+                until_ms=now_ms + pause_ms,
+                why=why,
+            )
+            self._rests[key] = rest
+        _log.warning(
+            "slot %s of agent %s rests for %d s (failures in a row: %d): %s [%s]; %s",
+            attempt.slot_id, attempt.agent_name, pause_ms // 1000, failures, why.cause, why.failure_class,
+            why.remedy,
+        )  # fmt: skip
+        return rest
+
+    def succeeded(self, attempt: Attempt) -> None:
+        """A slot has done a run, so its box is in order again."""
+        key = (attempt.agent_id, attempt.slot_id)
+        with self._lock:
+            self._done[key] = max(attempt.key.token, self._done.get(key, 0))
+            rest = self._rests.pop(key, None)
+        if rest is not None:
+            _log.warning(
+                "slot %s of agent %s has done a run and no longer rests", rest.slot_id, rest.agent_name
+            )
+
+    def restarted(self, agent_id: str, session_id: str, now_ms: int) -> None:
+        """An agent was restarted, possibly on a repaired box: each of its slots may have a run."""
+        with self._lock:
+            for key, rest in list(self._rests.items()):
+                if rest.agent_id == agent_id and rest.session_id != session_id:
+                    ended = min(rest.until_ms, now_ms)
+                    self._rests[key] = Rest(*key, rest.agent_name, session_id, rest.failures, ended, rest.why)
+
+    def at(self, agent_id: str, slot_id: str, now_ms: int) -> Rest | None:
+        """Why a slot rests now; None if it does not."""
+        with self._lock:
+            rest = self._rests.get((agent_id, slot_id))
+        return rest if rest is not None and now_ms < rest.until_ms else None
+
+    def last(self, agent_id: str, slot_id: str) -> Rest | None:
+        """The last rest, even a past one, of a slot that has done no run since; None if there is none."""
+        with self._lock:
+            return self._rests.get((agent_id, slot_id))
+
+    def now(self, now_ms: int) -> Row:
+        """All slots that rest."""
+        with self._lock:
+            rests = tuple(rest for rest in self._rests.values() if now_ms < rest.until_ms)
+        return Row(rests, now_ms)
+
+    def run_is_to_blame(self, attempts: Sequence[Attempt]) -> bool:
+        """Whether attempts of one slice failed on too many slots that worked afterwards."""
+        with self._lock:
+            exonerated = [
+                (attempt.agent_id, attempt.slot_id)
+                for attempt in attempts
+                if is_of_box(attempt.failure)
+                and self._done.get((attempt.agent_id, attempt.slot_id), 0) > attempt.key.token
+            ]
+        policy = self.policy
+        return (
+            len(exonerated) >= policy.most_exonerated or len(set(exonerated)) >= policy.most_exonerating_slots
+        )
+
+
+def is_of_box(why: Failure | None) -> bool:
+    """Whether a failure is the box's fault."""
+    return why is not None and failure_class_named(why.failure_class).fault is Fault.BOX

@@ -1,0 +1,58 @@
+"""Whether and when to retry a slice after an attempt of it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay_core.records.failure import Failure
+from assay_sampling.running.failures import FailureClass, Fault
+from assay_server.store.model import Attempt
+
+# Nobody's fault: the attempt was lost, not refused. Only many of them end a run.
+LOSSES = (FailureClass.LEASE_EXPIRED, FailureClass.AGENT_RESTARTED)
+# A workload that loses this many different GPUs is assumed to break them.
+MOST_GPUS_LOST = 2
+LONGEST_DELAY_MS = 60_000
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """``most_failures`` attempts may fail before a run does, ``most_losses`` may be lost.
+
+    After a failure the slice rests ``delay_ms``, twice as long after each further one, at most a minute.
+    A lost GPU is out of service, so the next try uses another one, and the loss does not count:
+    MOST_GPUS_LOST bounds losses for the whole workload
+    (:mod:`assay_server.campaigns.scheduling.lost_gpus`). Failures of a box do not count either: its slot
+    rests (:mod:`assay_server.campaigns.scheduling.resting`).
+    """
+
+    most_failures: int = 3
+    most_losses: int = 50
+    delay_ms: int = 1000
+
+    def delay_after(self, attempts: Sequence[Attempt], failure: Failure) -> int | None:
+        """Milliseconds until the try after ``failure`` of the newest of ``attempts``; None: no more tries."""
+        lost = sum(1 for attempt in attempts if is_loss(attempt.failure))
+        failed = sum(1 for attempt in attempts if attempt.failure and _counts(attempt.failure))
+        if is_loss(failure):
+            return 0 if lost < self.most_losses else None
+        if lost_gpu(failure):
+            return 0
+        if not failure.retryable or failed >= self.most_failures:
+            return None
+        return min(self.delay_ms << max(0, failed - 1), LONGEST_DELAY_MS)
+
+
+def is_loss(failure: Failure | None) -> bool:
+    """Whether an attempt was lost through nobody's fault."""
+    return failure is not None and failure.failure_class in LOSSES
+
+
+def lost_gpu(failure: Failure | None) -> bool:
+    """Whether an attempt ended because it lost its GPU, which is now out of service."""
+    return failure is not None and failure.failure_class == FailureClass.GPU_LOST
+
+
+def _counts(failure: Failure) -> bool:
+    return not is_loss(failure) and failure.known_class.fault is not Fault.BOX

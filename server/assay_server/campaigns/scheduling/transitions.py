@@ -1,0 +1,242 @@
+"""State transitions: how the end of an attempt changes its slice, run and campaign. In one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure, failure
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.running.failures import FailureClass
+from assay_server.campaigns.scheduling.lost_gpus import given_up, gpus_lost, too_many, workload_runs
+from assay_server.campaigns.scheduling.places import elsewhere
+from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
+from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
+from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
+from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Attempt, Run, Slice, SliceState
+from assay_server.store.protocols import MetadataTransaction
+
+# Runs that may still get launches: failed and cancelled ones are not measured again.
+HOPEFUL_RUNS = (RunState.WAITING, RunState.RUNNING, RunState.DONE)
+UNENDED_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
+
+
+@dataclass(frozen=True)
+class SchedulePolicy:
+    """How long a lease lasts without a sign of life, when to retry a slice, and how long slots rest."""
+
+    lease_ms: int = 60_000
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    rest: RestPolicy = field(default_factory=RestPolicy)
+
+
+@dataclass
+class Effects:
+    """Effects to announce once the transaction is durable."""
+
+    campaigns: set[str] = field(default_factory=set)  # their status changed
+    analyse: set[str] = field(default_factory=set)  # every run has ended
+    dead: list[AttemptKey] = field(default_factory=list)  # their staged segments are no longer needed
+    rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
+    done: list[Attempt] = field(default_factory=list)  # their slots are in order
+    # A slice may be waiting. A free slot does not set this: its own agent asks for work, and waking all
+    # others whenever an attempt ends costs one request per idle slot.
+    work: bool = False
+
+
+class Transitions:
+    """State changes in one transaction at one moment; apply ``effects`` after the commit."""
+
+    def __init__(
+        self,
+        transaction: MetadataTransaction,
+        policy: SchedulePolicy,
+        now_ms: int,
+        resting: RestingSlots | None = None,
+    ) -> None:
+        self.store = transaction
+        self.policy = policy
+        self.now_ms = now_ms
+        self.resting = resting if resting is not None else RestingSlots()
+        self.effects = Effects()
+
+    def live_attempt(self, key: AttemptKey) -> Attempt | None:
+        """The attempt of a key if it is still wanted (leased or publishing); an expired one is revived."""
+        attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
+        if attempt is None or attempt.key != key:
+            return None
+        if attempt.state is AttemptState.EXPIRED and self._may_come_back(attempt):
+            attempt = replace(
+                attempt,
+                state=AttemptState.LEASED,
+                failure=None,
+                ended_at_ms=0,
+                lease_ends_at_ms=self.now_ms + self.policy.lease_ms,
+            )
+            self.store.save_attempt(attempt)
+            piece = self.store.slice(key.run_id, key.slice_index)
+            if piece is not None:
+                self.set_slice(replace(piece, state=SliceState.LEASED))
+        return attempt if attempt.state in (AttemptState.LEASED, AttemptState.PUBLISHING) else None
+
+    def _may_come_back(self, attempt: Attempt) -> bool:
+        """Whether it expired, its slice waits, and its slot is free. A newer lease supersedes it."""
+        piece = self.store.slice(attempt.key.run_id, attempt.key.slice_index)
+        busy = self.store.attempts_in(
+            (AttemptState.LEASED,), agent_id=attempt.agent_id, slot_id=attempt.slot_id
+        )
+        return piece is not None and piece.state is SliceState.WAITING and not busy
+
+    def fail_attempt(self, attempt: Attempt, why: Failure, state: AttemptState) -> None:
+        """End a failed attempt; its slice waits for another try, or fails with its run."""
+        key = attempt.key
+        self.end_attempt(attempt, state, why)
+        piece = self.store.slice(key.run_id, key.slice_index)
+        if piece is None or piece.state is not SliceState.LEASED:
+            return
+        if lost_gpu(why) and self._give_up_workload(key.run_id, why):
+            return
+        if is_of_box(why) and not lost_gpu(why):
+            delay_ms, why = self._after_fault_of_box(attempt, why)
+        else:
+            delay_ms = self.policy.retry.delay_after(self.store.attempts(key.run_id, key.slice_index), why)
+        if delay_ms is not None:
+            self.effects.work = True
+            self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
+            return
+        if state is AttemptState.EXPIRED:
+            self.end_attempt(attempt, AttemptState.FAILED, why)
+        self.set_slice(replace(piece, state=SliceState.FAILED), why)
+
+    def _after_fault_of_box(self, attempt: Attempt, why: Failure) -> tuple[int | None, Failure]:
+        """Let the slot rest; returns RetryPolicy.delay_after's delay, and the failure if the run ends."""
+        attempts = self.store.attempts(attempt.key.run_id, attempt.key.slice_index)
+        if self.resting.run_is_to_blame(attempts):
+            tried = len({(a.agent_id, a.slot_id) for a in attempts if is_of_box(a.failure)})
+            slots = "1 slot" if tried == 1 else f"{tried} slots"
+            cause = f"it failed like this on {slots} that did other runs since; the last time: {why.cause}"
+            return None, replace(why, cause=cause, retryable=False)
+        run = self.store.run(attempt.key.run_id)
+        others = [] if run is None else elsewhere(run, attempt, self.store.agents(), self.now_ms)
+        if not why.retryable and all(self._is_stuck(agent_id, slot_id) for agent_id, slot_id in others):
+            return None, why
+        self.effects.rested.append((attempt, why))
+        return 0, why
+
+    def _is_stuck(self, agent_id: str, slot_id: str) -> bool:
+        """Whether a slot has done no run since it failed for a reason that only a person can fix."""
+        rest = self.resting.last(agent_id, slot_id)
+        return rest is not None and rest.lasting
+
+    def lose_record(self, piece: Slice, why: Failure) -> None:
+        """The published file of a slice is missing or changed: the slice waits again, or fails.
+
+        Its run follows, and its campaign runs again; a campaign that has ended for good stays as it is.
+        """
+        run = self.store.run(piece.run_id)
+        campaign = None if run is None else self.store.campaign(run.campaign_id)
+        if run is None or run.state not in HOPEFUL_RUNS or campaign is None:
+            return
+        if self.store.slice(piece.run_id, piece.index) != piece or campaign.state in ENDED_CAMPAIGNS:
+            return
+        attempts = self.store.attempts(piece.run_id, piece.index)
+        published = next((a for a in attempts if a.state is AttemptState.PUBLISHED), None)
+        if published is not None:
+            self.store.save_attempt(replace(published, state=AttemptState.FAILED, failure=why))
+        delay_ms = self.policy.retry.delay_after(self.store.attempts(piece.run_id, piece.index), why)
+        # Reopen run and campaign first: setting the slice's state decides how they continue.
+        self.store.save_run(replace(run, state=RunState.RUNNING, flags=self._flags_without(run, published)))
+        self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING))
+        self.effects.campaigns.add(campaign.campaign_id)
+        emptied = replace(piece, file="", file_bytes=0, content_hash="", launches=0)
+        if delay_ms is None:
+            self.set_slice(replace(emptied, state=SliceState.FAILED), why)
+            return
+        self.effects.work = True
+        self.set_slice(replace(emptied, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
+
+    def _flags_without(self, run: Run, lost: Attempt | None) -> tuple[ValidityFlag, ...]:
+        """The flags of a run without those that only the lost attempt set."""
+        published = [a for a in self.store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
+        kept = {flag for attempt in published for flag in attempt.flags}
+        gone = set(lost.flags if lost is not None else ()) - kept
+        return tuple(flag for flag in run.flags if flag not in gone)
+
+    def _give_up_workload(self, run_id: str, why: Failure) -> bool:
+        """Fail every open run of a workload that lost too many GPUs; False if it did not."""
+        run = self.store.run(run_id)
+        lost = () if run is None else gpus_lost(self.store, run)
+        if run is None or not too_many(lost):
+            return False
+        for other in workload_runs(self.store, run):
+            if other.state in OPEN_RUNS:
+                self._fail_run(other, given_up(why, other, lost))
+        return True
+
+    def _fail_run(self, run: Run, why: Failure) -> None:
+        """Fail an open run through its first slice that has not ended; this cancels the others."""
+        open_slices = (SliceState.WAITING, SliceState.LEASED)
+        piece = next((p for p in self.store.slices(run.run_id) if p.state in open_slices), None)
+        if piece is not None:
+            self.set_slice(replace(piece, state=SliceState.FAILED), why)
+
+    def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
+        """Save an attempt that has ended; the caller decides about its slice."""
+        self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
+        if state is not AttemptState.EXPIRED:
+            self.effects.dead.append(attempt.key)
+        self.note_change(attempt.key.run_id)
+
+    def set_slice(self, piece: Slice, why: Failure | None = None) -> None:
+        """Save a slice and update its run and campaign."""
+        self.store.save_slice(piece)
+        run = self.store.run(piece.run_id)
+        if run is None or run.state in ENDED_RUNS:
+            return
+        state = run_state(self.store.slice_states(piece.run_id))
+        if state is not run.state:
+            self.store.save_run(replace(run, state=state, failure=why))
+            self.note_change(run.run_id)
+        if state in ENDED_RUNS:
+            self.cancel_slices(run.run_id)
+            self._advance(run.campaign_id)
+
+    def cancel_slices(self, run_id: str) -> None:
+        """Cancel the slices of a run that have not ended, and their attempts."""
+        for piece in self.store.slices(run_id):
+            if piece.state in (SliceState.WAITING, SliceState.LEASED):
+                self.store.save_slice(replace(piece, state=SliceState.CANCELLED))
+        for attempt in self.store.attempts(run_id):
+            if attempt.state in UNENDED_ATTEMPTS:
+                why = failure(FailureClass.CANCELLED, f"run {run_id}")
+                self.end_attempt(attempt, AttemptState.CANCELLED, why)
+
+    def _advance(self, campaign_id: str) -> None:
+        campaign = self.store.campaign(campaign_id)
+        self.effects.campaigns.add(campaign_id)
+        if campaign is None or campaign.state is not CampaignState.RUNNING:
+            return
+        if self.store.open_runs(campaign_id):
+            return
+        runs = self.store.runs(campaign_id)
+        state = campaign_state([run.state for run in runs])
+        if state is CampaignState.ANALYSING:
+            self.store.save_campaign(replace(campaign, state=state))
+            self.effects.analyse.add(campaign_id)
+        elif state is CampaignState.FAILED:
+            self.store.save_campaign(
+                replace(campaign, state=state, failure=failure_of_runs(runs), ended_at_ms=self.now_ms)
+            )
+
+    def note_change(self, run_id: str) -> None:
+        """Note that this transaction changes the status of a run's campaign."""
+        run = self.store.run(run_id)
+        if run is not None:
+            self.effects.campaigns.add(run.campaign_id)
+
+
+def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
+    """Keys of attempts whose staged segments may still be needed."""
+    return [attempt.key for attempt in attempts if attempt.state in UNENDED_ATTEMPTS]

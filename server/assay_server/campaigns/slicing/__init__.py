@@ -1,0 +1,1 @@
+"""Slices while a campaign runs: their measured cost, and the changes after the end of one."""

@@ -1,0 +1,49 @@
+"""The cost of slices, learned from stored slices of the same command on the same kind of GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from assay_sampling.counters.replay_passes import replay_passes
+from assay_server.campaign_file.slices.assumptions import Assumptions
+from assay_server.campaign_file.slices.cost import SliceCost, SliceSample, cost_before, fitted_cost
+from assay_server.store.model import Run, SliceTime
+
+# How many of the store's newest slices to learn from.
+RECENT_SLICES = 500
+
+
+@dataclass(frozen=True)
+class SliceCosts:
+    """The cost of runs' slices, fitted to ``times`` of similar slices; ``assumed`` if there are none."""
+
+    times: Sequence[SliceTime] = ()
+    assumed: Assumptions = field(default_factory=Assumptions)
+
+    @cached_property
+    def _by_workload(self) -> dict[tuple[str, str], list[SliceTime]]:
+        found: dict[tuple[str, str], list[SliceTime]] = {}
+        for time in self.times:
+            found.setdefault((time.device_key, time.workload), []).append(time)
+        return found
+
+    def of(self, run: Run) -> SliceCost:
+        """The cost of a run's slices, measured or assumed."""
+        return self.measured(run) or self.before(run)
+
+    def before(self, run: Run) -> SliceCost:
+        """The assumed cost of a run's slices before any is measured."""
+        return cost_before(run.counters, self.assumed)
+
+    def measured(self, run: Run) -> SliceCost | None:
+        """The cost of a run's slices from those of the same workload and kind of GPU; None without any."""
+        samples = [
+            SliceSample(time.launch_skip, time.launches, replay_passes(time.counters).passes, time.seconds)
+            for time in self._by_workload.get((run.device_key, run.workload), ())
+            if time.command == run.command
+        ]
+        if not samples:
+            return None
+        return fitted_cost(samples, replay_passes(run.counters).passes, self.before(run))

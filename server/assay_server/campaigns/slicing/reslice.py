@@ -1,0 +1,155 @@
+"""After the end of a slice, decides anew about the later slices that were never leased.
+
+Slices that the campaign file fixes stay as they are. In other runs the rest is cut again with the measured
+cost of slices, continues while new kinds of launches come, and ends when the workload ends, nothing new
+comes, or the time budget is spent. Decided inside the transaction that publishes the slice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from assay_core.records.validity_flag import ValidityFlag
+from assay_server.campaign_file.compiled import Slicing
+from assay_server.campaign_file.slices.cost import SliceCost
+from assay_server.campaign_file.slices.windows import MOST_SKIPPED_PERCENT, SLICES_AHEAD, Window, cut
+from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.store.model import ENDED_RUNS, Run, Slice, SliceState
+from assay_server.store.protocols import MetadataReader
+
+# An open run ends after this many slices in a row without a new kind of launch.
+QUIET_SLICES = 2
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The new slices from ``index`` on; ``flag`` says why the run ends early."""
+
+    index: int
+    slices: tuple[Slice, ...]
+    flag: ValidityFlag | None = None
+
+
+def slicing_of(store: MetadataReader, run: Run) -> Slicing | None:
+    """How to cut a run while it runs; None if its slices are fixed."""
+    campaign = store.campaign(run.campaign_id) if run.in_windows else None
+    slicing = None if campaign is None else campaign.compiled.slicing
+    return None if slicing is None or slicing.is_fixed else slicing
+
+
+def rest_after(store: MetadataReader, run: Run, kinds: LaunchKinds) -> Rest | None:
+    """The new rest of a run of which a slice has just been done; None if it stays as it is.
+
+    Raises InputError if the file of a published slice cannot be read.
+    """
+    slicing = slicing_of(store, run)
+    if slicing is None or run.state in ENDED_RUNS:
+        return None
+    cost = SliceCosts(store.slice_times(RECENT_SLICES)).of(run)
+    slices = store.slices(run.run_id)
+    progress = _Progress(slicing, run, slices, store.untried_from(run.run_id), cost)
+    why = progress.end_of_workload() or progress.nothing_new(kinds) or progress.budget(store)
+    if why is not None:
+        rest: tuple[Slice, ...] = ()
+    else:
+        rest = progress.rest(ahead=max(SLICES_AHEAD, _places(store, run)))
+    if [_window(piece) for piece in rest] == [_window(piece) for piece in progress.untried]:
+        return None
+    flag = None if why is None or not why.name else why
+    return Rest(progress.index, rest, flag if progress.untried or slicing.is_open else None)
+
+
+def _window(piece: Slice) -> Window:
+    return piece.launch_skip, piece.launch_count
+
+
+def _places(store: MetadataReader, run: Run) -> int:
+    """The number of GPUs that can make slices of this run at the same time."""
+    return sum(
+        slot.device_key == run.device_key
+        and slot.synthetic == run.synthetic
+        and run.profiler in slot.profilers
+        for agent in store.agents()
+        for slot in agent.slots
+    )
+
+
+_WORKLOAD_ENDED = ValidityFlag("")
+
+
+class _Progress:
+    """A run between two slices: begun slices stay, the untried rest can change."""
+
+    def __init__(
+        self, slicing: Slicing, run: Run, slices: Sequence[Slice], untried_from: int, cost: SliceCost
+    ) -> None:
+        self.slicing, self.run, self.cost = slicing, run, cost
+        self.index = untried_from
+        self.begun = [piece for piece in slices if piece.index < untried_from]
+        self.untried = [piece for piece in slices if piece.index >= untried_from]
+        self.done = [piece for piece in self.begun if piece.state is SliceState.DONE]
+
+    @property
+    def _end(self) -> int:
+        """The launch after the last slice that was begun."""
+        return sum(_window(self.begun[-1]))
+
+    def end_of_workload(self) -> ValidityFlag | None:
+        """The run ends after a slice that the workload did not fill; this sets no flag."""
+        ended = any(piece.launches < piece.launch_count for piece in self.done)
+        return _WORKLOAD_ENDED if ended else None
+
+    def nothing_new(self, kinds: LaunchKinds) -> ValidityFlag | None:
+        """The last of the slices done without a gap from the beginning brought no new kinds of launches."""
+        if not self.slicing.is_open:
+            return None
+        together = []
+        for piece in self.begun:
+            if piece.state is not SliceState.DONE:
+                break
+            together.append(piece)
+        if len(together) <= QUIET_SLICES or any(kinds.new_in(together)[-QUIET_SLICES:]):
+            return None
+        launches = sum(piece.launches for piece in together[-QUIET_SLICES:])
+        return ValidityFlag(
+            "window_cut",
+            f"the window ends after {self._end:,} launches: the last {launches:,} brought no new kind",
+        )
+
+    def budget(self, store: MetadataReader) -> ValidityFlag | None:
+        """The next slice would exceed the time that the campaign gives to a run."""
+        budget = self.slicing.time_budget_s
+        if not budget:
+            return None
+        running = [piece for piece in self.begun if piece.state is not SliceState.DONE]
+        follows = self.untried[:1] or list(self.rest(ahead=len(running) + 1))[:1]
+        expected = sum(self.cost.seconds(*_window(piece)) for piece in [*running, *follows])
+        if not follows or store.seconds_spent(self.run.run_id) + expected <= budget:
+            return None
+        return ValidityFlag(
+            "window_cut",
+            f"the window ends after {self._end:,} launches: another slice would exceed the time budget of "
+            f"{budget:g} s",
+        )
+
+    def rest(self, ahead: int) -> tuple[Slice, ...]:
+        """The slices after those that were begun; for an open run as many as ``ahead`` allows."""
+        slicing, most = self.slicing, None
+        if slicing.is_open:
+            most = max(0, ahead - (len(self.begun) - len(self.done)))
+            if len(self.untried) >= most:
+                return tuple(self.untried)
+        elif slicing.slice_launches or self._skips_little():
+            return tuple(self.untried)
+        first = Slice(self.run.run_id, self.index)
+        return tuple(
+            replace(first, index=self.index + number, launch_skip=skip, launch_count=count)
+            for number, (skip, count) in enumerate(cut(slicing, self.cost, self._end, most))
+        )
+
+    def _skips_little(self) -> bool:
+        shares = (self.cost.skipped_percent(*_window(piece)) for piece in self.untried)
+        return max(shares, default=-math.inf) < MOST_SKIPPED_PERCENT

@@ -1,1 +1,0 @@
-"""One module a schema version, oldest first; a released one never changes."""
