@@ -20,7 +20,7 @@ Everything raises the typed errors of :mod:`assay_sampling.errors` and prints no
 
 from __future__ import annotations
 
-from assay_client.analyses import (
+from assay_client.recordings.analyses import (
     evaluate,
     evaluate_relative,
     inspect,
@@ -28,9 +28,9 @@ from assay_client.analyses import (
     read_profile,
     select,
 )
-from assay_client.classified import classify_files as classify
-from assay_client.client import Client
-from assay_client.comparing import compare_files as compare
+from assay_client.recordings.classified import classify_files as classify
+from assay_client.recordings.comparing import compare_files as compare
+from assay_client.remote.client import Client
 
 __all__ = [
     "Client",

@@ -36,11 +36,11 @@ workloads:
 
 # For commands: where, how much, under what. `assay doctor --for agent` says whether a box is ready.
 # gpus: [V100-SXM2-16GB, A100-SXM4-80GB]   # as `assay-agent inventory` names them
-# detailed: {{first: 1000, features: table2}}   # first: auto goes on while it pays; where a box
-#   refuses counters (ERR_NVGPUCTRPERM) write `detailed: none` instead: `assay docs light-only`
+# detailed: {{first: 1000, features: table2}}   # first: auto continues while it pays; if a box
+#   refuses counters (ERR_NVGPUCTRPERM), write `detailed: none` instead: `assay docs light-only`
 # conditions:
 #   - {{cache: all}}            # caches flushed between launches
-#   - {{clock: base}}           # the clock locked, beside the free one
+#   - {{clock: base}}           # the clock locked, besides the free one
 #   - {{sm_percent: 50}}        # half of the SMs
 # repeats: 1
 

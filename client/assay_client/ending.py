@@ -1,8 +1,8 @@
-"""How a person ends a command: by signals, whose handlers only note that they came.
+"""Ending a command by signals, whose handlers only record that they came.
 
-A handler that raises does so wherever the main thread happens to be. In a destructor Python swallows what it
-raises, and under a lock of gRPC the process waits for ever. So a thread acts for it: what waits is cancelled,
-and the main thread raises where it is safe; a command that has nothing to put in order just ends.
+A handler that raises does so wherever the main thread happens to be. In a destructor Python swallows the
+exception, and under a lock of gRPC the process waits for ever. So a thread acts for it: it cancels what
+waits, and the main thread raises where that is safe; a command with nothing to clean up just ends.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-# The kernel, a shell and a service manager may each send what a person meant once.
+# The kernel, a shell and a service manager may each send a signal that a person meant once.
 _ONE_REQUEST_SECONDS = 1.0
-# So long a command may put things in order; then it ends as if it had been killed, which loses nothing.
+# A command has this long to clean up; then it ends as if it had been killed, which loses nothing.
 _GRACE_SECONDS = 45.0
 _SHOW_CURSOR = "\x1b[?25h"
 
 _callbacks: list[Callable[[], None]] = []
 _asked: list[int] = []
-_orderly: list[int] = []  # those that came while something was there to be put in order
+_orderly: list[int] = []  # signals that came while there was something to clean up
 _lock = threading.Lock()
 
 
 @contextlib.contextmanager
 def ended_in_order(cancel: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """While the block runs, a signal calls ``cancel`` in another thread, and ends nothing by itself."""
+    """While the block runs, a signal only calls ``cancel`` in another thread."""
     with _lock:
         _callbacks.append(cancel)
     try:
@@ -44,7 +44,7 @@ def ended_in_order(cancel: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 def raise_if_asked() -> None:
-    """Raises KeyboardInterrupt or SystemExit where a signal asked for the end; in the main thread alone."""
+    """Raise KeyboardInterrupt or SystemExit if a signal asked for the end; only in the main thread."""
     if not _asked or threading.current_thread() is not threading.main_thread():
         return
     if _asked[0] == signal.SIGINT:
@@ -56,7 +56,7 @@ def raise_if_asked() -> None:
 def signals_noted(last_words: Callable[[int], None]) -> Iterator[None]:
     """While the block runs, SIGTERM and Ctrl-C end the command; ``last_words`` gets the exit code before.
 
-    Outside the main thread the caller owns the signals, and nothing changes.
+    It does nothing outside the main thread, where the caller owns the signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -91,7 +91,7 @@ def _note(number: int, _frame: FrameType | None) -> None:
 
 
 def _act(waiting: socket.socket, last_words: Callable[[int], None]) -> None:
-    """Wait for signals, and see to it that the process ends."""
+    """Wait for signals and make sure that the process ends."""
     began = 0.0
     while True:
         waiting.settimeout(max(0.0, began + _GRACE_SECONDS - time.monotonic()) if began else None)

@@ -1,6 +1,6 @@
-"""What the client needs of server and agent in this process: to run a campaign, plan one, examine the box.
+"""Server and agent in this process: run a campaign, plan one, examine the box.
 
-``assay run`` has the same server and agent as everywhere, over the same gRPC on a private Unix socket. Only
+``assay run`` uses the usual server and agent, over the same gRPC on a private Unix socket. Only
 this module imports them, and only when it is used.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import threading
 import time
@@ -16,28 +15,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay_client.campaign_checks import Finding, Surroundings, look_at, refuse
-from assay_client.client import Client
-from assay_client.connection import utf8
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import AnyPath, read_campaign
-from assay_client.outcome import Follow, Outcome, last_of, see_through
 from assay_client.places import default_state_directory, private_socket_address
+from assay_client.remote.client import Client
+from assay_client.remote.connection import utf8
+from assay_client.remote.outcome import Follow, Outcome, last_of, see_through
+from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
+from assay_core.files.private_folders import take_state_folder
 from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, StorageError
-from assay_sampling.identity import device_key
-from assay_sampling.private_folders import take_state_folder
+from assay_sampling.notes.registry import Note, make_note
 
 if TYPE_CHECKING:
-    from assay_agent.daemon import Agent
+    from assay_agent.daemon.agent import Agent
+    from assay_server.campaign_file.doubts import Findings
+    from assay_server.campaign_file.reading import CampaignFile
 
 _AGENT_START_SECONDS = 30.0
 _AGENT_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
-# So often in a row a slot may fail before nobody waits for it any more.
+# How often in a row a slot may fail before we stop waiting for it.
 _RESTS_WAITED_FOR = 3
 _HEARTBEAT_MS = 500
-# What an agent leaves free on its disk in any case (assay_agent.config).
-LEAST_FREE_BYTES = 256 << 20
 
 
 def run_campaign(
@@ -51,18 +50,17 @@ def run_campaign(
 
     Args:
         campaign_file: the campaign, YAML.
-        state_directory: records and metadata stay here; None: the user's state folder.
-        output_directory: where report.json and report.html go; None: ``reports/ID`` in the state folder.
-        follow: is given the statuses as they come and returns the last.
+        state_directory: the folder for records and metadata; None: the user's state folder.
+        output_directory: the folder for report.json and report.html; None: ``reports/ID`` in the state's.
+        follow: gets the statuses as they come and returns the last.
 
-    Raises CampaignError for a file that is not valid or names files that are not there, StorageError where
-    the state folder cannot be used, MissingExtraError where the server or the agent is not installed,
-    NotReadyError where this machine has not what a run needs: nobody else could ever take it. Failed runs are
-    in the outcome.
+    Raises CampaignError for a file that is not valid or names missing files, StorageError if the state folder
+    cannot be used, MissingExtraError if the server or the agent is not installed, NotReadyError if this
+    machine lacks what a run needs: no other machine could take it. Failed runs are in the outcome.
     """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
     _require_nameable(Path(campaign_file))
-    refuse(check_campaign(campaign_file), str(campaign_file), here=True)
+    check_campaign(campaign_file).refuse(here=True)
     check_free_space(state)
     require_usable(state)
     with ended_in_order(), LocalService(state) as service, Client(service.address) as client:
@@ -83,8 +81,8 @@ def run_campaign(
 
 
 def require_usable(state: Path) -> None:
-    """Make a state folder closed to others; raises StorageError where that is refused, it is another user's,
-    or the locale cannot name it.
+    """Make a state folder closed to others; raises StorageError if the disk refuses, if it belongs to another
+    user, or if the locale cannot name it.
     """
     _require_nameable(state)
     try:
@@ -105,24 +103,18 @@ def _require_nameable(path: Path) -> None:
     if not same:
         raise StorageError(
             name,
-            f"this locale ({sys.getfilesystemencoding()}) has not the characters of its name",
+            f"this locale ({sys.getfilesystemencoding()}) lacks characters of its name",
             "use one in UTF-8: LC_ALL=C.UTF-8",
         )
 
 
 def check_free_space(state: Path) -> None:
-    """Refuse to begin on a disk that is as good as full; raises StorageError.
+    """Raise StorageError if the disk is nearly full.
 
-    The agent would refuse to spool there, and the server could not even write down that it did.
+    The agent would refuse to spool there, and the server could not even record that.
     """
-    existing = next(p for p in (state, *state.absolute().parents) if p.exists())
-    free_bytes = shutil.disk_usage(existing).free
-    if free_bytes < LEAST_FREE_BYTES:
-        raise StorageError(
-            str(state),
-            f"no space: the disk has {free_bytes:,} bytes left, and {LEAST_FREE_BYTES:,} must stay free",
-            "free disk space, or name a folder on a larger disk with --state; nothing stored is lost",
-        )
+    remedy = "free disk space, or name a folder on a larger disk with --state; nothing stored is lost"
+    require_free_space(str(state), state, DEFAULT_FLOOR_BYTES, remedy)
 
 
 class LocalService:
@@ -153,7 +145,7 @@ class LocalService:
         self._resources.close()
 
     def serve(self, campaign_id: str) -> None:
-        """Remember what is waited for: an agent that breaks cancels it, so that nobody waits for ever."""
+        """Remember the campaign: if the agent breaks, it is cancelled, so that nobody waits for ever."""
         self._campaign_id = campaign_id
         self.raise_agent_error()
 
@@ -181,7 +173,7 @@ class LocalService:
     def while_it_can_go_on(
         self, client: Client, statuses: Iterable[Mapping[str, Any]]
     ) -> Iterator[Mapping[str, Any]]:
-        """The statuses as they come; once nothing can go on (GPUs lost, a full disk), cancels the campaign.
+        """Yield the statuses; once no run can continue (GPUs lost, a full disk), cancel the campaign.
 
         Raises NotReadyError then: no other agent will ever come.
         """
@@ -200,19 +192,19 @@ class LocalService:
                 )
 
     def raise_agent_error(self) -> None:
-        """Raise what the agent broke on, if it did."""
+        """Raise the error that broke the agent, if there is one."""
         if self._agent_error is not None:
             raise self._agent_error
 
     @contextlib.contextmanager
     def _running_agent(self) -> Iterator[None]:
         try:
-            from assay_agent.config import AgentConfig  # noqa: PLC0415
-            from assay_agent.daemon import Agent  # noqa: PLC0415
+            from assay_agent.config import AgentSettings  # noqa: PLC0415
+            from assay_agent.daemon.agent import Agent  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise _missing(error) from error
-        # What is under way when the campaign has ended is not wanted any more: nothing to drain.
-        config = AgentConfig(
+        # Attempts still under way when the campaign has ended are not needed: nothing to drain.
+        config = AgentSettings(
             server=self.address, state_dir=self._state / "agent", name="local", drain_seconds=0.0
         )
         agent = self._agent = Agent(config)
@@ -235,7 +227,7 @@ class LocalService:
 
 
 def _stuck(status: Mapping[str, Any]) -> tuple[int, str]:
-    """How many runs wait for what is not there, and what the first of them waits for."""
+    """How many runs wait for something this machine lacks, and what the first of them needs."""
     waiting = status["waiting"]
     return sum(each["runs"] for each in waiting), waiting[0]["reason"] if waiting else ""
 
@@ -243,10 +235,10 @@ def _stuck(status: Mapping[str, Any]) -> tuple[int, str]:
 @contextlib.contextmanager
 def _running_server(state: Path, address: str) -> Iterator[None]:
     try:
-        from assay_server.app import Server, ServerConfig  # noqa: PLC0415
+        from assay_server.app import Server, ServerSettings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error) from error
-    config = ServerConfig(state_dir=state / "server", listen=(address,), heartbeat_ms=_HEARTBEAT_MS)
+    config = ServerSettings(state_dir=state / "server", listen=(address,), heartbeat_ms=_HEARTBEAT_MS)
     with Server(config):
         yield
 
@@ -262,47 +254,54 @@ def plan_campaign(campaign_file: AnyPath, assumptions: Mapping[str, str] | None 
         campaign_file: the campaign, YAML.
         assumptions: names and values that replace the defaults of the forecast.
 
-    "warnings" of it are what is doubtful: "file", "line", "field", "cause", "remedy" each.
+    Its "warnings" have "file", "line", "field", "cause" and "remedy" each.
 
-    Raises CampaignError for a file that is not valid, ParameterError for an assumption that is not one,
-    MissingExtraError where the server is not installed.
+    Raises CampaignError for a file that is not valid, ParameterError for an assumption that is unknown or has
+    an invalid value, MissingExtraError if the server is not installed.
     """
+    file, folder = _read_campaign(campaign_file)
+    try:
+        from assay_server.campaigns.planning.forecast import forecast_campaign  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay plan", "server") from error
+    document = forecast_campaign(file, str(folder), assumptions or {})
+    found = _doubts(file, folder)
+    found.refuse(here=False)
+    return {**document, "warnings": found.to_documents()}
+
+
+def check_campaign(campaign_file: AnyPath) -> Findings:
+    """Warnings about a campaign file: unknown GPUs, files that are not on this machine.
+
+    Raises CampaignError for a file that is not valid, MissingExtraError if the server is not installed.
+    """
+    return _doubts(*_read_campaign(campaign_file))
+
+
+def _read_campaign(campaign_file: AnyPath) -> tuple[CampaignFile, Path]:
+    """A campaign file, read once, and its folder; raises like check_campaign."""
     path = Path(campaign_file)
     text = read_campaign(path)
     try:
-        from assay_server.campaigns.forecast import forecast_campaign  # noqa: PLC0415
-
-        document = forecast_campaign(text, str(path), str(path.resolve().parent), assumptions or {})
+        from assay_server.campaign_file.reading import read_campaign_file  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay plan", "server") from error
-    found = check_campaign(path)
-    refuse(found, str(path), here=False)
-    return {**document, "warnings": [finding.to_dict(str(path)) for finding in found]}
+    return read_campaign_file(text, str(path)), path.resolve().parent
 
 
-def check_campaign(campaign_file: AnyPath) -> list[Finding]:
-    """What is doubtful in a campaign file: GPUs that no agent has, files that are not on this machine.
-
-    Raises CampaignError for a file that is not valid, MissingExtraError where the server is not installed.
-    """
-    path = Path(campaign_file)
-    text = read_campaign(path)
+def _doubts(file: CampaignFile, folder: Path) -> Findings:
     try:
-        from assay_agent.virtual.architectures import ARCHITECTURES  # noqa: PLC0415
-        from assay_server.campaigns.spec import load_campaign  # noqa: PLC0415
-        from assay_server.campaigns.yaml_source import parse_yaml  # noqa: PLC0415
+        from assay_server.campaign_file.doubts import look_at  # noqa: PLC0415
+        from assay_virtual.architectures import ARCHITECTURES  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay plan", "server") from error
-    campaign = load_campaign(text, str(path))
-    document = parse_yaml(text.removeprefix("\ufeff"), str(path))
-    around = Surroundings(document.line, path.resolve().parent, tuple(ARCHITECTURES), device_key)
-    return look_at(campaign, around)
+    return look_at(file, folder, tuple(ARCHITECTURES))
 
 
 def campaign_schema() -> dict[str, Any]:
-    """The JSON schema of campaign files, for editors; MissingExtraError where the server is not installed."""
+    """The JSON schema of campaign files, for editors; raises MissingExtraError without the server extra."""
     try:
-        from assay_server.campaigns.schema import campaign_schema  # noqa: PLC0415
+        from assay_server.campaign_file.schema import campaign_schema  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay init", "server") from error
     return campaign_schema()
@@ -311,45 +310,30 @@ def campaign_schema() -> dict[str, Any]:
 def diagnose(need: str, state: Path | None = None, server: str | None = None) -> list[dict[str, str]]:
     """What ``assay doctor`` finds on this machine: "name", "state" (ok, missing, note), "found", "remedy".
 
-    Raises ParameterError for a ``need`` that there is not, MissingExtraError where the agent is not
-    installed.
+    Raises ParameterError for an unknown ``need``, MissingExtraError if the agent is not installed.
     """
     try:
-        from assay_agent.doctor import examine  # noqa: PLC0415
+        from assay_agent.doctor.examination import examine  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay doctor", "agent") from error
     return [check.to_dict() for check in examine(need, state, server)]
 
 
-def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> str:
-    """Which releases of Nsight Compute measure a GPU, where that is limited, or that this may not; or ""."""
-    from assay_agent.doctor_pins import architecture_of  # noqa: PLC0415 - needs nothing but the agent's table
+def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> Note | None:
+    """A note if this or a newer release of Nsight Compute may not measure a GPU, else None."""
+    from assay_agent.doctor.pins import architecture_of  # noqa: PLC0415 - needs nothing but the agent's table
 
     architecture = architecture_of(compute_capability)
     if architecture is None:
-        return ""
+        return None
     pin = architecture.pin("ncu")
     if tool_version and (pin.too_new(tool_version) or pin.too_old(tool_version)):
-        doubt = f"Nsight Compute {tool_version} may not measure {architecture.name}"
-        return f"{doubt}: {pin.remedy(tool_version)}"
+        return make_note(
+            "release_may_not_measure", release=tool_version, architecture=architecture.name,
+            remedy=pin.remedy(tool_version),
+        )  # fmt: skip
     if pin.last:
-        return f"Nsight Compute measures {architecture.name} up to release {pin.last} ({pin.source})"
-    return ""
-
-
-def markdown_report_files(report: Mapping[str, Any]) -> dict[str, str]:
-    """The same with its pictures: texts by path, ``report.md`` and SVG files in a folder beside it."""
-    try:
-        from assay_server.report.markdown import markdown_files  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise _missing(error, "assay report --format markdown", "server") from error
-    return markdown_files(report)
-
-
-def markdown_report(report: Mapping[str, Any]) -> str:
-    """A report document as Markdown tables; MissingExtraError where the server is not installed."""
-    try:
-        from assay_server.report.markdown import render_markdown  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise _missing(error, "assay report --format markdown", "server") from error
-    return render_markdown(report)
+        return make_note(
+            "last_release_for_gpu", architecture=architecture.name, last=pin.last, source=pin.source
+        )
+    return None

@@ -1,6 +1,6 @@
-"""The documentation as it is installed with the programs: pages by name, in the order of their index.
+"""The installed documentation: pages by name, in the order of the index.
 
-The pages have one source, ``docs/`` and ``campaigns/`` of the repository; the wheel takes them from there.
+The pages have one source, ``docs/`` and ``campaigns/`` of the repository; the wheel copies them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ROW = re.compile(r"^\| \[[^\]]+\]\(([^)]+)\) \| (.+) \|$")
 
 @dataclass(frozen=True)
 class Page:
-    """A page: its name for ``assay docs``, the section of the index it is in, what it is about, its file.
+    """A page: its name for ``assay docs``, its section in the index, what it is about, its file.
 
-    A campaign to start from is a page as well: its name ends in ``.yaml``.
+    A campaign to start from is a page too: its name ends in ``.yaml``.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The page as it is written: Markdown, or a campaign file."""
+        """The source of the page: Markdown, or a campaign file."""
         try:
             return self.path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -45,15 +45,15 @@ class Page:
 
     @property
     def title(self) -> str:
-        """Its first heading; of a campaign file its name."""
+        """Its first heading; for a campaign file its name."""
         first = self.text.partition("\n")[0]
         return first.removeprefix("# ") if self.path.suffix == ".md" else self.name
 
 
 def folder(name: str) -> Path:
-    """Where the files of ``docs`` or ``campaigns`` are: in the installed package, or in the checkout.
+    """The folder of ``docs`` or ``campaigns``: in the installed package, or in the checkout.
 
-    Raises StorageError where they are in neither.
+    Raises StorageError if neither has it.
     """
     packaged = Path(__file__).with_name(name)
     for found in (packaged, Path(__file__).resolve().parents[2] / name):
@@ -64,7 +64,7 @@ def folder(name: str) -> Path:
 
 @cache
 def pages() -> Mapping[str, Page]:
-    """All pages by name, in the order of the index; raises StorageError where they are not installed."""
+    """All pages by name, in the order of the index; raises StorageError if they are not installed."""
     return MappingProxyType({page.name: page for page in (*_indexed(), *_campaigns())})
 
 
@@ -86,7 +86,7 @@ def _campaigns() -> Iterator[Page]:
     campaigns = folder(CAMPAIGNS)
     for line in (campaigns / "README.md").read_text("utf-8").splitlines():
         match = _ROW.match(line)
-        # That of the demo needs the workloads beside it, which `assay demo` writes.
+        # The demo's campaign needs its workloads, which only `assay demo` writes.
         if match and match[1] != "virtual.yaml":
             yield Page(
                 match[1], "Campaigns to start from", match[2].partition(" | ")[0], campaigns / match[1]
@@ -94,15 +94,15 @@ def _campaigns() -> Iterator[Page]:
 
 
 def page_name(target: str) -> str:
-    """The name of what a link or a person names: ``docs/failures.md#x`` is ``failures``."""
+    """The page's name in a link or a person's spelling: ``docs/failures.md#x`` is ``failures``."""
     path = Path(target.partition("#")[0])
-    if path.name == "README.md" and path.parent.name == CAMPAIGNS:
-        return CAMPAIGNS
+    if path.name == "README.md" and path.parent.name:
+        return path.parent.name
     return path.name.removesuffix(".md")
 
 
 def find_page(given: str) -> Page:
-    """A page by its name, or by its file's name or path; raises ParameterError where there is none."""
+    """A page by its name, or by its file's name or path; raises ParameterError for an unknown page."""
     known = pages()
     name = page_name(given)
     for candidate in (name, name.casefold()):

@@ -1,4 +1,4 @@
-"""Where the client keeps what it makes on this machine."""
+"""The client's folders on this machine: state, and private sockets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay_sampling.errors import StorageError
-from assay_sampling.private_folders import make_private_folder
-from assay_sampling.server_address import parse_address, require_our_socket, runtime_folders
+from assay_core.files.private_folders import make_private_folder
+from assay_core.server_address import parse_address, require_our_socket, runtime_folders
+from assay_sampling.errors import ParameterError, StorageError
 
-# A Unix socket's path must fit into 108 bytes, whatever XDG_RUNTIME_DIR says.
+# A Unix socket's path must fit into 108 bytes, even if XDG_RUNTIME_DIR is longer.
 _LONGEST_SOCKET_FOLDER = 80
 _SOCKET_FOLDER, _SOCKET = "assay-", "server.sock"
 
@@ -21,7 +21,7 @@ _SOCKET_FOLDER, _SOCKET = "assay-", "server.sock"
 def default_state_directory() -> Path:
     """The folder of ``assay run``: $XDG_STATE_HOME/assay/local, else ~/.local/state/assay/local.
 
-    Where the user has no home that can be written to, it is ``.assay`` in the working folder.
+    If the user has no writable home, it is ``.assay`` in the working folder.
     """
     try:
         directory = _state_of_home()
@@ -32,7 +32,7 @@ def default_state_directory() -> Path:
 
 
 def likely_state_directory() -> Path:
-    """The same, only looked for: nothing is made."""
+    """The path of the default state directory; nothing is created."""
     try:
         directory = _state_of_home()
         existing = next(path for path in (directory, *directory.parents) if path.exists())
@@ -55,9 +55,9 @@ def _state_of_home() -> Path:
 
 @contextlib.contextmanager
 def private_socket_address() -> Iterator[str]:
-    """An address "unix:PATH" in a folder of its own that only this user can enter; removed at the end.
+    """An address "unix:PATH" in a new folder that only this user can enter; removed at the end.
 
-    Raises ParameterError where another user could take its place, StorageError where it cannot be made.
+    Raises ParameterError if another user could replace it, StorageError if it cannot be created.
     """
     fitting = (folder for folder in runtime_folders() if len(os.fsencode(folder)) <= _LONGEST_SOCKET_FOLDER)
     parent = next(fitting)
@@ -81,9 +81,8 @@ def private_socket_address() -> Iterator[str]:
 def remove_socket_folder(address_file: Path) -> None:
     """Remove the folder of a private socket that a killed process left, as the server wrote its address."""
     try:
-        address = address_file.read_text().strip()
-    except (OSError, UnicodeDecodeError):
+        socket = parse_address(address_file.read_text().strip()).socket
+    except (OSError, UnicodeDecodeError, ParameterError):
         return
-    socket = Path(address.removeprefix("unix:"))
-    if socket.name == _SOCKET and socket.parent.name.startswith(_SOCKET_FOLDER) and "\n" not in address:
+    if socket is not None and socket.name == _SOCKET and socket.parent.name.startswith(_SOCKET_FOLDER):
         shutil.rmtree(socket.parent, ignore_errors=True)

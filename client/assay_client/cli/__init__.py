@@ -1,1 +1,1 @@
-"""The command ``assay``: one file a verb; ``main`` is the one place that catches errors."""
+"""The command ``assay``: one file per verb in ``verbs``; only ``main`` catches errors."""

@@ -20,8 +20,8 @@ def follow(
 ) -> Mapping[str, Any]:
     """Show each status on standard error until the last, which is returned.
 
-    ``quiet`` leaves the lines out that a log would get; a terminal sees the bar all the same. ``waits`` says
-    what waiting runs need and no agent offers: for a server whose agents came up long ago.
+    ``quiet`` leaves out the lines that a log would get; a terminal still shows the bar. ``waits`` also
+    shows what waiting runs need and no agent offers: for a server whose agents came up long ago.
     """
     if can_move(console(error=True)):
         return _follow_with_bar(statuses, waits=waits)
@@ -61,7 +61,7 @@ def _follow_with_bar(statuses: Iterable[Mapping[str, Any]], *, waits: bool) -> M
 
 
 def raise_for_failure(status: Mapping[str, Any]) -> None:
-    """Raise RunFailedError with the classified cause where the campaign, or a run of it, did not succeed."""
+    """Raise RunFailedError with the classified cause if the campaign or one of its runs did not succeed."""
     failed = [run for run in status["runs"] if run["state"] == "failed"]
     campaign_id = status["campaign_id"]
     if failed:

@@ -1,4 +1,4 @@
-"""What verbs read: said at once, in words of the verb, where a path leads to nothing of the kind."""
+"""Checks of the files that verbs read, with errors in the words of the verb."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay_sampling.errors import InputError
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. ``words`` is the remedy; readers of recordings tell folders and empty files better."""
+    """A kind of file. ``words`` is the remedy; readers report folders and empty files better."""
 
     words: str
     is_recording: bool = False
@@ -25,7 +25,12 @@ SELECTION = Kind("name a selection, as it is written by: assay select METHOD FIL
 SIMULATION = Kind(
     "give the standard output of Accel-Sim, its interval log, or a CSV with cycles,instructions,ctas"
 )
+SIMULATION_OR_TRACES = Kind(
+    "give the standard output of Accel-Sim with the times of thread blocks, or the traces of its launches"
+)
+BLOCK_TRACES = Kind("give the kernelslist.g of the launches that were simulated, or their kernel-N.traceg")
 INTERVAL_LOG = Kind("give the interval log of the same run of Accel-Sim (gpgpusim_visualizer.log.gz)")
+PKA_ROW = Kind("name what was written by: assay pka-table row SELECTION SIMULATION -o FILE")
 SIMULATOR_OUTPUT = Kind("give the standard output of Accel-Sim")
 SCALING_TABLE = Kind(
     "give a CSV with the columns workload,size,size_unit,ipc,mpki,f_mem and a line for each size"
@@ -35,7 +40,7 @@ WARM_OR_FLUSHED = Kind("give two recordings with counters, or two standard outpu
 
 
 def require(kind: Kind, *paths: Path | None) -> None:
-    """Raise InputError for the first path that leads to no file, or to one with nothing in it."""
+    """Raise InputError for the first path that is not a file or is an empty one."""
     for path in _given(paths):
         cause = _fault(path, kind)
         if cause:

@@ -1,4 +1,4 @@
-"""The entry point: finds the verb, and is the one place that turns errors into messages and exit codes."""
+"""The entry point: finds the verb, and alone turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, MutableMapping, Sequence
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,10 @@ from typer.core import TyperGroup
 
 from assay_client.cli.reporters.failure import Failure, render_failure
 from assay_client.ending import signals_noted
+from assay_client.settings import ClientSettings, settings_of
+from assay_core.program import CONTEXT_SETTINGS, version_option
+from assay_core.program_log import LogFormat, LogLevel, set_up_log
+from assay_core.settings.command_line import option_of
 from assay_sampling.errors import AssayError, StorageError
 
 EXIT_INTERNAL = 1
@@ -31,29 +34,30 @@ _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 # The order of the help page. A verb's module, and all that it needs, is imported when the verb is used.
 VERBS: dict[str, str] = {
-    "doctor": "assay_client.cli.doctor",
-    "init": "assay_client.cli.init",
-    "plan": "assay_client.cli.plan",
-    "metrics": "assay_client.cli.metrics",
-    "inspect": "assay_client.cli.inspect",
-    "select": "assay_client.cli.select",
-    "compare": "assay_client.cli.compare",
-    "classify": "assay_client.cli.classify",
-    "evaluate": "assay_client.cli.evaluate",
-    "project": "assay_client.cli.project",
-    "scale-model": "assay_client.cli.scale_model",
-    "cold-start": "assay_client.cli.cold_start",
-    "reuse": "assay_client.cli.reuse",
-    "import": "assay_client.cli.import_",
-    "run": "assay_client.cli.run",
-    "submit": "assay_client.cli.submit",
-    "status": "assay_client.cli.status",
-    "watch": "assay_client.cli.watch",
-    "cancel": "assay_client.cli.cancel",
-    "runs": "assay_client.cli.runs",
-    "report": "assay_client.cli.report",
-    "demo": "assay_client.cli.demo",
-    "docs": "assay_client.cli.docs",
+    "doctor": "assay_client.cli.verbs.doctor",
+    "init": "assay_client.cli.verbs.init",
+    "plan": "assay_client.cli.verbs.plan",
+    "metrics": "assay_client.cli.verbs.metrics",
+    "inspect": "assay_client.cli.verbs.inspect",
+    "select": "assay_client.cli.verbs.select",
+    "compare": "assay_client.cli.verbs.compare",
+    "classify": "assay_client.cli.verbs.classify",
+    "evaluate": "assay_client.cli.verbs.evaluate",
+    "project": "assay_client.cli.verbs.project",
+    "pka-table": "assay_client.cli.verbs.pka_table",
+    "scale-model": "assay_client.cli.verbs.scale_model",
+    "cold-start": "assay_client.cli.verbs.cold_start",
+    "reuse": "assay_client.cli.verbs.reuse",
+    "import": "assay_client.cli.verbs.import_",
+    "run": "assay_client.cli.verbs.run",
+    "submit": "assay_client.cli.verbs.submit",
+    "status": "assay_client.cli.verbs.status",
+    "watch": "assay_client.cli.verbs.watch",
+    "cancel": "assay_client.cli.verbs.cancel",
+    "runs": "assay_client.cli.verbs.runs",
+    "report": "assay_client.cli.verbs.report",
+    "demo": "assay_client.cli.verbs.demo",
+    "docs": "assay_client.cli.verbs.docs",
 }
 
 
@@ -108,37 +112,34 @@ class VerbGroup(TyperGroup):
 
 app = typer.Typer(
     cls=VerbGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT_SETTINGS,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"assay {metadata.version('assay-gpu')}")
-        raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
 def assay(
     ctx: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, version_option("assay")] = False,
     debug: Annotated[
         bool,
         typer.Option("--debug", help="Show the traceback of an internal error; so does ASSAY_DEBUG=1."),
     ] = False,
+    log_level: Annotated[str | None, option_of(ClientSettings, "log_level")] = None,
+    log_format: Annotated[str | None, option_of(ClientSettings, "log_format")] = None,
 ) -> None:
     """Find the few GPU kernel launches that stand for a whole workload, and prove how well they do."""
+    settings = settings_of(log_level=log_level, log_format=log_format)
+    if settings.log_level is not None and not debug:
+        set_up_log(settings.log_level, settings.log_format)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help(), err=True)
         raise typer.Exit(EXIT_USAGE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code is that of ``docs/exit-codes.md``. Never raises, never exits."""
+    """Run one command line; returns an exit code of ``docs/exit-codes.md``. Never raises, never exits."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     before_dashes = given[: given.index("--")] if "--" in given else given
     as_json = "--json" in before_dashes
@@ -163,16 +164,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams(debug: bool) -> None:
-    # gRPC writes to standard error what only its authors can read; our errors say what people need.
+    # gRPC writes to standard error what only its authors understand; our errors say what people need.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for stream in (sys.stdout, sys.stderr):
         # Names from files and a narrow locale must not turn a finished analysis into a crash.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if debug:
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+        set_up_log(LogLevel.DEBUG, LogFormat.TEXT)
     else:
-        # What the programs inside log is not for people: without a handler Python would print warnings.
+        # People need not see the log of server and agent: without a handler Python would print its warnings.
         logging.getLogger().addHandler(logging.NullHandler())
 
 
@@ -184,14 +185,14 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _exit_code(error: SystemExit) -> int:
-    if isinstance(error.__context__, BrokenPipeError):  # typer's own end, of a help page for example
+    if isinstance(error.__context__, BrokenPipeError):  # typer ends by itself, after a help page for example
         _detach_output()
         return EXIT_BROKEN_PIPE
     return error.code if isinstance(error.code, int) else EXIT_INTERNAL
 
 
 def _unexpected(error: Exception) -> Failure:
-    # Usage errors of the parser have no public base class that is the same in all releases of typer.
+    # The parser's usage errors have no public base class that is the same in all releases of typer.
     if hasattr(error, "format_message"):
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "assay"
@@ -213,15 +214,15 @@ def _unexpected(error: Exception) -> Failure:
             "StorageError",
             str(error.filename),
             f"it cannot be used ({error.strerror})",
-            "mend its permissions, or name a folder that you may write to (HOME, where it is of your home)",
+            "correct its permissions, or name a folder that you may write to (HOME, if it is in your home)",
             StorageError.exit_code,
         )
     if isinstance(error, MemoryError):
         return Failure(
             "MemoryError",
             "assay",
-            "this machine has not enough memory for it",
-            "analyse fewer launches, or lower --memory-limit to be told before",
+            "this machine does not have enough memory for it",
+            "analyse fewer launches, or lower --memory-limit to get this error earlier",
             EXIT_INTERNAL,
         )
     return Failure(
@@ -245,7 +246,7 @@ def _interrupted(code: int, as_json: bool) -> None:
 
 
 def _detach_output() -> None:
-    """Send what is still buffered for a closed pipe nowhere, or the interpreter complains at its end."""
+    """Discard what is still buffered for a closed pipe, or the interpreter complains when it exits."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Signs of life on standard error, for people at a terminal, for work that takes over two seconds."""
+"""Progress on standard error, for people at a terminal, when work takes over two seconds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_AFTER_SECONDS = 2.0
 
 
 class Activity:
-    """What is being done now; ``say`` may be called from any thread, as often as one likes."""
+    """The activity that is shown; ``say`` may be called from any thread, any number of times."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -57,7 +57,7 @@ class Activity:
 
 @contextlib.contextmanager
 def activity(text: str) -> Iterator[Activity]:
-    """Show ``text``, a spinner and the elapsed time on standard error while the block takes long."""
+    """Show ``text``, a spinner and the elapsed time on standard error once the block takes long."""
     shown = Activity(text)
     timer = threading.Timer(SHOWN_AFTER_SECONDS, shown.appear)
     timer.daemon = True

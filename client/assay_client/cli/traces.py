@@ -1,15 +1,15 @@
-"""Traces as verbs take them: one list of kernels, or traces in order of launch."""
+"""The traces that verbs take: one list of kernels, or traces in order of launch."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.simulators.accel_sim_kernels_list import KernelsList, read_kernels_list
+from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
 
 
 def traces_of(given: list[Path]) -> tuple[list[Path], KernelsList | None]:
-    """The traces, and the list where one was given; raises ParameterError where both kinds are mixed."""
+    """The traces, and the list where one was given; raises ParameterError if both kinds are mixed."""
     lists = [path for path in given if ".traceg" not in path.suffixes]
     if not lists:
         return given, None

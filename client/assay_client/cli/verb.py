@@ -1,16 +1,21 @@
-"""What every verb's parser is made from."""
+"""The parser classes of all verbs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
 
+from assay_client.cli.completing import WORDS
+
+if TYPE_CHECKING:
+    from assay_sampling.methods.parameter_help import ParameterHelp
+
 
 class VerbCommand(TyperCommand):
-    """A verb whose help names its arguments in words: ``FILE...``, never the types of the program."""
+    """A verb whose help names its arguments in words, ``FILE...``, and never shows Python types."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         words = [self.options_metavar or ""]
@@ -32,6 +37,38 @@ class VerbCommand(TyperCommand):
         return [parameter for parameter in self.get_params(ctx) if _is_argument(parameter)]
 
 
+class MethodVerbCommand(VerbCommand):
+    """A verb whose first argument is a selection method: its help lists that method's parameters too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = list(args)
+        return list(super().parse_args(ctx, args))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        from assay_sampling.methods.parameter_help import parameter_help  # noqa: PLC0415
+        from assay_sampling.methods.registry import samplers  # noqa: PLC0415 - only for the help
+
+        known = samplers()
+        method = next((word for word in ctx.meta.get(WORDS, ()) if word in known), None)
+        if method is None:
+            formatter.write_paragraph()
+            formatter.write_text(f"The parameters of a method: {ctx.command_path} METHOD --help")
+            return
+        with formatter.section(f"Parameters of {method} (--param NAME=VALUE)"):
+            formatter.write_dl(
+                [
+                    (f"{each.name}={each.default}", _meaning(each))
+                    for each in parameter_help(known[method].parameters)
+                ]
+                or [("none", "")]
+            )
+
+
+def _meaning(parameter: ParameterHelp) -> str:
+    return f"{parameter.help} [{parameter.values}]"
+
+
 def _is_argument(parameter: Any) -> bool:
     return bool(parameter.param_type_name == "argument")
 
@@ -49,9 +86,9 @@ class VerbApp(typer.Typer):
     """A parser whose commands are :class:`VerbCommand`."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
-        return super().command(name, cls=VerbCommand, **settings)
+        return super().command(name, **{"cls": VerbCommand, **settings})
 
 
 def verb_app() -> VerbApp:
-    """A parser for one verb: plain help, no completion of its own, errors left to ``main``."""
+    """A parser for one verb: plain help, no options for completion, errors left to ``main``."""
     return VerbApp(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -1,1 +1,1 @@
-"""Reporters: a document in, a rendering on a console out; they neither compute nor decide."""
+"""Reporters draw a document on a console; they neither compute nor decide."""

@@ -1,4 +1,4 @@
-"""Campaigns and where their runs stand."""
+"""Draws campaigns and the states of their runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay_client.cli.reporters.warnings import render_warnings
 
 
 def render_overview(overview: Mapping[str, Any], console: Console) -> None:
-    """The campaigns of a server, the slots that rest, and what was moved out of the way."""
+    """Draw the campaigns of a server, the slots that rest, and files that were moved aside."""
     render_campaigns(overview["campaigns"], console)
     for line in resting_lines(overview["resting"]):
         console.print(line, soft_wrap=True)
@@ -25,8 +25,8 @@ def render_overview(overview: Mapping[str, Any], console: Console) -> None:
 
 
 _WHY_SET_ASIDE = {
-    "unknown_to_database": "the database does not know them: it may be a backup that is older than they",
-    "changed": "they are not what was published, so their runs are measured again",
+    "unknown_to_database": "the database does not know them: it may be a backup older than these files",
+    "changed": "they differ from what was published, so their runs are measured again",
 }
 
 
@@ -40,7 +40,7 @@ def _set_aside(moved: Mapping[str, Any]) -> str:
 
 
 def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """One line a campaign."""
+    """Draw one line for each campaign."""
     if not campaigns:
         console.print("no campaigns yet; submit one with: assay submit CAMPAIGN")
         return
@@ -59,7 +59,7 @@ def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -
 
 
 def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
-    """The id of a new campaign, what is doubtful in it, and how to follow it."""
+    """Draw the id of a new campaign, its warnings, and how to follow it."""
     campaign_id = campaign["campaign_id"]
     console.print(f"{campaign_id}: {count(campaign['runs_total'])} runs planned")
     render_warnings(campaign["warnings"], console)
@@ -67,7 +67,7 @@ def render_submitted(campaign: Mapping[str, Any], console: Console) -> None:
 
 
 def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
-    """A campaign with its runs, flags and failures."""
+    """Draw a campaign with its runs, flags and failures."""
     console.print(printable(described(campaign)), soft_wrap=True)
     if campaign["synthetic"]:
         console.print(SYNTHETIC_NOTICE)
@@ -113,7 +113,7 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
 def described(campaign: Mapping[str, Any]) -> str:
     """One line: ``demo-1 running: 3 of 8 runs done, 1 running, 5 of 14 slices, 2 retries``.
 
-    Slices are left out where every run has one; a retry is an attempt beyond the first of its slice.
+    Slices are left out if every run has one; a retry is an attempt beyond the first of its slice.
     """
     running, slices = campaign["runs_running"], campaign["slices"]
     done, retries = campaign["slices_done"], campaign["retries"]
@@ -126,7 +126,7 @@ def described(campaign: Mapping[str, Any]) -> str:
 
 
 def waiting_lines(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What waiting runs need and no agent offers, each said once, with the first run and how many more."""
+    """What waiting runs need and no agent offers: a line for each reason, with the runs that wait."""
     by_reason: dict[str, tuple[str, int]] = {}
     for each in waiting:
         first, runs = by_reason.get(each["reason"], (each["first_run_id"], 0))
@@ -138,7 +138,7 @@ def waiting_lines(waiting: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def resting_lines(rests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A line for each slot that takes no runs for a while: how long still, why, and what to do."""
+    """A line for each slot that takes no runs for a while: for how long, why, and what to do."""
     return [printable(_rest_line(rest)) for rest in rests]
 
 

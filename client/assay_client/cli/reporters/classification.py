@@ -1,4 +1,4 @@
-"""Labels of a whole workload: how many came from where, and how far the models can be trusted."""
+"""Draws the labels of a whole workload: where they came from, and how far to trust the models."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.tables import print_facts, synthetic_mark
 from assay_client.cli.reporters.text import clipped, count, counted, profile_text
 from assay_client.cli.reporters.two_level import render_two_level
+from assay_sampling.notes.registry import note_text
 
 _ORIGINS = {
     "window": "from the window's counters",
@@ -34,8 +35,8 @@ def render_classification(document: Mapping[str, Any], written_to: Path | None, 
         *[(name, f"{count(origins[name])} {text}") for name, text in _ORIGINS.items()],
         *score_facts(document),
         *synthetic_mark(bool(document["profile"]["synthetic"])),
-        *[("warning", note["text"]) for note in document["score_notes"]],
-        *[("note", clipped(str(note), 300)) for note in document["profile"]["notes"]],
+        *[("warning", note_text(note)) for note in document["score_notes"]],
+        *[("note", clipped(note_text(note), 300)) for note in document["profile"]["notes"]],
     ]
     print_facts(pairs, console)
     render_two_level(document["two_level"], console)

@@ -1,4 +1,4 @@
-"""What cold caches cost: shares of the workload, and the launches that lose most."""
+"""Draws the cost of cold caches: shares of the workload, and the launches that lose most."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import condition, count, percent
+from assay_sampling.notes.registry import note_text
 
 _SHOWN = 20
 
 
 def render_cold_start(document: Mapping[str, Any], console: Console) -> None:
-    """The weighted view first; then the launches whose IPC differs most."""
+    """Draw the weighted view first, then the launches whose IPC differs most."""
     shares = document["weighted_shares_percent"]
     pairs = [
         ("launches", _launches(document)),
@@ -24,7 +25,7 @@ def render_cold_start(document: Mapping[str, Any], console: Console) -> None:
         ("mean, by instructions", _signed(document["weighted_mean_ipc_difference_percent"])),
         *((f"differ by {threshold} % and more", f"{percent(share)} of the instructions")
           for threshold, share in shares.items()),
-        *(("note", str(note)) for note in document["notes"]),
+        *(("note", note_text(note)) for note in document["notes"]),
         *((f"{side} condition", condition(given))
           for side, given in zip(("warm", "cold"), document["conditions"] or (), strict=False)),
         *synthetic_mark(bool(document["synthetic"])),

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import count, profile_text, quantity
+from assay_sampling.notes.registry import note_text
 
 _NONE = "-"
 _NUMBERS = (
@@ -19,7 +20,7 @@ _SPARE = ("by launches", "by instructions", "expected error %")
 
 
 def render_comparison(document: Mapping[str, Any], console: Console) -> None:
-    """One line a method that applies; below, those that do not, with the reason."""
+    """Draw one line for each method that applies; below, those that do not, with the reason."""
     profile, entries = document["profile"], document["methods"]
     scored = [entry for entry in entries if entry["status"] == "ok"]
     pairs = [
@@ -27,11 +28,11 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         ("seed", str(document["seed"])),
         *[(f"cost {name}", text) for name, text in _costs(scored).items()],
         *synthetic_mark(bool(profile["synthetic"])),
-        *[("warning", f"{e['method']}: {text}") for e in scored for text in e["warnings"]],
-        *[("note", str(note)) for note in profile.get("notes", ())],
+        *[("warning", f"{e['method']}: {note_text(note)}") for e in scored for note in e["warnings"]],
+        *[("note", note_text(note)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
-    # One cost for all stands above the table already.
+    # A cost that all share is above the table already.
     several = len({entry["cost"]["quantity"] for entry in scored}) > 1
     drawn = Table(
         "Methods (*: no other has less error and more speedup)",

@@ -1,4 +1,4 @@
-"""How the demo ended: one table, why some of its rows have no numbers, and where all other tables are."""
+"""Draws the end of the demo: one table, why some rows have no numbers, and where the other tables are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from rich.console import Console
 from assay_client.cli.reporters.outcome import render_outcome
 from assay_client.cli.reporters.report import render_summary
 from assay_client.cli.reporters.text import printable
-from assay_client.demo import without_numbers
-from assay_client.outcome import Outcome
+from assay_client.demonstration.demo import without_numbers
+from assay_client.remote.outcome import Outcome
 
 
 def render_demo(outcome: Outcome, console: Console) -> None:
-    """The table workload x device and the paths of the pages; the runs where there is no report."""
+    """Draw the table workload x device and the paths of the pages; the runs if there is no report."""
     if outcome.report is None:
         render_outcome(outcome, console)
         return

@@ -1,4 +1,4 @@
-"""What was found on a machine, one check a line, with its remedy below."""
+"""Draws the checks of a machine, one per line, each with its remedy below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WHO = {"client": "a client", "agent": "an agent", "server": "a server", "all": 
 
 
 def render_checks(checks: Sequence[Mapping[str, str]], need: str, console: Console) -> None:
-    """State, name and finding of each check, a remedy below what has one; at the end whether all is there."""
+    """Draw state, name, finding and remedy of each check, then whether anything needed is missing."""
     width = max(len(check["name"]) for check in checks)
     for check in checks:
         line = f"{check['state']:<8} {check['name']:<{width}}  {printable(check['found'])}"

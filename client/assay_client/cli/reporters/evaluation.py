@@ -1,4 +1,4 @@
-"""A saved selection scored on a recording."""
+"""Draws the scores of a saved selection on a recording."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import print_facts, synthetic_mark
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times
+from assay_sampling.notes.registry import note_text
 
 
 def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
-    """Where it was selected, where it was scored, and the scores."""
+    """Draw where it was selected, where it was scored, and the scores."""
     selected, evaluated = document.get("selected_on") or {}, document["evaluated_on"]
     pairs = [
         ("method", f"{document['method']} (seed {document['seed']})"),
@@ -25,12 +26,12 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
     if match:
         shown = ", ".join(f"{kind} {percent(value)}" for kind, value in match.items())
         pairs.append(("launches matched", shown))
-    pairs += [("note", str(note)) for note in document.get("notes") or ()]
+    pairs += [("note", note_text(note)) for note in document.get("notes") or ()]
     print_facts(pairs, console)
 
 
 def render_relative(document: Mapping[str, Any], console: Console) -> None:
-    """The speedup between two recordings, true and predicted, and the selection's scores on each."""
+    """Draw the speedup between two recordings, true and predicted, and the selection's scores on each."""
     first, second = document["first"], document["second"]
     pairs = [
         ("method", f"{document['method']} (seed {document['seed']})"),
@@ -46,8 +47,8 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
         *synthetic_mark(bool(first["evaluated_on"].get("synthetic"))),
     ]  # fmt: skip
-    notes = dict.fromkeys([*document["notes"], *first["notes"], *second["notes"]])
-    print_facts(pairs + [("note", str(note)) for note in notes], console)
+    notes = dict.fromkeys(map(note_text, (*document["notes"], *first["notes"], *second["notes"])))
+    print_facts(pairs + [("note", note) for note in notes], console)
 
 
 def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -74,7 +75,7 @@ def _interval_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     interval, unit = document.get("interval"), document["cost"]["unit"]
     if interval is None:
         reason = document.get("interval_reason")
-        return [("interval", f"none: {reason}")] if reason else []
+        return [("interval", f"none: {note_text(reason)}")] if reason else []
     held = "holds" if interval["low"] <= document["cost"]["total"] <= interval["high"] else "does not hold"
     text = (
         f"{quantity(interval['low'], unit)} to {quantity(interval['high'], unit)} at "

@@ -1,4 +1,4 @@
-"""What was imported: the ids that other verbs take."""
+"""Draws an import: the ids that other verbs take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay_client.cli.reporters.text import count, printable
 
 
 def render_imported(campaign: Mapping[str, Any], console: Console) -> None:
-    """The campaign's id, and a line for each run."""
+    """Draw the campaign's id, and a line for each run."""
     console.print(f"campaign {printable(campaign['campaign_id'])}: {campaign['state']}")
     if campaign["synthetic"]:
         console.print(SYNTHETIC_NOTICE)

@@ -1,4 +1,4 @@
-"""What recordings hold, one block a file."""
+"""Draws what recordings hold, one block per file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay_client.cli.reporters.text import clipped, count
 
 
 def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Each file's format and counts, the counters it measured, and the reader's notes."""
+    """Draw each file's format and counts, the counters it measured, and the reader's notes."""
     for index, document in enumerate(files):
         if index:
             console.print()
@@ -33,7 +33,7 @@ def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> N
 
 
 def _note(note: Mapping[str, Any]) -> str:
-    """The sentence, with the validity flag that it stands for."""
+    """The note's sentence, with its validity flag."""
     if note["flag"] is None:
         return str(note["text"])
     return f"{note['text']} [{note['flag']}{', invalidates' if note['invalidates'] else ''}]"

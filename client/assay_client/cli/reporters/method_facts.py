@@ -1,4 +1,4 @@
-"""What only one method reports: its sweep over its parameter, its tiers, its bound."""
+"""Draws what only one method reports: its sweep over its parameter, its tiers, its bound."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table
 from assay_client.cli.reporters.text import count, percent, times
+from assay_sampling.notes.registry import note_text
 
 _SWEPT = {"k": "the number of groups", "theta": "theta", "threshold": "the distance threshold"}
 _SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
@@ -24,7 +25,7 @@ _SHOWN: dict[str, tuple[str, Callable[[Any], str]]] = {
 
 
 def method_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and values of what only the selection's method says of itself; nothing where it says nothing."""
+    """Names and values that only the selection's method reports, if any."""
     bound = document.get("predicted_bound_percent")
     if bound is not None:
         yield "bound", f"{percent(bound)} of the total, predicted from the spread of all launches"
@@ -40,11 +41,11 @@ def method_facts(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if document.get("ipc") is not None:
         yield "IPC", f"{document['ipc']:,.4g} (weighted harmonic mean of the representatives)"
     for note in document.get("notes", ()):
-        yield "note", str(note)
+        yield "note", note_text(note)
 
 
 def render_sweep(document: Mapping[str, Any], console: Console) -> None:
-    """One line for each value that the method tried; nothing where it tried none, or not what is known."""
+    """Draw one line for each parameter value that the method tried; nothing for an unknown sweep."""
     sweep = document.get("sweep")
     if not sweep or not any(key in sweep[0] for key in _SWEPT):
         return

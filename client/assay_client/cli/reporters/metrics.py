@@ -1,4 +1,4 @@
-"""What to measure for a method, as a shell script: remarks begin with #, and each command is one line."""
+"""Draws the measurement for a method as a shell script: comments, and one line per command."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_sampling.notes.registry import note_text
+
 
 def render_measuring(document: Mapping[str, Any], console: Console) -> None:
-    """The commands in order, what each is for, and what must be known beside."""
-    # Without -e a shell goes on after a failed profile, and reads the files of an earlier one.
-    for line in (_heading(document), "as a script: bash -e FILE", *document["notes"]):
+    """Draw the commands in order, what each is for, and the notes."""
+    # Without -e a shell continues after a failed profile, and reads the files of an earlier one.
+    for line in (_heading(document), "as a script: bash -e FILE", *map(note_text, document["notes"])):
         console.print(f"# {line}", soft_wrap=True)
     for number, command in enumerate(document["commands"], start=1):
         words = shlex.join(command["argv"])
@@ -24,7 +26,7 @@ def render_measuring(document: Mapping[str, Any], console: Console) -> None:
 def _heading(document: Mapping[str, Any]) -> str:
     where = " on any GPU (name yours with --gpu)"
     if document["compute_capability"]:
-        # A name may hold anything, and stands in a script.
+        # The name becomes part of a script, and may hold anything.
         name = " ".join(str(document["gpu"]).split())
         where = f" on {name} (compute capability {document['compute_capability']})"
     if not document["counters"]:

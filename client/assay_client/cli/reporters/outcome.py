@@ -1,4 +1,4 @@
-"""How a campaign ended: its report's tables, else its runs, and where the report lies."""
+"""Draws the end of a campaign: its report's tables, else its runs, and the report's path."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from rich.console import Console
 
 from assay_client.cli.reporters.campaign import render_campaign
 from assay_client.cli.reporters.report import render_report
-from assay_client.outcome import Outcome
+from assay_client.remote.outcome import Outcome
 
 
 def render_outcome(outcome: Outcome, console: Console) -> None:
-    """The report where there is one, then the path of the page that a browser shows."""
+    """Draw the report if there is one, then the path of its HTML page."""
     if outcome.report is None:
         render_campaign(outcome.status, console)
         return

@@ -1,4 +1,4 @@
-"""A page of the documentation on a terminal: nothing cut, code to be copied as it is, no dead links."""
+"""Draws a page of the documentation: nothing is cut, code can be copied, links become commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THEME = Theme({"markdown.code": "cyan", "markdown.h2": "bold"})
 
 
 def render_list(listed: Sequence[Mapping[str, str]], console: Console) -> None:
-    """The names of all pages under their sections, and what each is about."""
+    """Draw the names of all pages under their sections, and what each is about."""
     width = max(len(page["name"]) for page in listed)
     for section, members in groupby(listed, key=lambda page: page["section"]):
         console.print(Text(section, style="bold"), soft_wrap=True)
@@ -69,7 +69,7 @@ class _Heading(markdown.Heading):
 
 
 class _Code(markdown.CodeBlock):
-    """Lines as they are: a terminal wraps what is long, and the copy is whole."""
+    """Unchanged lines: the terminal wraps long ones, so copies are complete."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for line in str(self.text).rstrip().split("\n"):
@@ -77,7 +77,7 @@ class _Code(markdown.CodeBlock):
 
 
 class _Rows(markdown.TableElement):
-    """A table row by row, the first cell above the others: cells hold sentences, too long for columns."""
+    """A table drawn row by row, the first cell above the others: sentences are too long for columns."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         heads = self.header.row.cells if self.header is not None and self.header.row is not None else []
@@ -94,7 +94,7 @@ class _Rows(markdown.TableElement):
 
 class _Page(markdown.Markdown):
     def mark_code(self) -> None:
-        """Leave the marks around code that no colour tells from the words beside it."""
+        """Keep the backquotes around code if no colour sets it apart from the text."""
         for token in self.parsed:
             for child in token.children or ():
                 if child.type == "code_inline":

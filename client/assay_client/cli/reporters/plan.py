@@ -1,4 +1,4 @@
-"""A dry run: what would run on each kind of GPU, and what that rests on."""
+"""Draws a dry run: what would run on each kind of GPU, and on which assumptions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIGHT_ONLY = "light alone ('detailed: none'): no counters are collected; 'assay
 
 
 def render_plan(document: Mapping[str, Any], console: Console) -> None:
-    """The runs, a line for each kind of GPU, and the assumptions under the numbers."""
+    """Draw the runs, a line for each kind of GPU, and the assumptions behind the numbers."""
     total = document["total"]
     print_facts(
         [

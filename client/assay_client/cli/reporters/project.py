@@ -1,14 +1,16 @@
-"""Projections: one launch as facts, a run as a table of its launches and their totals."""
+"""Draws projections: one launch as facts, a run as a table of its launches and their totals."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import clipped, count, percent, times
+from assay_sampling.notes.registry import note_text
 
 _LAUNCHES_SHOWN = 40
 
@@ -54,7 +56,7 @@ def _render_run(document: Mapping[str, Any], console: Console) -> None:
         ("projected", _with_error(summary)),
         ("simulated", f"{_cycles(summary['simulated_cycles'])} (speedup {times(summary['speedup'])})"),
         ("mean error", _mean_error(summary)),
-        *[("note", clipped(str(note), 300)) for note in document["notes"]],
+        *[("note", clipped(note_text(note), 300)) for note in document["notes"]],
     ]
     print_facts(pairs, console)
     _render_launches(document["launches"], console)
@@ -75,11 +77,71 @@ def _render_launches(launches: list[Mapping[str, Any]], console: Console) -> Non
             _cycles(launch["projected_cycles"]),
             "-" if launch["stop_cycles"] is None or error is None else f"{error:+,.2f}",
             clipped(launch["kernel"], 40),
-            launch["reason"] or "",
+            note_text(launch["reason"]) if launch["reason"] else "",
         )
     drawn.print(console)
     if len(launches) > _LAUNCHES_SHOWN:
         console.print(f"{len(launches) - _LAUNCHES_SHOWN} more launches are not shown; --json has them all")
+
+
+def render_tbpoint(document: Mapping[str, Any], console: Console) -> None:
+    """Draw the document of ``assay project --rule tbpoint``."""
+    given = document["parameters"]
+    pairs = [
+        ("file", str(document["file"])),
+        (
+            "rule",
+            f"tbpoint, stall threshold {given['stall_threshold']:g}, variance limit "
+            f"{given['variance_limit']:g}, warm-up {given['warm_up_difference']:g}",
+        ),
+    ]
+    if "summary" in document:
+        summary = document["summary"]
+        pairs += [
+            ("instructions", f"by {document['intervals'] or 'a constant rate of each block'}"),
+            ("skipping", f"{count(summary['skipping'])} of {count(summary['launches'])} launches"),
+            ("cycles of blocks", _cycles(summary["block_cycles"])),
+            ("projected", _with_error(summary)),
+            ("simulated", f"{_cycles(summary['simulated_cycles'])} (speedup {times(summary['speedup'])})"),
+            ("mean error", f"{percent(summary['mean_error_percent'])} of the launches that skip blocks"),
+            *[("note", clipped(str(note), 300)) for note in document["notes"]],
+        ]
+    print_facts(pairs, console)
+    _sampled_table(document["launches"]).print(console)
+    _regions_table(document["launches"]).print(console)
+
+
+def _sampled_table(launches: list[Mapping[str, Any]]) -> Table:
+    numbers = ["id", "blocks", "at once", "regions", "skipped %", "projected", "error %", "speedup"]
+    drawn = Table("Launches", [*numbers, "kernel", "remark"], right=numbers, clip=["kernel", "remark"])
+    for launch in launches[:_LAUNCHES_SHOWN]:
+        error = launch.get("signed_error_percent")
+        drawn.add_row(
+            str(launch.get("uid") if launch["traced_id"] is None else launch["traced_id"]),
+            count(launch["total_ctas"]),
+            count(launch["wave_ctas"]),
+            count(len(launch["regions"])),
+            percent(launch.get("skipped_instructions_percent")),
+            _cycles(launch.get("projected_cycles"), "-"),
+            "-" if error is None else f"{error:+,.2f}",
+            times(launch.get("speedup")),
+            clipped(launch["kernel"], 40),
+            launch.get("reason") or "",
+        )
+    return drawn
+
+
+def _regions_table(launches: list[Mapping[str, Any]]) -> Table:
+    columns = ["id", "region", "first block", "last block", "kind", "stall probability"]
+    drawn = Table(f"Regions (the first {_LAUNCHES_SHOWN}; --json has all)", columns, right=columns)
+    rows = ((launch, region) for launch in launches for region in launch["regions"])
+    for launch, region in islice(rows, _LAUNCHES_SHOWN):
+        drawn.add_row(
+            str(launch.get("uid") if launch["traced_id"] is None else launch["traced_id"]),
+            *(count(region[name]) for name in ("region", "first_block", "last_block", "cluster")),
+            f"{region['stall_probability']:.3f}",
+        )
+    return drawn
 
 
 def _rule(document: Mapping[str, Any]) -> str:
@@ -90,7 +152,7 @@ def _rule(document: Mapping[str, Any]) -> str:
 
 def _stop(document: Mapping[str, Any]) -> str:
     if document["stop_cycles"] is None:
-        return f"none: {document['reason']}"
+        return f"none: {note_text(document['reason'])}"
     return f"at cycle {_cycles(document['stop_cycles'])}, {document['finished_ctas']:g} blocks finished"
 
 

@@ -1,85 +1,27 @@
-"""What numbers rest on, on a terminal: the table of a report, and the facts of one attempt."""
+"""Draws the facts of an attempt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table, print_facts
-from assay_client.cli.reporters.text import clipped, count
-from assay_sampling.attempt_facts import AttemptFacts, ConditionFacts, CounterFacts, LibraryFacts, facts_of
-
-Entry = Mapping[str, Any]
+from assay_client.cli.reporters.text import count
+from assay_sampling.running.attempt_facts import (
+    AttemptFacts,
+    ConditionFacts,
+    CounterFacts,
+    LibraryFacts,
+    facts_of,
+)
 
 _NONE = "-"
-_MOST_LIBRARIES = 12
-
-
-def render_provenance(report: Mapping[str, Any], console: Console) -> None:
-    """The table of a report; workloads of a GPU that rest on the same share a line."""
-    entries = report.get("provenance", ())
-    if not entries:
-        return
-    grouped: dict[tuple[str, ...], list[str]] = {}
-    for entry in entries:
-        grouped.setdefault(_cells(entry), []).append(entry["workload"])
-    drawn = Table(
-        "What the numbers rest on",
-        ["workload", "device", "GPU", "driver", "measured", "tools", "libraries"],
-        clip=["workload"],
-    )
-    everywhere = len({entry["workload"] for entry in entries})
-    for cells, workloads in grouped.items():
-        drawn.add_row(_workloads(workloads, everywhere), *cells)
-    drawn.print(console)
-
-
-def provenance_remarks(report: Mapping[str, Any]) -> Iterator[str]:
-    """What differs between the runs of a workload on a GPU."""
-    for entry in report.get("provenance", ()):
-        for flag in entry["flags"]:
-            yield f"run {flag['run_id']} is flagged {flag['name']}: {flag['detail']}"
-
-
-def _workloads(names: Sequence[str], everywhere: int) -> str:
-    if len(names) == everywhere and everywhere > 1:
-        return f"all {everywhere:,}"
-    return clipped(", ".join(names), 40)
-
-
-def _cells(entry: Entry) -> tuple[str, ...]:
-    tools = (
-        f"{tool['name']} {tool['version'] or '?'} ({', '.join(tool['levels'])})" for tool in entry["tools"]
-    )
-    return (
-        clipped(entry["device"], 40),
-        clipped(", ".join(entry["gpus"]), 40) or _NONE,
-        ", ".join(entry["drivers"]) or _NONE,
-        _days(entry),
-        ", ".join(tools) or _NONE,
-        _libraries(entry),
-    )
-
-
-def _days(entry: Entry) -> str:
-    days = entry["measured_on"]
-    if days is None:
-        return "synthetic" if entry["synthetic"] else _NONE
-    return days["first"] if days["first"] == days["last"] else f"{days['first']} to {days['last']}"
-
-
-def _libraries(entry: Entry) -> str:
-    found = entry["libraries"]
-    said = [f"{each['name']} {' and '.join(each['versions'])}" for each in found[:_MOST_LIBRARIES]]
-    if len(found) > _MOST_LIBRARIES:
-        said.append(f"{len(found) - _MOST_LIBRARIES:,} more")
-    return "; ".join([*([", ".join(said)] if said else []), *entry["library_notes"]]) or _NONE
 
 
 def render_facts(document: Mapping[str, Any] | None, console: Console) -> None:
-    """The facts of an attempt as lines, its libraries as a table; nothing where they are not known."""
+    """Draw the facts of an attempt as lines, its libraries as a table; nothing if they are unknown."""
     if not document:
         return
     facts = facts_of(dict(document))

@@ -1,4 +1,4 @@
-"""What launches touch again, corrections of cold launches, and the list that warms them."""
+"""Draws what launches touch again, corrections of cold launches, and the list that warms them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import count
+from assay_sampling.notes.registry import note_text
 
 
 def render_reuse(document: Mapping[str, Any], console: Console) -> None:
-    """One line a launch: how much it touches, and the share that the next launch touches again."""
+    """Draw one line for each launch: how much it touches, and the share that the next one touches again."""
     warm_up = document.get("warm_up")
     if warm_up:
         pairs = [("list", warm_up["list"] or "not written; --output names a file for it")]
@@ -36,7 +37,9 @@ def render_reuse(document: Mapping[str, Any], console: Console) -> None:
 
 def _render_corrections(corrections: Mapping[str, Any], console: Console) -> None:
     if corrections["refused"]:
-        console.print(f"\nno corrections of {corrections['log']}: {corrections['refused']}", soft_wrap=True)
+        console.print(
+            f"\nno corrections of {corrections['log']}: {note_text(corrections['refused'])}", soft_wrap=True
+        )
         return
     right = ("launch", "cycles", "delta", "IPC", "corrected IPC")
     table = Table(f"corrections of {corrections['log']}", (*right, "reason"), right=right)
@@ -47,7 +50,7 @@ def _render_corrections(corrections: Mapping[str, Any], console: Console) -> Non
             _number(row["delta_cycles"]),
             _number(row["ipc"]),
             _number(row["corrected_ipc"]),
-            row["reason"] or "",
+            note_text(row["reason"]) if row["reason"] else "",
         )
     table.print(console)
 

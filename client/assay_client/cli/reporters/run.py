@@ -1,4 +1,4 @@
-"""One run with its attempts: command, environment, log, flags."""
+"""Draws a run with its attempts: command, environment, log, flags."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay_client.cli.reporters.text import condition, count, printable
 
 
 def render_run(run: Mapping[str, Any], console: Console) -> None:
-    """The run, then each attempt."""
+    """Draw the run, then each attempt."""
     pairs = [
         ("run", run["run_id"]),
         ("workload", run["workload"]),

@@ -1,4 +1,4 @@
-"""Errors of the scale model's rules, and predictions with their intervals."""
+"""Draws errors of the scale model's rules, and predictions with their intervals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import count, percent
+from assay_sampling.notes.registry import note_text
 
 _ERRORS = ("mean_error_percent", "max_error_percent")
 _INTERVALS = ("coverage_percent", "half_width_percent")
 
 
 def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
-    """Mean and largest error of each rule at each target, as the paper's figures give them."""
+    """Draw the mean and largest error of each rule at each target, as in the paper's figures."""
     unit = str(document["size_unit"])
     small, large = document["scale_models"]
     constants = sorted(set(document["deviation_growth"].values()))
@@ -27,7 +28,7 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
                 "log_quadratic",
                 f"p = {', '.join(f'{p:g}' for p in constants)} ({document['deviation_growth_chosen_by']})",
             ),
-            *(("not predicted", str(line)) for line in document["refused"]),
+            *(("not predicted", note_text(line)) for line in document["refused"]),
         ],
         console,
     )
@@ -49,7 +50,7 @@ def _pairs(
 
 
 def render_prediction(document: Mapping[str, Any], console: Console) -> None:
-    """What the prediction rests on, and one line a target."""
+    """Draw what the prediction rests on, and one line per target."""
     unit = str(document["size_unit"])
     models = ", ".join(f"{m['size']} {unit}: {m['ipc']:,.2f}" for m in document["scale_models"])
     pairs = [
@@ -59,7 +60,7 @@ def render_prediction(document: Mapping[str, Any], console: Console) -> None:
         ("correction", f"{document['correction']:.4f} of ideal scaling"),
         ("cliff", "none seen" if document["cliff_at"] is None else f"at {document['cliff_at']} {unit}"),
         ("intervals", f"from {document['calibration']}"),
-        *(("note", str(note)) for note in document["notes"]),
+        *(("note", note_text(note)) for note in document["notes"]),
     ]
     print_facts(pairs, console)
     right = ("IPC", "from", "to", "level")
@@ -78,11 +79,11 @@ def render_prediction(document: Mapping[str, Any], console: Console) -> None:
     table.print(console)
     for row in document["predictions"]:
         if row["reason"]:
-            console.print(f"{row['size']} {unit}: {row['reason']}", soft_wrap=True)
+            console.print(f"{row['size']} {unit}: {note_text(row['reason'])}", soft_wrap=True)
 
 
 def render_miss_rates(document: Mapping[str, Any], console: Console) -> None:
-    """The curve, and what it is of."""
+    """Draw the curve, and what it describes."""
     sampled = document["sampling_rate"]
     print_facts(
         [

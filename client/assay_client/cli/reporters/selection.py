@@ -1,4 +1,4 @@
-"""A selection: its scores, its groups with the dearest first, and what only its method reports."""
+"""Draws a selection: its scores, its groups by cost, and what only its method reports."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from assay_client.cli.reporters.method_facts import method_facts, render_sweep
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text, shape, times
 from assay_client.cli.reporters.two_level import render_two_level
+from assay_sampling.notes.registry import note_text
 
 _GROUPS_SHOWN = 20
 
@@ -35,9 +36,9 @@ def render_selection(
         *score_facts(document),
         *method_facts(document),
         *synthetic_mark(bool(profile["synthetic"])),
-        *[("warning", str(warning)) for warning in document.get("warnings", ())],
-        *[("warning", note["text"]) for note in document.get("score_notes", ())],
-        *[("note", clipped(str(note), 300)) for note in profile.get("notes", ())],
+        *[("warning", note_text(warning)) for warning in document.get("warnings", ())],
+        *[("warning", note_text(note)) for note in document.get("score_notes", ())],
+        *[("note", clipped(note_text(note), 300)) for note in profile.get("notes", ())],
     ]
     print_facts(pairs, console)
     _render_groups(document, projected_by_group, console)
@@ -50,7 +51,7 @@ def render_selection(
 
 
 def _render_chance(document: Mapping[str, Any], console: Console) -> None:
-    """How far the error hangs on the seed, where the method was asked to tell."""
+    """Draw how far the error depends on the seed, if the method was asked to try other seeds."""
     again = document.get("repetitions")
     if again:
         console.print(

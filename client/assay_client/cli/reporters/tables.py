@@ -1,6 +1,6 @@
-"""Tables and lists of facts as every reporter draws them: columns that survive pipes and narrow screens.
+"""Tables and lists of facts for all reporters, readable in pipes and on narrow terminals.
 
-Numbers are never broken or cut, whatever the width: a figure that lost its last digits looks like another.
+Numbers are never broken or cut: a number that lost its last digits looks like another.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Table:
     """A table of texts.
 
     Args:
-        title: stands above it.
-        columns: the headings, broken at spaces where that makes a column narrower.
+        title: printed above it.
+        columns: the headings, broken at spaces if that makes a column narrower.
         right: headings of the columns that hold numbers.
-        clip: headings of the columns that are cut where the console is narrow.
-        spare: headings of the columns that go, the first first, where it is too narrow for all; a line below
-            the table names them.
+        clip: headings of the columns that are cut on a narrow console.
+        spare: headings of the columns that are left out, in this order, if the console is too narrow; a line
+            below the table names them.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Table:
         self.rows.append([" ".join(printable(cell).split()) for cell in cells])
 
     def print(self, console: Console) -> None:
-        """Draw it. On a terminal that is too narrow columns go on below, their first ones repeated.
+        """Draw it. On a narrow terminal the remaining columns follow below, with the first ones repeated.
 
         In a pipe or a file every row stays one line.
         """
@@ -68,7 +68,7 @@ class Table:
             part._draw(console, part._widths(console.width))
 
     def _parts(self, widths: Sequence[int], available: int) -> list[Table]:
-        """Tables that fit, all with the columns that name a row: the first, or all before the numbers."""
+        """Tables that fit; each repeats the columns that name a row: the first, or all before the numbers."""
         leading = next((i for i, name in enumerate(self.columns) if name in self.right), len(widths))
         keys = list(range(leading if 0 < _span(widths[:leading]) <= available / 2 else 1))
         blocks, block = [], list(keys)
@@ -80,7 +80,7 @@ class Table:
         return [self._only(indices) for indices in [*blocks, block]]
 
     def _draw(self, console: Console, widths: Sequence[int]) -> None:
-        """In these widths; a text in the last column that is longer goes on in lines below."""
+        """Draw it with these widths; a longer text in the last column continues on the lines below."""
         heads = [_wrapped(name, width) for name, width in zip(self.columns, widths, strict=True)]
         height = max(map(len, heads))
         console.print(Text(f"\n{self.title}", style="bold"), soft_wrap=True)
@@ -97,7 +97,7 @@ class Table:
                 console.print(self._line(cells, widths), soft_wrap=True)
 
     def _too_many(self, available: int) -> list[str]:
-        """The spare columns that must go for the others to fit, in order."""
+        """The spare columns to leave out so that the others fit, in order."""
         widths = dict(zip(self.columns, self._natural_widths(), strict=True))
         gone: list[str] = []
         for name in self.spare:
@@ -154,7 +154,7 @@ def _wrapped(name: str, width: int) -> list[str]:
 
 
 def print_facts(pairs: Sequence[tuple[str, str]], console: Console) -> None:
-    """Names and values, one pair a line, aligned; the terminal wraps what is long."""
+    """Names and values, one pair a line, aligned; the terminal wraps long lines."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
         console.print(

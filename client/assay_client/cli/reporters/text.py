@@ -1,4 +1,4 @@
-"""Numbers and names as people read them; names come from files and are made harmless first."""
+"""Numbers and names as people read them; names come from files, so control characters are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def printable(text: str) -> str:
 
 
 def clipped(text: str, width: int) -> str:
-    """``text`` in one line of at most ``width`` characters; the middle goes first, where names agree."""
+    """``text`` in one line of at most ``width`` characters; the middle is cut, where names agree."""
     line = " ".join(printable(text).split())
     if len(line) <= width:
         return line
@@ -31,7 +31,7 @@ def counted(value: int, one: str, many: str) -> str:
 
 
 def percent(value: float | None, digits: int = 2) -> str:
-    """A percentage that is one already: 3.72 is ``3.72 %``."""
+    """A value in percent: 3.72 is ``3.72 %``."""
     return "n/a" if value is None else f"{value:,.{digits}f} %"
 
 
@@ -41,7 +41,7 @@ def times(value: float | None) -> str:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A cost in its own unit, nanoseconds also in a unit that people read."""
+    """A cost in its unit; nanoseconds also in a larger unit."""
     if value is None:
         return "n/a"
     if unit == "ns":
@@ -60,13 +60,13 @@ ASSUMED = "condition_assumed"
 
 
 def condition_of(run: Mapping[str, Any]) -> str:
-    """The condition of a run or row; says where the campaign file left it out and it is assumed."""
+    """The condition of a run or row, marked if it is assumed because the campaign file left it out."""
     names = {flag["name"] if isinstance(flag, Mapping) else flag for flag in run.get("flags") or ()}
     return f"{condition(run['condition'])}{' (assumed)' if ASSUMED in names else ''}"
 
 
 def condition(document: Mapping[str, object] | None) -> str:
-    """The triple that every comparing table shows; ``?`` stands for what the recording does not say."""
+    """The triple that every comparing table shows; ``?`` for a value that was not recorded."""
     document = document or {}
     share = document.get("sm_percent")
     shown = f"{share:g}" if isinstance(share, int | float) else "?"
@@ -75,12 +75,12 @@ def condition(document: Mapping[str, object] | None) -> str:
 
 
 def share_kind(document: Mapping[str, object]) -> str:
-    """What stands behind a share of the SMs that is no limit in percent."""
+    """The suffix of a share of the SMs that is not a limit in percent."""
     return " partition" if document.get("sm_share") == "partition" else ""
 
 
 def profile_text(profile: Mapping[str, Any]) -> str:
-    """What a profile holds, on which GPU, and of how many ranks it is."""
+    """A profile in short: its launches, its GPU and its ranks."""
     return (
         f"{count(profile['launches'])} launches of {count(profile['kernels'])} kernels on "
         f"{', '.join(dict.fromkeys(profile['devices'])) or 'an unnamed device'}{ranks_text(profile)}"
@@ -88,6 +88,6 @@ def profile_text(profile: Mapping[str, Any]) -> str:
 
 
 def ranks_text(profile: Mapping[str, Any]) -> str:
-    """``, 2 ranks of one job``; nothing where nobody said that there are several."""
+    """``, 2 ranks of one job``; "" if only one is known."""
     ranks = profile.get("ranks") or 1
     return f", {ranks:,} ranks of one job" if ranks > 1 else ""

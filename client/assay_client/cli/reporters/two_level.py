@@ -1,4 +1,4 @@
-"""What a two-level selection rests on: the window, the models that label the rest, the unknown."""
+"""Draws the basis of a two-level selection: the window, the models that label the rest, unknown kernels."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
         ("ambiguous", percent(facts["ambiguous_percent"])),
         (
             "unknown",
-            f"{count(unknown['launches'])} launches of kernels that the window has not, "
-            f"in {count(unknown['groups'])} groups of their own",
+            f"{count(unknown['launches'])} launches of kernels that the window lacks, "
+            f"in {count(unknown['groups'])} separate groups",
         ),
         *_abstained(facts.get("abstained")),
         ("overlap", percent(facts["overlap_percent"])),
@@ -49,9 +49,7 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
 def _abstained(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if found is None:
         return []
-    where = (
-        "in groups of their own" if found["groups"] else "labelled all the same; abstain=true sets them apart"
-    )
+    where = "in groups of their own" if found["groups"] else "labelled anyway; abstain=true sets them apart"
     text = (
         f"{count(found['launches'])} launches of {count(found['signatures'])} new signatures that the vote "
         f"is not sure of ({where})"

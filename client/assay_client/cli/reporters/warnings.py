@@ -1,4 +1,4 @@
-"""What is doubtful in a campaign that is valid, or in the records of one that has ended."""
+"""Draws the warnings about a valid campaign, or about the records of one that has ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 10
 
 
 def render_warnings(warnings: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """A paragraph each, with file, line and field; the first ten."""
+    """Draw the first ten warnings, a paragraph each, with file, line and field."""
     if not warnings:
         return
     console.print(f"\nwarnings ({len(warnings):,}); the campaign is valid, but", soft_wrap=True)
@@ -25,17 +25,17 @@ def render_warnings(warnings: Sequence[Mapping[str, Any]], console: Console) -> 
 
 
 def render_changed_records(changed: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """Which records of a report are not what it was made of any more; the first ten, and what that means."""
+    """Draw the first ten records that changed since the report was made, and what that means."""
     if not changed:
         return
     files = counted(len(changed), "file of records is", "files of records are")
-    console.print(f"\nwarning: {files} not what this report was made of any more:", soft_wrap=True)
+    console.print(f"\nwarning: {files} no longer what this report was made of:", soft_wrap=True)
     for each in changed[:_MOST]:
         console.print(printable(f"  {each['file']} of run {each['run_id']}: {each['what']}"), soft_wrap=True)
     if len(changed) > _MOST:
         console.print(f"  and {len(changed) - _MOST:,} more")
     console.print(
-        "The report stands: it was made when they were whole. But nobody can make it again from them: "
+        "The report stays valid: it was made when they were whole. But nobody can make it again from them: "
         "check the server's disk, and submit the campaign again to measure anew.",
         soft_wrap=True,
     )

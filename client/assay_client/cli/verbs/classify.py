@@ -1,0 +1,100 @@
+"""``assay classify DETAILED --light LIGHT``: the group of every launch, from the counters of some."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.inputs import RECORDING, require
+from assay_client.cli.options import (
+    JsonOption,
+    MemoryLimitOption,
+    RanksOption,
+    SeedOption,
+    SyntheticOption,
+    parse_parameters,
+)
+from assay_client.cli.output import show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.classification import render_classification
+from assay_client.cli.verb import verb_app
+from assay_client.files import require_folder_of, write_atomically
+from assay_client.recordings import analyses, classified
+from assay_client.settings import settings_of
+from assay_sampling.errors import ParameterError
+
+app = verb_app()
+
+
+@app.command()
+def classify(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            readable=False, metavar="DETAILED...", help="Recordings with counters, of a part of the workload."
+        ),
+    ],
+    *,
+    light: Annotated[
+        Path,
+        typer.Option(
+            "--light", readable=False, metavar="FILE", help="The light recording of the whole workload."
+        ),
+    ],
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="A parameter of pks, such as abstain=true; repeatable.",
+        ),
+    ] = None,
+    ranks: RanksOption = False,
+    seed: SeedOption = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            readable=False,
+            metavar="FILE",
+            help="Write the group of every launch to a .csv or .parquet file, in an existing folder.",
+        ),
+    ] = None,
+    synthetic: SyntheticOption = False,
+    memory_limit: MemoryLimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give every launch of a workload a group.
+
+    Groups come from the counters of a part of the launches (PKS); models give them to the rest, and the
+    table says how far each can be trusted."""
+    parameters = parse_parameters(param or [], example="abstain=true")
+    limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
+    if output is not None:
+        if output.suffix not in (".csv", ".parquet"):
+            raise ParameterError(
+                "--output",
+                f"{output} ends in neither .csv nor .parquet",
+                "name a file that ends in one of them",
+            )
+        require_folder_of(output)
+    require(RECORDING, *files, light)
+    with activity("reading " + ", ".join(map(str, [*files, light]))) as shown:
+        profile = analyses.read_profile(
+            files,
+            light=light,
+            ranks=ranks,
+            synthetic=True if synthetic else None,
+            memory_limit_bytes=limit,
+        )
+        shown.say("grouping and labelling")
+        selection = classified.classify(profile, parameters, seed)
+        if output is not None:
+            shown.say(f"writing {output}")
+            write_atomically(output, classified.label_file(profile.whole, selection, output.suffix))
+    document = classified.document(selection)
+    show(document, as_json, lambda console: render_classification(document, output, console))

@@ -1,0 +1,89 @@
+"""``assay compare FILE...``: every selection method on one profile, in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.inputs import RECORDING, require
+from assay_client.cli.options import (
+    JsonOption,
+    LaunchOffsetOption,
+    MemoryLimitOption,
+    RanksOption,
+    SeedOption,
+    SyntheticOption,
+    one_or_each,
+    parse_parameters,
+)
+from assay_client.cli.output import show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.comparison import render_comparison
+from assay_client.cli.verb import verb_app
+from assay_client.recordings import analyses, comparing
+from assay_client.settings import settings_of
+
+app = verb_app()
+
+
+@app.command()
+def compare(
+    files: Annotated[
+        list[Path],
+        typer.Argument(readable=False, metavar="FILE...", help="Recordings of one workload on one device."),
+    ],
+    *,
+    light: Annotated[
+        Path | None,
+        typer.Option(
+            "--light", readable=False, metavar="FILE", help="The light recording of a two-level profile."
+        ),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "-m", metavar="METHOD", help="Compare only these; repeatable."),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="[METHOD.]NAME=VALUE",
+            help="A parameter of one method, or of all that have it; repeatable.",
+        ),
+    ] = None,
+    ranks: RanksOption = False,
+    seed: SeedOption = 0,
+    synthetic: SyntheticOption = False,
+    launch_offset: LaunchOffsetOption = None,
+    memory_limit: MemoryLimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare selection methods on a workload.
+
+    Methods that do not apply are listed with the reason. A star marks those that no other beats in both
+    error and speedup."""
+    methods = method or []
+    given = parse_parameters(param or [], example="pks.k_max=20")
+    limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
+    parameters = comparing.parameters_by_method(given, methods) if given else {}
+    require(RECORDING, *files, light)
+    with activity("reading " + ", ".join(map(str, files))) as shown:
+        profile = analyses.read_profile(
+            files,
+            light=light,
+            ranks=ranks,
+            synthetic=True if synthetic else None,
+            launch_offset=one_or_each(launch_offset),
+            memory_limit_bytes=limit,
+        )
+        document = comparing.compare(
+            profile,
+            methods=methods,
+            parameters=parameters,
+            seed=seed,
+            progress=lambda name: shown.say(f"selecting with {name}"),
+        )
+    show(document, as_json, lambda console: render_comparison(document, console))

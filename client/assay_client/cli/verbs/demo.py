@@ -1,0 +1,57 @@
+"""``assay demo``: the example campaign on virtual GPUs, through a server and three agents as processes."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.follow import follow, raise_for_failure
+from assay_client.cli.options import JsonOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.demo import render_demo
+from assay_client.cli.verb import verb_app
+from assay_client.demonstration.demo import NOTICE, run_demo
+
+app = verb_app()
+
+
+@app.command()
+def demo(
+    *,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", readable=False, metavar="DIR", help="Campaign, state, logs and the report go here."
+        ),
+    ] = Path("assay-demo"),
+    campaign: Annotated[
+        Path | None,
+        typer.Option(
+            "--campaign",
+            readable=False,
+            metavar="FILE",
+            hidden=True,
+            help="Another campaign for the same GPUs.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the whole way on virtual GPUs, in under two minutes.
+
+    A server and three agents as processes, seven workloads at two levels, flushed caches, half of the SMs.
+    If it is killed, run it again and it continues. Everything is synthetic: no silicon is measured.
+    """
+    if not as_json:
+        _say(NOTICE)
+    outcome = run_demo(out, follow=functools.partial(follow, quiet=as_json), say=_say, campaign=campaign)
+    document = {"synthetic": True, **outcome.to_dict()}
+    show(document, as_json, lambda drawn: render_demo(outcome, drawn))
+    raise_for_failure(outcome.status)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

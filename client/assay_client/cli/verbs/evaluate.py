@@ -1,0 +1,78 @@
+"""``assay evaluate SELECTION FILE...``: a saved selection scored on a recording, or on two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_client.cli.inputs import RECORDING, SELECTION, require
+from assay_client.cli.options import (
+    JsonOption,
+    MemoryLimitOption,
+    RanksOption,
+    SyntheticOption,
+)
+from assay_client.cli.output import show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.evaluation import render_evaluation, render_relative
+from assay_client.cli.verb import verb_app
+from assay_client.recordings import analyses
+from assay_client.settings import settings_of
+from assay_sampling.errors import ParameterError
+
+app = verb_app()
+
+
+@app.command()
+def evaluate(
+    selection: Annotated[
+        Path,
+        typer.Argument(readable=False, metavar="SELECTION", help="A selection written with: assay select -o"),
+    ],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            readable=False,
+            metavar="FILE...",
+            help="A recording that holds the same launches; with a second one: how much faster is it than "
+            "the first, truly and as predicted? With --ranks: the recording's files, one a rank.",
+        ),
+    ],
+    *,
+    ranks: RanksOption = False,
+    cost: Annotated[
+        str | None,
+        typer.Option("--cost", metavar="QUANTITY", help="Score in this cost instead of the selection's."),
+    ] = None,
+    synthetic: SyntheticOption = False,
+    memory_limit: MemoryLimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score a saved selection on a recording.
+
+    The recording must hold the same launches; the weights stay unchanged. With a second recording,
+    of another GPU or another share of its SMs, the speedup between the two is scored."""
+    limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
+    require(SELECTION, selection)
+    require(RECORDING, *files)
+    if len(files) > 2 and not ranks:
+        raise ParameterError(
+            "FILE",
+            f"{len(files)} recordings are given, and a speedup needs two",
+            "name one or two, or give --ranks if each is a rank of one job",
+        )
+    options: dict[str, Any] = {
+        "quantity": cost,
+        "synthetic": True if synthetic else None,
+        "memory_limit_bytes": limit,
+    }
+    with activity("reading " + " and ".join(map(str, files))):
+        if len(files) == 2 and not ranks:
+            document = analyses.evaluate_relative(selection, *files, **options)
+            render = render_relative
+        else:
+            document = analyses.evaluate(selection, files, ranks=ranks, **options)
+            render = render_evaluation
+    show(document, as_json, lambda console: render(document, console))

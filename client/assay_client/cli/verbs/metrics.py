@@ -1,0 +1,91 @@
+"""``assay metrics METHOD``: the command lines of ncu and nsys to select by a method on a GPU."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from assay_client import local
+from assay_client.cli.options import JsonOption, MethodArgument, MethodParameterOption, parse_parameters
+from assay_client.cli.output import show
+from assay_client.cli.reporters.metrics import render_measuring
+from assay_client.cli.verb import MethodVerbCommand, verb_app
+from assay_sampling.notes.registry import Note
+from assay_sampling.nsight.commands import Window
+from assay_sampling.nsight.measuring import WORKLOAD, Measuring, help_of, measuring
+from assay_sampling.running.gpu_names import compute_capability_of
+
+app = verb_app()
+
+
+@app.command(cls=MethodVerbCommand)
+def metrics(
+    method: MethodArgument,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="COMMAND...", help="The workload, after --; default: ./workload."),
+    ] = None,
+    *,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="GPU", help="V100, RTX 3070, ... or a compute capability such as 8.6."),
+    ] = None,
+    tool_version: Annotated[
+        str,
+        typer.Option(
+            "--tool-version", metavar="RELEASE", help="The release of Nsight Compute, such as 2024.1."
+        ),
+    ] = "",
+    first: Annotated[
+        int,
+        typer.Option(
+            "--first", metavar="NUMBER", min=0, help="How many launches to measure counters of; 0: all."
+        ),
+    ] = 0,
+    skip: Annotated[
+        int, typer.Option("--skip", metavar="NUMBER", min=0, help="How many launches to skip before them.")
+    ] = 0,
+    param: MethodParameterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the ncu and nsys command lines for a method.
+
+    Metrics, cache and clock control, page, window of launches and names are those that Assay's own agent asks
+    for and its readers need. The output is a shell script: assay metrics pks > measure.sh
+
+    A method without counters needs only nsys.
+    """
+    capability = "" if gpu is None else compute_capability_of(gpu)
+    found = measuring(
+        method,
+        parse_parameters(param or []),
+        compute_capability=capability,
+        tool_version=tool_version,
+        window=Window(skip, first),
+        command=tuple(command or WORKLOAD),
+    )
+    limits = local.nsight_compute_limits(capability, tool_version) if capability and found.counters else None
+    document = _document(found, gpu, limits)
+    show(document, as_json, lambda console: render_measuring(document, console))
+
+
+def _document(found: Measuring, gpu: str | None, limits: Note | None) -> dict[str, Any]:
+    return {
+        "method": found.method,
+        "gpu": gpu,
+        "compute_capability": found.compute_capability or None,
+        "tool_version": found.tool_version or None,
+        "counters": [
+            {"name": name, "metric": metric, "help": help_of(name)} for name, metric in found.counters
+        ],
+        "missing": list(found.missing),
+        "passes": found.passes.passes,
+        "passes_exact": found.passes.exact,
+        "of_every_launch": found.of_every_launch,
+        "commands": [
+            {"what": line.what, "argv": list(line.argv), "output": line.output or None}
+            for line in found.commands
+        ],
+        "notes": [note.to_dict() for note in (*found.notes, *([limits] if limits else []))],
+    }

@@ -1,0 +1,107 @@
+"""``assay select METHOD FILE...``: the launches that stand for a workload, with weights and their error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from assay_client.cli.inputs import RECORDING, require
+from assay_client.cli.options import (
+    JsonOption,
+    LaunchOffsetOption,
+    MemoryLimitOption,
+    MethodArgument,
+    MethodParameterOption,
+    RanksOption,
+    SeedOption,
+    SyntheticOption,
+    one_or_each,
+    parse_parameters,
+)
+from assay_client.cli.output import json_pieces, show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.selection import render_selection
+from assay_client.cli.verb import MethodVerbCommand, verb_app
+from assay_client.files import require_folder_of, write_atomically
+from assay_client.recordings import analyses
+from assay_client.settings import settings_of
+from assay_sampling.errors import ParameterError
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods import registry
+from assay_sampling.scoring.evaluation import cost_of
+from assay_sampling.scoring.selection import Selection
+
+app = verb_app()
+
+
+@app.command(cls=MethodVerbCommand)
+def select(
+    method: MethodArgument,
+    files: Annotated[
+        list[Path],
+        typer.Argument(readable=False, metavar="FILE...", help="Recordings of one workload on one device."),
+    ],
+    *,
+    light: Annotated[
+        Path | None,
+        typer.Option(
+            "--light", readable=False, metavar="FILE", help="The light recording of a two-level profile."
+        ),
+    ] = None,
+    param: MethodParameterOption = None,
+    ranks: RanksOption = False,
+    seed: SeedOption = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            readable=False,
+            metavar="FILE",
+            help="Write the selection to a .json or .csv file, in an existing folder.",
+        ),
+    ] = None,
+    synthetic: SyntheticOption = False,
+    launch_offset: LaunchOffsetOption = None,
+    memory_limit: MemoryLimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Select the launches that stand for a workload.
+
+    They are scored against the recording itself."""
+    parameters = parse_parameters(param or [])
+    limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
+    if output is not None and output.suffix not in (".json", ".csv"):
+        raise ParameterError(
+            "--output", f"{output} ends in neither .json nor .csv", "name a file that ends in one of them"
+        )
+    if output is not None:
+        require_folder_of(output)
+    require(RECORDING, *files, light)
+    with activity("reading " + ", ".join(map(str, files))) as shown:
+        profile = analyses.read_profile(
+            files,
+            light=light,
+            ranks=ranks,
+            synthetic=True if synthetic else None,
+            launch_offset=one_or_each(launch_offset),
+            memory_limit_bytes=limit,
+        )
+        shown.say(f"selecting with {method}")
+        selection = registry.select(method, profile, parameters, seed)
+    document = selection.document(labels=True).to_dict()
+    if output is not None:
+        write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
+    projected = _projected_by_group(profile, selection).tolist()
+    show(document, as_json, lambda console: render_selection(document, projected, output, console))
+
+
+def _projected_by_group(profile: Profile, selection: Selection) -> np.ndarray:
+    """What each group is projected to cost, shape (g,): people want to see the most expensive first."""
+    chosen = selection.representatives
+    cost = cost_of(profile.whole, selection.evaluation.quantity)
+    each = chosen.weight * cost.values[chosen.row]
+    return np.bincount(chosen.group, weights=each, minlength=len(selection.group_launches))

@@ -1,0 +1,1 @@
+"""The demonstration: a server and agents as separate processes, kept alive and stopped in order."""

@@ -1,0 +1,1 @@
+"""Work on recordings without a server: inspect, select, score, classify, import."""

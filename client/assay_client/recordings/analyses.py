@@ -1,0 +1,285 @@
+"""Inspecting recordings, selecting and scoring without a server: the functions behind the verbs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from assay_client.files import AnyPath
+from assay_sampling.documents.reading import WRITE_AGAIN
+from assay_sampling.documents.selection import SelectionDocument, SequenceHashes
+from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.launches.alignment import MatchKind
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
+from assay_sampling.launches.joining import join, refuse_same_content
+from assay_sampling.launches.levels import check_levels
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods import registry
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
+from assay_sampling.scoring.elsewhere import (
+    same_sequence,
+    saved_quantity,
+    score_notes,
+    score_relative,
+    score_saved,
+)
+from assay_sampling.scoring.evaluation import Evaluation
+from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
+
+# A selection, its document, the JSON value of that, or the file it was written to.
+SomeSelection = Selection | SelectionDocument | Mapping[str, Any] | AnyPath
+
+
+def inspect(path: AnyPath, *, synthetic: bool | None = None) -> dict[str, Any]:
+    """What a recording holds: path, format, launches, kernels, devices, levels, counters, notes.
+
+    Streams; memory does not grow with the file. Raises InputError for what cannot be read.
+    """
+    return inspect_recording(Path(path), ReadOptions(synthetic=synthetic))
+
+
+def read_profile(
+    files: AnyPath | Sequence[AnyPath],
+    *,
+    light: AnyPath | None = None,
+    ranks: bool = False,
+    synthetic: bool | None = None,
+    launch_offset: int | Sequence[int] | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Profile:
+    """Recordings of one workload as a profile; their contents tell detailed and light ones apart.
+
+    Args:
+        files: recordings; several of one level must be windows of one run, or ranks
+            (:mod:`assay_sampling.launches.joining`).
+        light: the light recording of a two-level profile; with ``ranks`` the last rank's.
+        ranks: each file of a level is a rank of one job, in the order of the files.
+        synthetic: mark the data as not measured on silicon; None: as the files say.
+        launch_offset: number the launches of ``files`` from here instead of by their own ids; give one for
+            all files or one for each, in order. ``light`` keeps its numbers.
+        memory_limit_bytes: refuse before holding more than this.
+
+    Raises NotJoinableError for files that do not belong together, ParameterError if ``ranks`` or
+    ``launch_offset`` do not fit the number of files, and what the readers raise.
+    """
+    paths = [Path(files)] if isinstance(files, str | PathLike) else [Path(path) for path in files]
+    offsets = _offsets(launch_offset, len(paths))
+    parts: dict[str, list[Launches]] = {"detailed": [], "light": []}
+    free_bytes = memory_limit_bytes
+    given = [*zip(paths, offsets, strict=True), *([] if light is None else [(Path(light), None)])]
+    for path, offset in given:
+        options = ReadOptions(synthetic=synthetic, launch_offset=offset)
+        launches = _read(path, options, free_bytes, memory_limit_bytes)
+        free_bytes -= launches.table.nbytes
+        parts[launches.metadata.level].append(launches)
+    if light is not None:
+        _require_light(Path(light), parts["light"])
+    _require_fitting(parts, ranks, one_offset=isinstance(launch_offset, int), with_light=light is not None)
+    return Profile(
+        detailed=join(parts["detailed"], ranks=ranks) if parts["detailed"] else None,
+        light=join(parts["light"], ranks=ranks) if parts["light"] else None,
+    )
+
+
+def _offsets(given: int | Sequence[int] | None, files: int) -> Sequence[int | None]:
+    if given is None or isinstance(given, int):
+        return [given] * files
+    if len(given) != files:
+        raise ParameterError(
+            "--launch-offset",
+            f"{len(given)} launch offsets for {files} {'file' if files == 1 else 'files'}",
+            "give it once, or once for each FILE, in their order",
+        )
+    return list(given)
+
+
+def _require_light(path: Path, light: Sequence[Launches]) -> None:
+    if not light or light[-1].sources != (str(path),):
+        raise ParameterError(
+            "--light",
+            f"{path} was made by a profiler of counters, so its times are not those of a free run",
+            "give a light recording (Nsight Systems, Kineto) of the same workload",
+        )
+
+
+def _require_fitting(
+    parts: Mapping[str, Sequence[Launches]], ranks: bool, *, one_offset: bool, with_light: bool
+) -> None:
+    if ranks and max(len(of_level) for of_level in parts.values()) < 2:
+        raise ParameterError(
+            "--ranks", "one recording is given, and a job of ranks has several", "name the file of each rank"
+        )
+    given_light = len(parts["light"]) - with_light
+    if one_offset and parts["detailed"] and given_light:
+        raise ParameterError(
+            "--launch-offset",
+            "the files are of both levels, and a light recording begins at its own first launch",
+            "give it once for each FILE, in their order, or the light recording as --light",
+        )
+
+
+def _read(path: Path, options: ReadOptions, free_bytes: int, limit_bytes: int) -> Launches:
+    try:
+        return read_launches(path, options, memory_limit_bytes=free_bytes)
+    except RefusedError as error:
+        if free_bytes == limit_bytes:
+            raise
+        # The limit covers all files together, and the reader knows only the rest of it.
+        raise RefusedError(
+            str(path),
+            f"with the files before it, it takes more than the memory limit of {limit_bytes:,} bytes",
+            error.remedy,
+        ) from error
+
+
+def select(
+    method: str,
+    files: AnyPath | Sequence[AnyPath],
+    *,
+    light: AnyPath | None = None,
+    ranks: bool = False,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> Selection:
+    """Select representatives with a method ("pks", "random", "systematic", ...) and score them.
+
+    ``files``, ``light`` and ``ranks`` are as in :func:`read_profile`. Raises ParameterError for an unknown
+    method or parameter, InputError for a file that cannot be read, NotJoinableError for files that do not
+    belong together, RefusedError if the method does not apply (PKS without counters).
+    """
+    profile = read_profile(
+        files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
+    )
+    return registry.select(method, profile, parameters or {}, seed)
+
+
+def evaluate(
+    selection: SomeSelection,
+    file: AnyPath | Sequence[AnyPath],
+    *,
+    ranks: bool = False,
+    quantity: str | None = None,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> dict[str, Any]:
+    """Score a selection with unchanged weights on a recording of the same launches.
+
+    Args:
+        selection: a selection, its document, or the JSON file it was written to.
+        file: the recording, for example of another GPU; several files as in :func:`read_profile`.
+        ranks: each file is a rank of one job.
+        quantity: the cost ("duration_ns", "cycles_gpc_avg", ...); None: that of the selection.
+
+    Raises MisalignedError if the recording does not hold the same launches.
+    """
+    saved = load_selection(selection)
+    launches = _whole(file, ranks, synthetic, memory_limit_bytes)
+    return _evaluated(saved, launches, score_saved(saved, launches, quantity))
+
+
+def evaluate_relative(
+    selection: SomeSelection,
+    first: AnyPath | Sequence[AnyPath],
+    second: AnyPath | Sequence[AnyPath],
+    *,
+    ranks: bool = False,
+    quantity: str | None = None,
+    synthetic: bool | None = None,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+) -> dict[str, Any]:
+    """How well a selection predicts the speedup of the second recording over the first.
+
+    The recordings are of two GPUs, or of two shares of the SMs of one; the weights stay unchanged.
+    Arguments are as in :func:`evaluate`; with ``ranks`` each recording is several files. Raises
+    MisalignedError if a recording does not hold the launches of the selection, NotJoinableError if
+    both are the same recording.
+    """
+    saved = load_selection(selection)
+    one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
+    refuse_same_content(one, other)
+    found = score_relative(saved, one, other, quantity)
+    document = _selection_part(saved)
+    notes = [make_note("cycles_of_two_clocks")] if found.first.unit == "cycle" else []
+    return {
+        **document,
+        **found.to_dict(),
+        "first": _evaluated(saved, one, found.first),
+        "second": _evaluated(saved, other, found.second),
+        "notes": [note.to_dict() for note in notes],
+    }
+
+
+def _whole(
+    files: AnyPath | Sequence[AnyPath], ranks: bool, synthetic: bool | None, memory_limit_bytes: int
+) -> Launches:
+    profile = read_profile(files, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    if profile.detailed is not None and profile.light is not None:
+        check_levels(profile.detailed, profile.light)
+    return profile.whole
+
+
+def _selection_part(saved: SavedSelection) -> dict[str, Any]:
+    # What an earlier release did not say of its profile stays unsaid.
+    whole = saved.document.model_dump(
+        mode="json", include={"method", "parameters", "seed", "profile"}, exclude_unset=True
+    )
+    return {
+        "method": whole["method"],
+        "parameters": whole["parameters"],
+        "seed": whole["seed"],
+        "selected_on": whole["profile"],
+    }
+
+
+def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> dict[str, Any]:
+    here = ProfileSummary.of(launches)
+    return {
+        **_selection_part(saved),
+        "evaluated_on": here.document().to_dict(),
+        "match": _match(saved.sequence, here.sequence()),
+        **evaluation.to_dict(),
+        "notes": [
+            note.to_dict() for note in (*_notes(saved, evaluation), *score_notes(saved, launches, evaluation))
+        ],
+    }
+
+
+def _notes(saved: SavedSelection, evaluation: Evaluation) -> Iterator[Note]:
+    made_in = saved_quantity(saved)
+    if made_in != evaluation.quantity:
+        yield make_note("scored_in_another_cost", quantity=evaluation.quantity, made_in=made_in or "")
+    if evaluation.group_error_percent is None:
+        yield make_note("saved_without_labels")
+
+
+def _match(saved: SequenceHashes, here: SequenceHashes) -> dict[MatchKind, float | None]:
+    """Percent of launches that match, by kind; None if the saved hashes show only that some differ."""
+    kinds: tuple[MatchKind, ...] = ("exact", "name_block")
+    return {
+        **{kind: 100.0 if same_sequence(saved, here, kind) else None for kind in kinds},
+        "position": 100.0,
+    }
+
+
+def load_selection(selection: SomeSelection) -> SavedSelection:
+    """A selection in its saved form; raises InputError naming a file that is not a selection."""
+    if isinstance(selection, Selection):
+        return SavedSelection.of(selection.document(labels=True), "selection")
+    if isinstance(selection, SelectionDocument):
+        return SavedSelection.of(selection, "selection")
+    if isinstance(selection, Mapping):
+        return SavedSelection.read(selection, "selection")
+    path = Path(selection)
+    try:
+        document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise InputError(path, f"it cannot be read ({error.strerror})", "name a selection file") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(path, f"it is not JSON ({error})", WRITE_AGAIN) from error
+    return SavedSelection.read(document, str(path))

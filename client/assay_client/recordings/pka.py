@@ -1,0 +1,202 @@
+"""PKA's Table 4 from files: a selection, the simulations of its launches, and the cycles on silicon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from assay_client.recordings.analyses import evaluate, load_selection
+from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.files.reading import reading
+from assay_sampling.projection.files import ProjectionOptions
+from assay_sampling.projection.pka_table import PkaRow, SimulatedWorkload, application_row, pka_table
+from assay_sampling.projection.runs import LaunchProjection, project_run
+from assay_sampling.simulators.accel_sim.run import SimulatorRun
+
+
+class _Profile(BaseModel):
+    launches: int = Field(ge=1)
+    synthetic: bool = False
+
+
+class _Cost(BaseModel):
+    unit: str
+    total: float
+
+
+class _Scored(BaseModel):
+    """The fields of a selection's document that the table needs."""
+
+    profile: _Profile
+    cost: _Cost | None = None
+
+
+class PkaRows(BaseModel):
+    """The document of ``assay pka-table``: applications, and in a whole table the means of suites."""
+
+    model_config = ConfigDict(extra="allow")
+
+    rows: list[PkaRow]
+    synthetic: bool = False
+    notes: list[str] = []
+
+
+@dataclass(frozen=True)
+class PkaApplication:
+    """The inputs of one application's row.
+
+    Args:
+        selection: as ``assay select -o`` writes it.
+        simulations: standard outputs of Accel-Sim: of all launches, or of the selected ones.
+        intervals: their interval logs, in the same order; without them nothing is projected.
+        silicon: a recording of the workload whose cycles count; None: those that the selection was made on.
+        suite, application: the names in the row.
+        cycles_per_second: speed of the simulator; None: from the logs.
+        options: options of the projection.
+    """
+
+    selection: Path
+    simulations: Sequence[Path]
+    intervals: Sequence[Path]
+    silicon: Path | None
+    suite: str
+    application: str
+    cycles_per_second: float | None
+    options: ProjectionOptions
+
+
+def pka_row(given: PkaApplication) -> dict[str, Any]:
+    """The row of one application, as the document that ``assay pka-table row`` writes.
+
+    Raises InputError for a file that cannot be read, ParameterError for intervals that do not go with the
+    simulations, RefusedError for a selection of several processes or a cost that is not in cycles.
+    """
+    if given.intervals and len(given.intervals) != len(given.simulations):
+        raise ParameterError(
+            "--intervals",
+            f"{len(given.intervals)} interval logs for {len(given.simulations)} simulations",
+            "give one for each SIMULATION, in their order, or none",
+        )
+    saved = load_selection(given.selection)
+    if len(set(saved.process.tolist())) > 1:
+        raise RefusedError(
+            str(given.selection),
+            "it selects launches of several processes, and a simulator's log counts those of one",
+            "select on the recording of one process",
+        )
+    found = list(_simulated(given))
+    scored = _parsed(given.selection, _Scored, saved.document.to_dict(), _SELECT)
+    silicon_cycles, synthetic, notes = _silicon(scored, given)
+    row = application_row(
+        given.suite,
+        given.application,
+        silicon_cycles=silicon_cycles,
+        launches=scored.profile.launches,
+        selected=saved.launch,
+        weights=saved.weight,
+        simulated=SimulatedWorkload.of(found),
+        cycles_per_second=given.cycles_per_second or _speed(found),
+    )
+    if row.pks_speedup is None and row.pka_speedup is None:
+        notes.append("not all selected launches were simulated: there is nothing to compare")
+    elif row.simulator_error_percent is None and silicon_cycles is not None:
+        notes.append("not all launches were simulated: the speedup of PKA is over PKS")
+    if not given.intervals:
+        notes.append("there is no interval log: each launch is simulated to its end, so PKA is PKS")
+    return {
+        "rows": [row.to_dict()],
+        "selection": str(given.selection),
+        "simulations": [str(path) for path in given.simulations],
+        "intervals": [str(path) for path in given.intervals],
+        "silicon": None if given.silicon is None else str(given.silicon),
+        "synthetic": synthetic,
+        "notes": notes,
+    }
+
+
+def _simulated(given: PkaApplication) -> Sequence[LaunchProjection]:
+    launches: list[LaunchProjection] = []
+    for path, intervals in zip_longest(given.simulations, given.intervals):
+        run = SimulatorRun(path, intervals)
+        launches += project_run(run, given.options.of_rule(), sms=given.options.sms)
+    return launches
+
+
+def _silicon(scored: _Scored, given: PkaApplication) -> tuple[float | None, bool, list[str]]:
+    """Cycles of the whole workload, None if unknown; whether they are synthetic; notes."""
+    if given.silicon is None:
+        if scored.cost is None or scored.cost.unit != "cycle":
+            note = "the selection was not scored in cycles: name a recording with --silicon for errors"
+            return None, scored.profile.synthetic, [note]
+        return scored.cost.total, scored.profile.synthetic, []
+    evaluated = evaluate(given.selection, given.silicon)
+    if evaluated["cost"]["unit"] != "cycle":
+        raise RefusedError(
+            str(given.silicon),
+            f"the selection was scored in {evaluated['cost']['unit']}, and simulators count cycles",
+            "select again on a recording with cycles",
+        )
+    return float(evaluated["cost"]["total"]), bool(evaluated["evaluated_on"]["synthetic"]), []
+
+
+def _speed(launches: Sequence[LaunchProjection]) -> float | None:
+    """Simulated cycles per second from the logs; None if they do not say."""
+    seconds = [found.launch.simulation_seconds for found in launches]
+    known = [each for each in seconds if each is not None]
+    if len(known) < len(seconds) or not sum(known):
+        return None
+    return sum(found.launch.cycles for found in launches) / sum(known)
+
+
+def pka_suites(files: Sequence[Path]) -> dict[str, Any]:
+    """The whole table of applications' rows, with the means of each suite.
+
+    ``files`` hold documents of :func:`pka_row` or of this function, as JSON. Raises InputError for another
+    file, RefusedError if an application of a suite is given twice.
+    """
+    rows: list[PkaRow] = []
+    notes: list[str] = []
+    synthetic = False
+    for path in files:
+        read = _read(path)
+        rows += [row for row in read.rows if row.known is None]  # means are made anew
+        synthetic |= read.synthetic
+        notes += [f"{path}: {note}" for note in read.notes]
+    seen: set[tuple[str, str]] = set()
+    for row in rows:
+        if (row.suite, row.application) in seen:
+            raise RefusedError(
+                f"application {row.application!r}",
+                f"it is given twice in suite {row.suite!r}",
+                "give it once, or another name with --application",
+            )
+        seen.add((row.suite, row.application))
+    return {"rows": [asdict(row) for row in pka_table(rows)], "synthetic": synthetic, "notes": notes}
+
+
+def _read(path: Path) -> PkaRows:
+    with reading(path):
+        text = path.read_bytes()
+    return _parsed(path, PkaRows, text, "write one with: assay pka-table row SELECTION SIMULATION -o FILE")
+
+
+_SELECT = "write one with: assay select METHOD FILE -o selection.json"
+Parsed = TypeVar("Parsed", bound=BaseModel)
+
+
+def _parsed(path: Path, kind: type[Parsed], document: Mapping[str, Any] | bytes, remedy: str) -> Parsed:
+    """A document as its model; raises InputError naming the first invalid field."""
+    try:
+        if isinstance(document, bytes):
+            return kind.model_validate_json(document)
+        return kind.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        cause = f"it is not what this verb reads: {where + ': ' if where else ''}{first['msg']}"
+        raise InputError(path, cause, remedy) from error

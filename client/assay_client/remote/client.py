@@ -1,0 +1,134 @@
+"""The Python client of a campaign server; it returns plain dictionaries in the words of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from assay_client.files import AnyPath, read_campaign
+from assay_client.remote.connection import CONNECT_SECONDS, Connection
+from assay_client.remote.documents import (
+    campaign_document,
+    changed_document,
+    rest_documents,
+    run_detail_document,
+    set_aside_document,
+)
+from assay_core.records.campaign import ReportFormat
+
+if TYPE_CHECKING:
+    from assay_report.model.report import Report
+
+OnChanged = Callable[[list[dict[str, Any]]], None]
+
+
+def _ignored(_changed: list[dict[str, Any]]) -> None:
+    pass
+
+
+class Client:
+    """A client of a campaign server. Use it as a context manager, or call :meth:`close`.
+
+    Args:
+        server: "unix:PATH", or "HOST:PORT" on this machine; None: $ASSAY_SERVER, else this user's own socket.
+        connect_seconds: how long to wait for the server to answer at all.
+    """
+
+    def __init__(self, server: str | None = None, *, connect_seconds: float = CONNECT_SECONDS) -> None:
+        self._connection = Connection(server, connect_seconds=connect_seconds)
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def submit(self, campaign_file: AnyPath) -> str:
+        """Hand a campaign file to the server and return the campaign's id.
+
+        Paths in the file are relative to the file. Raises CampaignError naming line and field.
+        """
+        return str(self.submit_document(campaign_file)["campaign_id"])
+
+    def submit_document(self, campaign_file: AnyPath) -> dict[str, Any]:
+        """Submit a file like :meth:`submit`; returns ``campaign_id`` and the planned ``runs_total``."""
+        path = Path(campaign_file)
+        text = read_campaign(path)
+        answer = self._connection.submit(text, str(path), str(path.resolve().parent))
+        return {"campaign_id": answer.campaign_id, "runs_total": answer.runs}
+
+    def campaigns(self) -> list[dict[str, Any]]:
+        """All campaigns of the server, without their runs."""
+        campaigns: list[dict[str, Any]] = self.overview()["campaigns"]
+        return campaigns
+
+    def overview(self) -> dict[str, Any]:
+        """``campaigns`` without their runs, slots that are ``resting``, and files that were ``set_aside``."""
+        answer = self._connection.campaigns()
+        return {
+            "campaigns": [campaign_document(c, listed=True) for c in answer.campaigns],
+            "resting": rest_documents(answer.resting),
+            "set_aside": [set_aside_document(each) for each in answer.set_aside],
+            "changed_records": [changed_document(each) for each in answer.changed],
+        }
+
+    def status(self, campaign_id: str) -> dict[str, Any]:
+        """A campaign and its runs, now."""
+        return campaign_document(self._connection.status(campaign_id))
+
+    def summary(self, campaign_id: str) -> dict[str, Any]:
+        """A campaign without its runs, now: cheap even if there are many runs."""
+        return campaign_document(self._connection.status(campaign_id, with_runs=False), with_runs=False)
+
+    def watch(self, campaign_id: str) -> Iterator[dict[str, Any]]:
+        """The status now, and again after every change, until the campaign has ended.
+
+        Only the last status has the campaign's runs: "runs" is empty before.
+        """
+        for status in self._connection.watch(campaign_id):
+            yield self.status(campaign_id) if status.ended else campaign_document(status)
+
+    def cancel(self, campaign_id: str) -> dict[str, Any]:
+        """Cancel what has not finished yet; everything already stored stays."""
+        return campaign_document(self._connection.cancel(campaign_id))
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """A run with its attempts: command, environment, log, flags, files."""
+        return run_detail_document(self._connection.run(run_id))
+
+    def report(self, campaign_id: str, *, on_changed: OnChanged = _ignored) -> Report:
+        """The report of an ended campaign; ``on_changed`` as in :meth:`report_bytes`.
+
+        Raises InputError if the server is of a newer release and this one cannot read its report.
+        """
+        data = self.report_bytes(campaign_id, "json", on_changed=on_changed)
+        from assay_report.reading import parse_report  # noqa: PLC0415 - Arrow, which most verbs do not need
+
+        return parse_report(data, f"report of {campaign_id}")
+
+    def report_bytes(
+        self, campaign_id: str, form: Literal["json", "html"], *, on_changed: OnChanged = _ignored
+    ) -> bytes:
+        """The report of an ended campaign as the server wrote it: "json" or a self-contained "html" page.
+
+        If records of the campaign have changed since the report was made, ``on_changed`` is called with their
+        ``run_id``, ``file`` and ``what`` ("missing", "changed", "unreadable").
+        """
+        data, changed = self._connection.report(campaign_id, ReportFormat(form))
+        if changed:
+            on_changed([changed_document(each) for each in changed])
+        return data

@@ -1,0 +1,290 @@
+"""The connection to a server: address, channel, the server's typed errors, and a watch that reconnects."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+import grpc
+
+from assay_client.ending import ended_in_order, raise_if_asked
+from assay_client.settings import settings_of
+from assay_core.records.campaign import (
+    CampaignsPage,
+    CampaignStatus,
+    ChangedFile,
+    NamedCampaign,
+    NamedRun,
+    Overview,
+    ReportChunk,
+    ReportFormat,
+    ReportRequest,
+    RunDetail,
+    StatusRequest,
+    Submission,
+    Submitted,
+)
+from assay_core.records.error_metadata import ErrorMetadata
+from assay_core.server_address import (
+    ServerAddress,
+    parse_address,
+    require_our_socket,
+    runtime_folder,
+)
+from assay_protos import campaign_pb2_grpc
+from assay_sampling.errors import (
+    AssayError,
+    CampaignError,
+    ParameterError,
+    RefusedError,
+    ServerUnreachableError,
+    StorageError,
+)
+
+CONNECT_SECONDS = 5.0
+_REPORT_SECONDS = 600.0
+_CALL_SECONDS = 60.0
+_RECONNECT_SECONDS = 60.0
+_LARGEST_MESSAGE_BYTES = 32 << 20
+
+Answer = TypeVar("Answer")
+
+
+class _Sent(Protocol):
+    """A record that can be sent."""
+
+    def to_proto(self) -> Any: ...
+
+
+def server_address(given: str | None = None) -> str:
+    """The server to talk to: the one given, else $ASSAY_SERVER, else this user's own socket.
+
+    Raises ParameterError if it is not an address, ServerUnreachableError if it is not on this machine:
+    a connection off loopback is never made in plain text.
+    """
+    return _address(given).text
+
+
+def _address(given: str | None) -> ServerAddress:
+    text = utf8(given or settings_of(server=None).server)
+    found = parse_address(text, "--server")
+    if not found.on_this_machine:
+        raise ServerUnreachableError(
+            text,
+            "it is not on this machine, and nothing is sent over a network in plain text",
+            f"forward a socket of your own to it with: mkdir -pm 700 {runtime_folder()} && ssh -N -L "
+            f"{runtime_folder()}/remote.sock:localhost:{found.port} {found.host}, and use "
+            f"--server unix:{runtime_folder()}/remote.sock",
+        )
+    return found
+
+
+def utf8(text: str) -> str:
+    """``text`` as gRPC can send it; raises ParameterError for bytes of a path that are not UTF-8."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError as error:
+        raise ParameterError(
+            text, "it is not UTF-8, and only UTF-8 can be sent to a server", "rename the file or its folder"
+        ) from error
+
+
+class Connection:
+    """One server. Every method raises the typed error that the server raised, or ServerUnreachableError.
+
+    Args:
+        address: "unix:PATH", or "HOST:PORT" on loopback; None: $ASSAY_SERVER, else this user's own socket.
+        connect_seconds: how long to wait for the server to answer at all.
+
+    A socket is refused (ServerUnreachableError) if another user could answer there.
+    """
+
+    def __init__(self, address: str | None = None, *, connect_seconds: float = CONNECT_SECONDS) -> None:
+        found = _address(address)
+        self.address = found.text
+        _require_ours(found)
+        self._channel = grpc.insecure_channel(
+            self.address,
+            options=[
+                ("grpc.enable_http_proxy", 0),
+                ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
+                # gRPC's limit for one attempt to connect, including the handshake.
+                ("grpc.min_reconnect_backoff_ms", int(1000 * connect_seconds)),
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 2000),
+            ],
+        )
+        self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._reached = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def submit(self, text: str, file_name: str, base_directory: str) -> Submitted:
+        submission = Submission(text, utf8(file_name), utf8(base_directory))
+        return self._call(self._stub.Submit, submission, Submitted.from_proto)
+
+    def campaigns(self) -> Overview:
+        """All campaigns, from all pages of the server's answer."""
+        overview = page = self._campaigns(CampaignsPage())
+        while page.campaigns_next:
+            page = self._campaigns(CampaignsPage(page.campaigns_next))
+            overview = replace(overview, campaigns=overview.campaigns + page.campaigns)
+        return overview
+
+    def _campaigns(self, page: CampaignsPage) -> Overview:
+        return self._call(self._stub.ListCampaigns, page, Overview.from_proto)
+
+    def status(self, campaign_id: str, *, with_runs: bool = True) -> CampaignStatus:
+        """The status now, with its runs from all pages of the server's answer."""
+        asked = StatusRequest(utf8(campaign_id), without_runs=not with_runs)
+        status = page = self._call(self._stub.GetStatus, asked, CampaignStatus.from_proto)
+        runs = list(page.runs)
+        while page.runs_next:
+            asked = replace(asked, first=page.runs_next)
+            page = self._call(self._stub.GetStatus, asked, CampaignStatus.from_proto)
+            runs += page.runs
+        return replace(status, runs=tuple(runs), runs_next=0)
+
+    def cancel(self, campaign_id: str) -> CampaignStatus:
+        return self._call(self._stub.Cancel, NamedCampaign(utf8(campaign_id)), CampaignStatus.from_proto)
+
+    def run(self, run_id: str) -> RunDetail:
+        return self._call(self._stub.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto)
+
+    def report(self, campaign_id: str, form: ReportFormat) -> tuple[bytes, list[ChangedFile]]:
+        """The report of an ended campaign, and what changed since it was made."""
+        chunks = self._call(
+            # The server checks all records of the campaign before it ends its answer.
+            lambda message, timeout: list(self._stub.GetReport(message, timeout=_REPORT_SECONDS)),
+            ReportRequest(utf8(campaign_id), form),
+            lambda messages: [ReportChunk.from_proto(message) for message in messages],
+        )
+        return b"".join(chunk.data for chunk in chunks), [each for chunk in chunks for each in chunk.changed]
+
+    def watch(
+        self, campaign_id: str, *, give_up_seconds: float = _RECONNECT_SECONDS
+    ) -> Iterator[CampaignStatus]:
+        """Yield each new status of a campaign until it has ended, reconnecting if the connection breaks.
+
+        Waits ``give_up_seconds`` for a server that went away, then raises ServerUnreachableError.
+        The campaign itself continues anyway.
+        """
+        # By hand: tenacity repeats a call from its beginning, and this continues where a stream broke.
+        last: CampaignStatus | None = None
+        give_up_at = time.monotonic() + (give_up_seconds if self._reached else 0.0)
+        while True:
+            try:
+                for status in self._watch_once(campaign_id):
+                    give_up_at = time.monotonic() + give_up_seconds
+                    if status != last:
+                        yield status
+                    last = status
+            except ServerUnreachableError:
+                if time.monotonic() >= give_up_at:
+                    raise
+            if last is not None and last.ended:
+                return
+            raise_if_asked()
+            time.sleep(0.2)
+
+    def _watch_once(self, campaign_id: str) -> Iterator[CampaignStatus]:
+        stream = self._stub.Watch(StatusRequest(utf8(campaign_id)).to_proto())
+        try:
+            with ended_in_order(stream.cancel):
+                for message in stream:
+                    self._reached = True
+                    yield CampaignStatus.from_proto(message)
+                    raise_if_asked()
+        except grpc.RpcError as error:
+            raise_if_asked()
+            raise self._typed(error) from None
+        finally:
+            stream.cancel()
+
+    def _call(self, method: Callable[..., Any], asked: _Sent, read: Callable[[Any], Answer]) -> Answer:
+        try:
+            answer = method(asked.to_proto(), timeout=_CALL_SECONDS)
+        except grpc.RpcError as error:
+            raise self._typed(error) from None
+        self._reached = True
+        return read(answer)
+
+    def _typed(self, error: grpc.RpcError) -> AssayError:
+        typed = typed_error(error, self.address)
+        if isinstance(typed, ServerUnreachableError) and not self._reached:
+            return unreachable(self.address, "no server answers there")
+        return typed
+
+
+def _require_ours(address: ServerAddress) -> None:
+    """Raise ServerUnreachableError if there is no server there, or it could be another user's."""
+    folder = address.socket.parent if address.socket is not None else Path("/")
+    if not folder.exists():
+        raise unreachable(address.text, f"no server answers there: there is no folder {folder}")
+    try:
+        require_our_socket(address)
+    except ParameterError as error:
+        raise ServerUnreachableError(address.text, error.cause, error.remedy) from error
+
+
+def unreachable(address: str, cause: str) -> ServerUnreachableError:
+    """The error for a server that does not answer, with its remedy."""
+    return ServerUnreachableError(
+        address, cause, "start one with: assay-server --state DIR, or name another with --server"
+    )
+
+
+def typed_error(error: grpc.RpcError, address: str) -> AssayError:
+    """The typed error behind a failed call: the one the server raised, else one for the gRPC status."""
+    told = ErrorMetadata.beside(error)
+    return told.error() if told is not None else _from_status(error, address)
+
+
+_KINDS: dict[grpc.StatusCode, tuple[type[AssayError], str, str]] = {
+    grpc.StatusCode.UNIMPLEMENTED: (
+        RefusedError,
+        "the server there does not know this request",
+        "use client and server of the same release of Assay",
+    ),
+    grpc.StatusCode.NOT_FOUND: (CampaignError, "the server knows no such thing", "see: assay status"),
+    grpc.StatusCode.INVALID_ARGUMENT: (CampaignError, "the server cannot read the request", ""),
+    grpc.StatusCode.FAILED_PRECONDITION: (RefusedError, "the server refused", ""),
+    grpc.StatusCode.PERMISSION_DENIED: (RefusedError, "the server refused", ""),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (StorageError, "the server could not store or send it", ""),
+    grpc.StatusCode.DATA_LOSS: (StorageError, "the server's data are damaged", ""),
+}
+
+
+def _from_status(error: grpc.RpcError, address: str) -> AssayError:
+    code = error.code() if hasattr(error, "code") else None
+    details = str(error.details() or "") if hasattr(error, "details") else ""
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return unreachable(address, "the server went away")
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return unreachable(address, f"the server did not finish its answer within {_CALL_SECONDS:g} s")
+    if code in _KINDS:
+        kind, cause, remedy = _KINDS[code]
+        return kind(address, details or cause, remedy)
+    name = code.name if code is not None else "no status"
+    return AssayError(
+        address,
+        f"the server failed ({name}{': ' + details if details else ''})",
+        "see the log of the server; if it persists, report it to the authors of Assay",
+    )

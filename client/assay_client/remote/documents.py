@@ -1,0 +1,143 @@
+"""The server's answers as plain dictionaries, for ``--json`` and notebooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from assay_core.records.campaign import (
+    AttemptDetail,
+    CampaignStatus,
+    ChangedFile,
+    RunDetail,
+    RunStatus,
+    SetAside,
+    SlotRest,
+)
+from assay_core.records.failure import Failure
+
+
+def campaign_document(
+    status: CampaignStatus, *, with_runs: bool = True, listed: bool = False
+) -> dict[str, Any]:
+    """A campaign: id, name, state, synthetic mark, counts of runs and slices, failure, and its runs.
+
+    ``listed``: as one of many, without its runs and its counts of slices.
+    """
+    document: dict[str, Any] = {
+        "campaign_id": status.campaign_id,
+        "name": status.name,
+        "state": status.state,
+        "synthetic": status.synthetic,
+        "runs_total": status.runs_total,
+        "runs_done": status.runs_done,
+        "runs_failed": status.runs_failed,
+        "runs_running": status.runs_running,
+        "failure": _optional(status.failure),
+    }
+    if not listed:
+        document |= {name: getattr(status, name) for name in ("slices", "slices_done", "retries")}
+        document["waiting"] = [
+            {"reason": each.reason, "first_run_id": each.first_run_id, "runs": each.runs}
+            for each in status.waiting
+        ]
+    document["resting"] = rest_documents(status.resting)
+    if with_runs and not listed:
+        document["runs"] = [run_document(run) for run in status.runs]
+    return document
+
+
+def rest_documents(rests: Iterable[SlotRest]) -> list[dict[str, Any]]:
+    """Slots that take no runs for a while, for how much longer, and why."""
+    return [
+        {
+            "agent": rest.agent,
+            "slot": rest.slot,
+            "failures": rest.failures,
+            "remaining_ms": rest.remaining_ms,
+            "failure": rest.failure.to_dict(),
+        }
+        for rest in rests
+    ]
+
+
+def run_document(run: RunStatus) -> dict[str, Any]:
+    """A run: what it measures, its state, its validity flags and why it failed."""
+    return {
+        "run_id": run.run_id,
+        "workload": run.workload,
+        "device_kind": run.device_kind,
+        "level": run.level,
+        "condition": run.condition.to_dict(),
+        "repeat": run.repeat,
+        "state": run.state,
+        "launches": run.launches,
+        "slices": run.slices,
+        "slices_done": run.slices_done,
+        "attempts": run.attempts,
+        "retries": run.retries,
+        "agent": run.agent,
+        "waiting_for": run.waiting_for,
+        "flags": [asdict(flag) for flag in run.flags],
+        "failure": _optional(run.failure),
+    }
+
+
+def changed_document(changed: ChangedFile) -> dict[str, Any]:
+    """A published file that has changed since: its run, name, and "missing", "changed" or "unreadable"."""
+    return {"run_id": changed.run_id, "file": changed.file, "what": changed.what}
+
+
+def set_aside_document(moved: SetAside) -> dict[str, Any]:
+    """Files that the server moved aside: where to, why, when, how many, and the first names."""
+    return {
+        "folder": moved.folder,
+        "reason": moved.reason,
+        "set_aside_at": _time(moved.set_aside_at_ms),
+        "files": moved.files,
+        "bytes": moved.bytes,
+        "names": list(moved.names),
+    }
+
+
+def run_detail_document(detail: RunDetail) -> dict[str, Any]:
+    """A run with every attempt: command, environment, log, times, failure, and the files it published."""
+    return {
+        **run_document(detail.run),
+        "attempts": [_attempt(attempt) for attempt in detail.attempts],
+        "files": list(detail.files),
+    }
+
+
+def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
+    log = attempt.log
+    return {
+        "slice": attempt.key.slice_index,
+        "attempt": attempt.key.attempt,
+        "state": attempt.state,
+        "agent": attempt.agent,
+        "slot": attempt.slot,
+        "leased_at": _time(attempt.leased_at_ms),
+        "ended_at": _time(attempt.ended_at_ms),
+        "launches": attempt.launches,
+        "failure": _optional(attempt.failure),
+        "command": list(log.command),
+        "environment": dict(sorted(log.environment.items())),
+        "log": log.text,
+        "wall_seconds": log.wall_seconds or None,
+        "telemetry": log.telemetry,
+        "facts": json.loads(log.facts_json) if log.facts_json else None,
+    }
+
+
+def _optional(failure: Failure | None) -> dict[str, Any] | None:
+    return None if failure is None else failure.to_dict()
+
+
+def _time(milliseconds: int) -> str | None:
+    if not milliseconds:
+        return None
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
