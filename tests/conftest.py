@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,13 @@ def shared_data() -> Path:
             pytest.fail(f"the recordings are required, but {path} is not there")
         pytest.skip(f"the recordings are not at {path}; set ASSAY_SHARED_DATA to where they are")
     return path
+
+
+@pytest.fixture(autouse=True)
+def root_log_as_before() -> Iterator[None]:
+    """Handlers and level of the log, set up by one test, must not reach the next in its process."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

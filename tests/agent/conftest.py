@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer
-from nvidia_tools import RealTools, parameters, processes_of
+
+from tests.support.agent.fake_server import FakeServer
+from tests.support.agent.nvidia_tools import RealTools, parameters, processes_of
 
 
 @pytest.fixture

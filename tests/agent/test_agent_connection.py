@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from assay_agent.connection import Connection
-from assay_protos import agent_pb2
+from assay_agent.uplink.connection import Connection
+from assay_core.records.machine import Inventory, Registration
 from assay_sampling.errors import ServerUnreachableError
 
 
@@ -25,11 +25,11 @@ def test_a_server_that_is_not_there_is_said_once_and_tried_again(
         give_up.set()
         return True
 
-    logger = logging.getLogger("assay_agent.connection")
+    logger = logging.getLogger("assay_agent.uplink.connection")
     logger.addFilter(stop_then)
     try:
         with caplog.at_level(logging.WARNING), pytest.raises(ServerUnreachableError):
-            connection.register(agent_pb2.RegisterRequest(), give_up)
+            connection.register(Registration("a", "s", "n", Inventory(), ()), give_up)
     finally:
         logger.removeFilter(stop_then)
         latest.cancel()

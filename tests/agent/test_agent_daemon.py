@@ -12,20 +12,21 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
-from fake_server import FakeServer, batches_of, table_of, wait_for
 
-from assay_agent.config import AgentConfig
-from assay_agent.daemon import Agent
-from assay_agent.inventory import Inventory
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.records import AttemptLog
-from assay_agent.spool import Spool
-from assay_agent.state import StateDirectory
-from assay_agent.work import Assignment, AttemptKey, CommandSource, ValidityFlag
+from assay_agent.config import AgentSettings
+from assay_agent.daemon.agent import Agent
+from assay_agent.daemon.state import StateDirectory
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.spool.spool import Spool
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.machine import Inventory
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import CommandSource, Work
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.errors import InputError, ParameterError, StorageError
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE, LaunchBatch
+from assay_sampling.launches.table import BASELINE, LaunchBatch
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.fake_server import FakeServer, batches_of, table_of, wait_for
 
 LAUNCHES = 2_000
 
@@ -36,22 +37,22 @@ class ScriptedProfiler:
     name = "recorded"
 
     def __init__(self) -> None:
-        self.between: Callable[[Assignment, threading.Event], None] = lambda work, cancelled: None
+        self.between: Callable[[Work, threading.Event], None] = lambda work, cancelled: None
         self.running: list[str] = []
         self.most_at_once = 0
         self.lock = threading.Lock()
         self.ended: list[str] = []
         self.at_the_end: tuple[ValidityFlag, ...] = ()
 
-    def plan(self, work: Assignment) -> list[str] | None:
+    def plan(self, work: Work) -> list[str] | None:
         return ["ncu", work.workload]
 
-    def run(self, work: Assignment, cancelled: threading.Event) -> ScriptedMeasurement:
+    def run(self, work: Work, cancelled: threading.Event) -> ScriptedMeasurement:
         return ScriptedMeasurement(self, work, cancelled)
 
 
 class ScriptedMeasurement:
-    def __init__(self, profiler: ScriptedProfiler, work: Assignment, cancelled: threading.Event) -> None:
+    def __init__(self, profiler: ScriptedProfiler, work: Work, cancelled: threading.Event) -> None:
         self._profiler, self._work, self._cancelled = profiler, work, cancelled
         self.flags = (ValidityFlag("counters_nan", "3 of 7"),)
         self.log = AttemptLog(("ncu", work.workload), {"LC_ALL": "C"}, "==PROF== fine")
@@ -88,13 +89,13 @@ def expected(run_id: str) -> Any:
     return table_of(batches_of(LAUNCHES, 100, seed=seed_of(run_id)))
 
 
-def config_for(server: FakeServer, state: Path, **options: Any) -> AgentConfig:
+def config_for(server: FakeServer, state: Path, **options: Any) -> AgentSettings:
     fields = {"minimum_free_bytes": 0, "flush_seconds": 0.0, "lease_wait_ms": 200, "name": "box", **options}
-    return AgentConfig(server.address, state, **fields)
+    return AgentSettings(server=server.address, state_dir=state, **fields)
 
 
 class RunningAgent:
-    def __init__(self, config: AgentConfig, profiler: ScriptedProfiler) -> None:
+    def __init__(self, config: AgentSettings, profiler: ScriptedProfiler) -> None:
         inventory = Inventory("host", "0", 2, 1 << 30, no_device_reason="none here")
         self.agent = Agent(config, profilers={"recorded": profiler}, inventory=lambda: inventory)
         self.problems: list[BaseException] = []
@@ -156,7 +157,7 @@ def test_runs_are_measured_sent_and_finished(
 def test_what_is_found_when_conditions_are_undone_is_told_too(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
-    def fail(work: Assignment, cancelled: threading.Event) -> None:
+    def fail(work: Work, cancelled: threading.Event) -> None:
         if work.workload == "failing":
             raise ProfilerError(FailureClass.APPLICATION_FAILED, "app")
 
@@ -205,7 +206,7 @@ def test_a_short_lease_is_kept_alive_more_often_than_the_server_asks(
     server.heartbeat_ms = 3_600_000
     gate = threading.Event()
     profiler.between = lambda work, cancelled: gate.wait(30) and None
-    server.add_run("c-1.0000", deadline_ms=300)
+    server.add_run("c-1.0000", lease_remaining_ms=300)
     with running(server, tmp_path, profiler):
         wait_for(lambda: sum(1 for h in server.heartbeats if h.attempts) >= 3)
         gate.set()
@@ -284,7 +285,7 @@ def test_a_failure_of_the_profiler_is_a_result(
         "c-1.0002": ZeroDivisionError("division by zero"),
     }
 
-    def between(work: Assignment, cancelled: threading.Event) -> None:
+    def between(work: Work, cancelled: threading.Event) -> None:
         raise problems[work.key.run_id]
 
     profiler.between = between
@@ -301,7 +302,7 @@ def test_a_failure_of_the_profiler_is_a_result(
         (
             "server_refused",
             "run c-1.0003 slice 0 attempt 1",
-            "this agent has no profiler 'cupti', only recorded",
+            "this agent does not have the profiler 'cupti', only recorded",
         ),
     ]
     assert all(f.failure.remedy and not f.failure.retryable for f in server.failures)
@@ -315,7 +316,7 @@ def test_a_failure_does_not_tell_the_secrets_of_a_campaign(
 ) -> None:
     """A program's last words are quoted, and they may be what it was given."""
 
-    def between(work: Assignment, cancelled: threading.Event) -> None:
+    def between(work: Work, cancelled: threading.Event) -> None:
         raise ProfilerError(FailureClass.APPLICATION_FAILED, "./train", "last words: no login with hunter-22")
 
     profiler.between = between
@@ -331,12 +332,12 @@ def test_a_failure_does_not_tell_the_secrets_of_a_campaign(
 def test_work_of_another_release_fails_instead_of_being_leased_for_ever(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
-    server.add_run("c-1.0000", level="deep")
+    server.add_run("c-1.0000").run.level = 77
     with running(server, tmp_path, profiler):
         wait_for(lambda: server.failures)
     (failed,) = server.failures
     assert (failed.key.run_id, failed.failure.failure_class) == ("c-1.0000", "server_refused")
-    assert failed.failure.cause == "its level 'deep' is none of detailed, light"
+    assert failed.failure.cause == "its Level has the number 77, which is not one of detailed, light, bare"
 
 
 def test_a_full_spool_fails_the_attempt_and_the_next_one_may_succeed(
@@ -420,7 +421,15 @@ def test_what_an_earlier_process_left_is_resumed_dropped_or_made_again(
             work = server.add_run(f"c-1.000{number}")
             server.waiting.remove(work)
             key = AttemptKey.from_proto(work.key)
-            assignment = Assignment(key, "c-1", "w", "V100", "light", BASELINE, "recorded")
+            assignment = Work(
+                key=key,
+                campaign_id="c-1",
+                workload="w",
+                device_kind="V100",
+                level="light",
+                condition=BASELINE,
+                profiler="recorded",
+            )
             attempt = spool.create(replace(assignment, write_secret=work.write_secret))
             for batch in batches_of(LAUNCHES, 100, seed=number):
                 attempt.append(batch)
@@ -445,8 +454,8 @@ def test_an_identity_that_is_given_is_taken_once_and_then_kept(tmp_path: Path) -
     for asked, kept in ((given, given), ("", given), ("f" * 32, given)):
         with StateDirectory(tmp_path / "given", asked) as state:
             assert state.agent_id == kept
-    with pytest.raises(ParameterError, match="32 hexadecimal digits"):
-        AgentConfig("127.0.0.1:1", tmp_path, agent_id="GPU")
+    with pytest.raises(ParameterError, match="agent_id: string should match pattern"):
+        AgentSettings(server="127.0.0.1:1", state_dir=tmp_path, agent_id="GPU")
 
 
 def test_a_second_agent_on_one_state_directory_is_refused(
@@ -475,28 +484,29 @@ def test_a_state_directory_that_cannot_be_made_is_an_error(server: FakeServer, t
 )
 def test_values_that_cannot_be_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
-        AgentConfig("unix:/x", tmp_path, **options)
+        AgentSettings(server="unix:/x", state_dir=tmp_path, **options)
 
 
 def test_work_that_is_not_understood_is_refused() -> None:
     key = common_pb2.AttemptKey(run_id="r", attempt=1)
     for run in (
-        agent_pb2.RunSpec(level="deep"),
-        agent_pb2.RunSpec(level="light", condition=common_pb2.Condition(cache="cold")),
+        agent_pb2.RunSpec(),
+        agent_pb2.RunSpec(level=77),
+        agent_pb2.RunSpec(level="LEVEL_LIGHT", condition=common_pb2.Condition(cache=77)),
     ):
-        with pytest.raises(Exception, match="is none of"):
-            Assignment.from_proto(agent_pb2.Work(key=key, run=run))
-    work = Assignment.from_proto(
-        agent_pb2.Work(key=key, run=agent_pb2.RunSpec(level="light"), deadline_ms=1500)
+        with pytest.raises(Exception, match="is not one of"):
+            Work.from_proto(agent_pb2.Work(key=key, run=run))
+    work = Work.from_proto(
+        agent_pb2.Work(key=key, run=agent_pb2.RunSpec(level="LEVEL_LIGHT"), lease_remaining_ms=1500)
     )
-    assert (work.condition.cache, work.condition.sm_percent, work.deadline_seconds) == (None, None, 1.5)
+    assert (work.condition.cache, work.condition.sm_percent, work.lease_remaining_ms) == (None, None, 1500)
 
 
 def test_work_for_a_live_run_is_taken_as_it_comes() -> None:
     run = agent_pb2.RunSpec(
-        level="detailed",
+        level="LEVEL_DETAILED",
         profiler="nsight_compute",
-        condition=common_pb2.Condition(cache="all", clock="base", sm_percent=50),
+        condition=common_pb2.Condition(cache="CACHE_ALL", clock="CLOCK_BASE", sm_percent=50),
         command=agent_pb2.CommandSource(
             argv=["./a", "-n"], environment={"A": "1"}, working_directory="/w", timeout_s=7.5
         ),
@@ -504,7 +514,7 @@ def test_work_for_a_live_run_is_taken_as_it_comes() -> None:
         under_mps=True,
     )
     key = common_pb2.AttemptKey(run_id="r", slice=2, attempt=1, token=9)
-    work = Assignment.from_proto(agent_pb2.Work(key=key, run=run, launch_skip=10, launch_count=5))
+    work = Work.from_proto(agent_pb2.Work(key=key, run=run, launch_skip=10, launch_count=5))
     assert work.command == CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5)
     assert (work.recorded, work.counters, work.under_mps) == (None, ("instructions",), True)
     assert (work.key.slice_index, work.launch_skip, work.launch_count) == (2, 10, 5)

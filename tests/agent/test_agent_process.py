@@ -6,48 +6,15 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, batches_of, table_of, wait_for
 
-from assay_agent.inventory import agent_version
-from assay_sampling.parquet import LaunchWriter
+from assay_agent.gpus.inventory import agent_version
+from tests.support.agent.agent_processes import agent_process, run_agent, write_recording
+from tests.support.agent.fake_server import FakeServer, batches_of, table_of, wait_for
 
 pytestmark = pytest.mark.processes
-
-AGENT = (sys.executable, "-m", "assay_agent.main")
-
-
-@contextmanager
-def agent_process(server: FakeServer, state: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [
-        *AGENT,
-        "run",
-        "--server",
-        server.address,
-        "--state",
-        str(state),
-        "--minimum-free",
-        "0",
-        *options,
-    ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def write_recording(path: Path, launches: int, seed: int) -> Path:
-    batches = batches_of(launches, 65_536, seed=seed)
-    with LaunchWriter(path, batches[0].records.schema) as writer:
-        for batch in batches:
-            writer.write(batch)
-    return path
 
 
 def test_an_agent_killed_at_ten_moments_delivers_every_launch_once(
@@ -99,6 +66,19 @@ def test_sigterm_ends_an_agent_in_order(server: FakeServer, tmp_path: Path) -> N
         assert process.wait(20) == 0
 
 
+def test_lines_of_the_log_say_which_attempt_they_are_about(server: FakeServer, tmp_path: Path) -> None:
+    path = write_recording(tmp_path / "r.parquet", 100, 1)
+    server.add_run("c-1.0001", recorded={"path": str(path)})
+    with agent_process(server, tmp_path / "state", "--log-format", "json") as process:
+        wait_for(lambda: server.published)
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=20)
+    lines = [json.loads(line) for line in log.splitlines()]
+    about = [each for each in lines if each["logger"] == "assay_agent.daemon.attempts"]
+    assert {(each["run"], each["slice"], each["attempt"]) for each in about} == {("c-1.0001", 0, 1)}
+    assert "run" not in lines[0], "registering is about no run"
+
+
 def test_sigterm_ends_an_agent_that_never_found_its_server(server: FakeServer, tmp_path: Path) -> None:
     server.stop()
     with agent_process(server, tmp_path / "state") as process:
@@ -131,10 +111,6 @@ def test_a_full_disk_under_the_spool_fails_the_run_with_cause_and_remedy(
     failed = server.failures[0].failure
     assert failed.failure_class == "disk_full"
     assert "no space" in failed.cause and "--spool-limit" in failed.remedy
-
-
-def run_agent(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*AGENT, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_inventory_is_one_json_document() -> None:
@@ -170,7 +146,7 @@ import assay_agent
 for module in pkgutil.walk_packages(assay_agent.__path__, "assay_agent."):
     __import__(module.name)
 import assay_sampling.readers
-from assay_agent.inventory import read_inventory
+from assay_agent.gpus.inventory import read_inventory
 print(read_inventory().no_device_reason)
 print(sorted(m for m in sys.modules if m.startswith("assay_server") or m.startswith("assay_client")))
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.classify import application_failure, classify, failure_in, flags_in, own_lines
-from assay_agent.profilers.ncu_log import NcuLog, require_clean
-from assay_agent.profilers.tool_run import ToolResult
-from assay_sampling.failures import FailureClass as F
+from assay_agent.execution.classify import application_failure, classify, failure_in, flags_in, own_lines
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_run import ToolResult
+from assay_agent.profilers.ncu.log import NcuLog, require_clean
+from assay_sampling.running.failures import FailureClass as F
 
 LINES = [
     ("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU", F.PERMISSION),

@@ -15,26 +15,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import mps_stand_in
 import pyarrow as pa
 import pytest
-from conditions_bench import HALF_AT_BASE, Bench, Killed
 
 from assay_agent.conditions import makes_partitions, mps_control, undo_leftovers
 from assay_agent.conditions.journal import Journal
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.places import installed_places
-from assay_agent.profilers import live, tool_run
-from assay_agent.profilers.base import ProfilerError
+from assay_agent.daemon.places import installed_places
+from assay_agent.execution import tool_run
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.profilers import live
+from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import StorageError
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import (
-    BASELINE,
-    Condition,
-    TableMetadata,
-    launch_schema,
-    table_metadata,
-)
+from assay_sampling.launches.table import BASELINE, Condition, TableMetadata, launch_schema, table_metadata
+from assay_sampling.running.failures import FailureClass
+from assay_virtual.gpu_models import MODELS
+from tests.support.agent import mps_stand_in
+from tests.support.agent.conditions_bench import HALF_AT_BASE, Bench, Killed
 
 pytestmark = pytest.mark.processes
 
@@ -112,8 +108,8 @@ def test_where_nothing_tells_the_sms_of_the_gpu_a_process_without_mps_is_asked(b
 @pytest.mark.parametrize(
     ("faults", "cuda", "cause"),
     [
-        ("not_in_force", "", "50 % was set, and the probe sees all 80 SMs"),
-        ("keeps_share", "", "50 % was set, and the MPS daemon says that 100 % is in force"),
+        ("not_in_force", "", "50 % was set, but the probe sees all 80 SMs"),
+        ("keeps_share", "", "50 % was set, but the MPS daemon says that 100 % is in force"),
         ("dies", "", "ended at once (An instance of this daemon is already running)"),
         ("", "no_device", "the probe of the SMs failed: cuInit: 100 (no device)"),
         ("", "other_gpu", "it sees GPU-ff112233-4455-6677-8899-aabbccddeeff instead of GPU-00112233"),
@@ -130,14 +126,14 @@ def test_no_share_in_force_no_run(bench: Bench, faults: str, cuda: str, cause: s
 
 def test_many_more_sms_than_the_share_are_no_share(bench: Bench) -> None:
     bench.variables = {"ASSAY_TEST_MPS": "half_again"}
-    with pytest.raises(ProfilerError, match=r"50 % of 80 SMs was set, and the probe sees 60") as caught:
+    with pytest.raises(ProfilerError, match=r"50 % of 80 SMs was set, but the probe sees 60") as caught:
         bench.measure(bench.work(condition=HALF))
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
 
 
 def test_many_fewer_sms_than_the_share_are_no_share(bench: Bench) -> None:
     bench.variables = {"ASSAY_TEST_MPS": "quarter_left"}
-    with pytest.raises(ProfilerError, match=r"50 % of 80 SMs was set, and the probe sees 10") as caught:
+    with pytest.raises(ProfilerError, match=r"50 % of 80 SMs was set, but the probe sees 10") as caught:
         bench.measure(bench.work(condition=HALF))
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
 
@@ -182,7 +178,7 @@ def test_a_slot_says_whether_its_sms_can_be_partitioned(
     if not faults:
         [place] = installed_places(Inventory("host", "0", 1, 1, (device,)), bench.state)
         assert place.slot.sm_partitions is offered
-    assert not makes_partitions(replace(bench.gpu, synthetic=True))
+    assert not makes_partitions(replace(bench.gpu, model=MODELS.gpu("V100", 0).model))
     assert not makes_partitions(replace(bench.gpu, path="/nowhere"))
 
 
@@ -193,7 +189,7 @@ def test_a_slot_says_whether_its_sms_can_be_partitioned(
         ("no_partitions", "made no partition of 5 chunks: Failed to fulfill the requested SM partition of 5"),
         ("unlisted", "does not list its partition Dx0AAAA"),
         ("lost_partition", "the probe of the SMs failed: cuInit: 915"),
-        ("half_lost", "50 % of 80 SMs was set, and the probe sees 20"),
+        ("half_lost", "50 % of 80 SMs was set, but the probe sees 20"),
     ],
 )
 def test_no_partition_in_force_no_run(bench: Bench, faults: str, cause: str) -> None:
@@ -221,7 +217,7 @@ def test_gpus_before_ampere_have_no_partitions(bench: Bench, capability: str) ->
 
 def test_all_sms_under_a_daemon_are_all_of_the_gpu(bench: Bench) -> None:
     bench.variables = {"ASSAY_TEST_MPS": "half_lost"}
-    with pytest.raises(ProfilerError, match=r"the probe sees 40 SMs at 100 %, and the GPU has 80") as caught:
+    with pytest.raises(ProfilerError, match=r"the probe sees 40 SMs at 100 %, but the GPU has 80") as caught:
         bench.measure(bench.work(under_mps=True))
     assert caught.value.failure_class is FailureClass.MPS_NOT_IN_FORCE
 
@@ -262,7 +258,7 @@ def test_a_full_disk_keeps_no_daemon_alive(bench: Bench, monkeypatch: pytest.Mon
     assert "MPS: the daemon ended by quit" in measurement.log.text
     assert bench.left() == []
     # The lock of the GPU was the daemon's too.
-    monkeypatch.setattr("assay_agent.profilers.environment._LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("assay_agent.execution.environment._LOCK_SECONDS", 0.5)
     assert "effective_sms=40" in bench.measure(bench.work(condition=HALF)).log.text
 
 
@@ -330,7 +326,7 @@ def test_a_folder_whose_sockets_would_have_too_long_names_is_refused(
     long = bench.folder / ("x" * 60)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    with pytest.raises(ProfilerError, match=r"would have names of 1\d\d bytes") as caught:
+    with pytest.raises(ProfilerError, match=r"would have paths of 1\d\d bytes") as caught:
         bench.measure(bench.work(condition=HALF))
     assert "TMPDIR" in caught.value.remedy
     assert bench.left() == []

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.places import installed_places
-from assay_agent.visible_devices import hidden
+from assay_agent.daemon.places import installed_places
+from assay_agent.gpus.visible_devices import hidden
+from assay_core.records.machine import InstalledDevice, Inventory
 
 ALIKE = [InstalledDevice(i, "NVIDIA A100", f"GPU-{i}a", "8.0", 108, 1) for i in range(3)]
 MIXED = [replace(ALIKE[0], name="Tesla T4"), *ALIKE[1:]]

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, wait_for
-from nvidia_tools import processes_of
-from test_agent_process import agent_process
-from test_tool_failures import WORKLOAD
-from test_virtual_agent import add
+
+from tests.support.agent.agent_processes import agent_process
+from tests.support.agent.fake_server import FakeServer, wait_for
+from tests.support.agent.nvidia_tools import processes_of
+from tests.support.agent.tool_bench import WORKLOAD
+from tests.support.agent.virtual_runs import add
 
 pytestmark = pytest.mark.processes
 
@@ -47,7 +48,7 @@ def test_a_second_signal_hands_a_stubborn_run_back_at_once(
     monkeypatch.setenv("TMPDIR", str(folder))  # the tools' HOME is made there
     add(server, "c-1.0000", folder, "light", "hang:stubborn")
     with agent_process(
-        server, state, "--virtual", "V100", "--recorded-slots", "0", "--drain", "600"
+        server, state, "--virtual", "V100", "--recorded-slots", "0", "--drain", "10m"
     ) as agent:
         wait_for(lambda: hangs(folder))
         agent.send_signal(signal.SIGTERM)

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from assay_agent.config_file import read_settings
+from assay_agent.config import AgentSettings
 from assay_agent.main import app as agent_app
-from assay_agent.policy import Gate
-from assay_agent.policy_file import read_policy
-from assay_agent.work import CommandSource
+from assay_agent.policy.file import read_policy
+from assay_agent.policy.gate import Gate
+from assay_core.records.work import CommandSource
+from assay_core.settings.quantities import parse_span_seconds
+from assay_core.settings.settling import read_settings_file
 from assay_server.main import program as server_program
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -101,7 +103,7 @@ def test_the_agent_finds_the_tracer_where_the_page_has_it_built() -> None:
 def test_systemd_waits_longer_than_the_agent_drains() -> None:
     found = service(DEPLOY / "systemd" / "assay-agent.service")
     words = shlex.split(found["ExecStart"])
-    assert int(found["TimeoutStopSec"]) >= int(words[words.index("--drain") + 1]) + 30
+    assert int(found["TimeoutStopSec"]) >= parse_span_seconds(words[words.index("--drain") + 1], "") + 30
     assert "--policy" in words, "an agent that nobody tends has a policy"
 
 
@@ -123,7 +125,10 @@ def test_systemd_takes_the_unit(unit: Path, tmp_path: Path) -> None:
 
 
 def test_the_examples_beside_the_units_are_valid(tmp_path: Path) -> None:
-    assert read_settings(DEPLOY / "agent.toml")["server"] == "unix:/run/assay-agent/server.sock"
+    assert (
+        read_settings_file(AgentSettings, DEPLOY / "agent.toml")["server"]
+        == "unix:/run/assay-agent/server.sock"
+    )
     copy = tmp_path / "policy.toml"  # the checkout's folder may be open to others
     copy.write_bytes((DEPLOY / "policy.toml").read_bytes())
     policy = read_policy(copy)

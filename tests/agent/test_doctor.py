@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent import doctor, doctor_box, doctor_tools
-from assay_agent.doctor import Check, examine, require_nothing_missing
-from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.conditions import mps_daemons
+from assay_agent.doctor import box as doctor_box
+from assay_agent.doctor import examination as doctor
+from assay_agent.doctor import tools as doctor_tools
+from assay_agent.doctor.examination import Check, examine, require_nothing_missing
+from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import NotReadyError, ParameterError
 
 BARE = Inventory("box", "0", 2, 1 << 30, no_device_reason="no NVIDIA driver library on this box")
@@ -29,6 +32,7 @@ def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "proc" / "net").mkdir(parents=True)
     (tmp_path / "proc" / "driver" / "nvidia").mkdir(parents=True)
     monkeypatch.setattr(doctor_box, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(mps_daemons, "PROC", tmp_path / "proc")
     monkeypatch.setattr(doctor_box, "PCI_DEVICES", tmp_path / "pci")
     monkeypatch.setattr(doctor_box, "_is_administrator", lambda: False)
     monkeypatch.setattr(doctor_box, "clock_synchronised", lambda: True)
@@ -129,7 +133,7 @@ def test_an_extra_that_is_not_installed(box: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk_and_a_state_that_is_a_file(box: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_box, "LEAST_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr(doctor_box, "DEFAULT_FLOOR_BYTES", 1 << 62)
     (box / "file").touch()
     assert missing("client", box / "file" / "state") == ["disk", "state folder"]
     assert "disk of temporary files" in missing("agent", box)

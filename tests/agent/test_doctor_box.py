@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent import doctor_box
-from assay_agent.doctor_box import box_checks
-from assay_agent.doctor_check import Check
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.telemetry import dcgm_processes
-from assay_agent.telemetry.dcgm_processes import DcgmProcess
+from assay_agent.conditions import mps_daemons
+from assay_agent.doctor import box as doctor_box
+from assay_agent.doctor.box import box_checks
+from assay_agent.doctor.check import Check
+from assay_agent.guards import dcgm_processes
+from assay_agent.guards.dcgm_processes import DcgmProcess
+from assay_core.records.machine import InstalledDevice, Inventory
 
 V100 = InstalledDevice(0, "Tesla V100", "GPU-0", "7.0", 80, 1 << 34)
 EQUIPPED = Inventory("box", "0", 2, 1 << 30, (V100,), "595.45.04", "13.1")
@@ -30,6 +31,7 @@ def box(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "bin/nvidia-cuda-mps-control").write_text("#!/bin/sh\n")
     (tmp_path / "bin/nvidia-cuda-mps-control").chmod(0o755)
     monkeypatch.setattr(doctor_box, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(mps_daemons, "PROC", tmp_path / "proc")
     monkeypatch.setattr(doctor_box, "PCI_DEVICES", tmp_path / "pci")
     monkeypatch.setattr(doctor_box, "clock_synchronised", lambda: True)
     monkeypatch.setattr(doctor_box, "dcgm_processes", list)
@@ -112,7 +114,7 @@ def test_an_mps_daemon_is_found_by_its_sockets(box: Path) -> None:
         "0000000000000000: 00000003 00000000 00000000 0001 03 14\n"
         "0000000000000000: 00000003 00000000 00000000 0001 03 15 @abstract\n"
     )
-    assert doctor_box.mps_daemons() == [Path("/run/with space"), Path("/tmp/nvidia-mps")]
+    assert mps_daemons.mps_daemons() == [Path("/run/with space"), Path("/tmp/nvidia-mps")]
     check = look(box)["MPS"]
     assert check.state == "note"
     assert check.found.startswith("a daemon lives at /run/with space, /tmp/nvidia-mps;")
@@ -125,8 +127,8 @@ def test_a_real_listening_socket_is_found_and_a_closed_one_is_not(
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind("control_privileged")
         listening.listen()
-        assert Path() in doctor_box.mps_daemons()
-    assert Path() not in doctor_box.mps_daemons()
+        assert Path() in mps_daemons.mps_daemons()
+    assert Path() not in mps_daemons.mps_daemons()
 
 
 def test_no_mps_program(box: Path) -> None:
@@ -228,7 +230,7 @@ def test_where_nobody_can_tell_the_way_to_try_it_names_light_runs_too(box: Path)
         (1_795_000_000.0, True, "ok", "2026-11-18 11:06:40 UTC, synchronised"),
         (1_795_000_000.0, None, "ok", "no answer"),
         (1_795_000_000.0, False, "note", "does not know it to be synchronised"),
-        (86_400.0, True, "note", "it says 1970-01-02 00:00:00 UTC, which cannot be"),
+        (86_400.0, True, "note", "it says 1970-01-02 00:00:00 UTC, which is impossible"),
     ],
 )
 def test_the_clock_of_the_box(  # noqa: PLR0917

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent import doctor_tools
-from assay_agent.doctor_check import Check
-from assay_agent.doctor_pins import TOOLS, Architecture, Pin, architecture_of, architectures
-from assay_agent.doctor_tools import tool_checks
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.virtual.architectures import ARCHITECTURES
+from assay_agent.doctor import tools as doctor_tools
+from assay_agent.doctor.check import Check
+from assay_agent.doctor.pins import TOOLS, Architecture, Pin, architecture_of, architectures
+from assay_agent.doctor.tools import tool_checks
+from assay_core.records.machine import InstalledDevice, Inventory
+from assay_virtual.architectures import ARCHITECTURES
 
 
 def gpu(name: str, capability: str, index: int = 0) -> InstalledDevice:

@@ -10,13 +10,13 @@ import os
 from pathlib import Path
 
 import pytest
-from fake_server import batches_of
 
-from assay_agent import durable
-from assay_agent.records import AttemptLog
-from assay_agent.spool import Spool
-from assay_agent.work import Assignment, AttemptKey
-from assay_sampling.launch_table import BASELINE
+from assay_agent.spool.spool import Spool
+from assay_core.files import durable
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.work import Work
+from assay_sampling.launches.table import BASELINE
+from tests.support.agent.fake_server import batches_of
 
 RUN = "campaign-1.0000-0-1"
 
@@ -62,7 +62,7 @@ def test_an_atomic_write_syncs_content_then_renames_then_syncs_the_directory(
     (tmp_path / "folder").mkdir()
     durable.write_atomically(tmp_path / "folder" / "file", b"data")
     assert calls.made == [
-        ("fdatasync", "folder/file.tmp"),
+        ("fsync", f"folder/file.tmp-{os.getpid()}"),
         ("rename to", "folder/file"),
         ("fsync", "folder"),
     ]
@@ -74,9 +74,19 @@ def test_a_segment_counts_only_once_its_name_is_on_the_disk(
     spool = Spool(tmp_path, minimum_free_bytes=0, flush_seconds=0.0)
     calls = Calls(monkeypatch, tmp_path)
     key = AttemptKey("campaign-1.0000", 0, 1, 1)
-    attempt = spool.create(Assignment(key, "campaign-1", "w", "V100", "light", BASELINE, "p"))
+    attempt = spool.create(
+        Work(
+            key=key,
+            campaign_id="campaign-1",
+            workload="w",
+            device_kind="V100",
+            level="light",
+            condition=BASELINE,
+            profiler="p",
+        )
+    )
     assert calls.made == [
-        ("fdatasync", f"{RUN}/manifest.json.tmp"),
+        ("fsync", f"{RUN}/manifest.json.tmp-{os.getpid()}"),
         ("rename to", f"{RUN}/manifest.json"),
         ("fsync", RUN),
         ("fsync", "."),  # the attempt's own folder is an entry too
@@ -95,10 +105,10 @@ def test_a_segment_counts_only_once_its_name_is_on_the_disk(
     (segment,) = (p.name for p in (tmp_path / RUN).iterdir() if p.name not in ("manifest.json", "seal.json"))
     assert seal.segments == 1
     assert calls.made == [
-        ("fdatasync", f"{RUN}/{segment}.tmp"),
+        ("fdatasync", f"{RUN}/{segment}.tmp-{os.getpid()}"),
         ("rename to", f"{RUN}/{segment}"),
         ("fsync", RUN),
-        ("fdatasync", f"{RUN}/seal.json.tmp"),
+        ("fsync", f"{RUN}/seal.json.tmp-{os.getpid()}"),
         ("rename to", f"{RUN}/seal.json"),
         ("fsync", RUN),
     ]

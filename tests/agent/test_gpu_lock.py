@@ -11,19 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.profilers import environment
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.environment import MeasuredGPU, private_directory, workspace
-from assay_agent.work import Assignment, AttemptKey, CommandSource
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE, Device
+from assay_agent.execution import environment
+from assay_agent.execution.environment import MeasuredGPU, private_directory, workspace
+from assay_agent.execution.errors import ProfilerError
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.launches.table import BASELINE, Device
+from assay_sampling.running.failures import FailureClass
+from assay_virtual.gpu_models import MODELS
 
-WORK = Assignment(
-    AttemptKey("c.0", 0, 1, 1), "c", "w", "V100", "light", BASELINE, "bare", bare=True,
+WORK = Work(
+    key=AttemptKey("c.0", 0, 1, 1),
+    campaign_id="c",
+    workload="w",
+    device_kind="V100",
+    level="bare",
+    condition=BASELINE,
+    profiler="bare",
     command=CommandSource(("x",), {}),
-)  # fmt: skip
-REAL = MeasuredGPU(Device(0, "V100", "GPU-1", "7.0", 80), synthetic=False, path="/bin")
-VIRTUAL = replace(REAL, synthetic=True, scope="/state")
+)
+REAL = MeasuredGPU(Device(0, "V100", "GPU-1", "7.0", 80), path="/bin")
+VIRTUAL = replace(REAL, model=MODELS.gpu("V100", 0).model, scope="/state")
 NEVER = threading.Event()
 
 

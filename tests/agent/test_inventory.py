@@ -10,7 +10,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from assay_agent.inventory import InstalledDevice, read_inventory
+from assay_agent.gpus.inventory import read_inventory
+from assay_core.records.machine import InstalledDevice
 
 
 class FakeNvml:

@@ -1,6 +1,6 @@
 """Light runs of workloads that trace themselves: the trace of this run, whole, or a failure that says why.
 
-The traces are made up by tests/agent/kineto_workload.py; all data are marked synthetic.
+The traces are made up by tests/support/agent/kineto_workload.py; all data are marked synthetic.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import kineto_workload
 import pyarrow as pa
 import pytest
-from test_ncu_command import WORK
 
 from assay_agent.config import VirtualGPUs
-from assay_agent.places import virtual_places
-from assay_agent.profilers import exclusive_file as exclusive_file_module
-from assay_agent.profilers.base import Measurement, ProfilerError
-from assay_agent.profilers.exclusive_file import exclusive_file
-from assay_agent.work import KINETO_VARIABLE, Assignment, CommandSource, kineto_fault
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE, LaunchBatch, table_metadata
+from assay_agent.daemon.places import virtual_places
+from assay_agent.execution import exclusive_file as exclusive_file_module
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.exclusive_file import exclusive_file
+from assay_agent.profilers.kineto_file import KINETO_VARIABLE, kineto_fault
+from assay_agent.profilers.seam import Measurement
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.launches.table import BASELINE, LaunchBatch, table_metadata
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent import kineto_workload
+from tests.support.agent.assignments import WORK
 
 F = FailureClass
 
@@ -40,19 +42,19 @@ class Bench:
         [place] = virtual_places([VirtualGPUs("V100")], folder / "state")
         self.profiler = place.profilers["kineto"]
 
-    def work(self, *switches: str, file: str = "trace.json", timeout: float = 60.0) -> Assignment:
+    def work(self, *switches: str, file: str = "trace.json", timeout: float = 60.0) -> Work:
         argv = (sys.executable, kineto_workload.__file__, *switches)
         command = CommandSource(argv, {}, str(self.folder), timeout, kineto_file=file)
         return replace(WORK, level="light", profiler="kineto", command=command, synthetic=True)
 
     def measure(
-        self, work: Assignment, cancelled: threading.Event | None = None
+        self, work: Work, cancelled: threading.Event | None = None
     ) -> tuple[list[LaunchBatch], Measurement]:
         self.profiler.plan(work)
         with self.profiler.run(work, cancelled or threading.Event()) as measurement:
             return list(measurement.batches()), measurement
 
-    def failed(self, work: Assignment) -> ProfilerError:
+    def failed(self, work: Work) -> ProfilerError:
         with pytest.raises(ProfilerError) as caught:
             self.measure(work)
         return caught.value
@@ -100,7 +102,7 @@ def test_the_launches_come_with_operators_and_input_shapes(bench: Bench, file: s
         (["restored"], F.NOTHING_PROFILED, "is older than the run", KINETO_VARIABLE),
         (["empty"], F.REPORT_SHORT, "it is empty", "after export_chrome_trace is done"),
         (["truncated"], F.REPORT_SHORT, "cut off or not JSON", "after export_chrome_trace is done"),
-        (["no_trace"], F.INPUT_UNREADABLE, "is no Kineto trace", KINETO_VARIABLE),
+        (["no_trace"], F.INPUT_UNREADABLE, "is not a Kineto trace", KINETO_VARIABLE),
         (["no_kernels"], F.NOTHING_PROFILED, "holds no kernels", "ProfilerActivity.CUDA"),
         (["fails"], F.APPLICATION_FAILED, "exit status 7; the last words of its output: out of memory", ""),
     ],
@@ -247,7 +249,7 @@ def test_a_disk_without_locks_has_them_elsewhere_instead_of_waiting_for_nobody(
 def test_a_file_that_is_no_trace_is_never_written_over(bench: Bench) -> None:
     (bench.folder / "train.py").write_text("import torch\n")
     error = bench.failed(bench.work(file="train.py"))
-    assert error.failure_class is F.INPUT_UNREADABLE and "would write over it" in error.cause
+    assert error.failure_class is F.INPUT_UNREADABLE and "would overwrite it" in error.cause
     assert (bench.folder / "train.py").read_text() == "import torch\n"
     (bench.folder / "trace.json").write_text('{"schemaVersion": 1, "dev')  # of a run that was killed
     assert sum(batch.records.num_rows for batch in bench.measure(bench.work())[0]) == 60

@@ -7,18 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.places import installed_places
+from assay_agent.daemon.places import installed_places
+from assay_agent.execution.environment import MeasuredGPU, tool_environment
 from assay_agent.profilers.bare import BareProfiler
-from assay_agent.profilers.environment import MeasuredGPU, tool_environment
-from assay_agent.work import Assignment, AttemptKey, CommandSource
-from assay_sampling.launch_table import BASELINE, Device
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.machine import InstalledDevice, Inventory
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.launches.table import BASELINE, Device
 
-WORK = Assignment(
-    AttemptKey("c.0", 0, 1, 1), "c", "w", "H100", "light", BASELINE, "bare", bare=True,
+WORK = Work(
+    key=AttemptKey("c.0", 0, 1, 1),
+    campaign_id="c",
+    workload="w",
+    device_kind="H100",
+    level="bare",
+    condition=BASELINE,
+    profiler="bare",
     command=CommandSource(("x",), {}),
-)  # fmt: skip
-GPU = MeasuredGPU(Device(0, "H100", "GPU-1", "9.0", 132), synthetic=False, path="/bin")
+)
+GPU = MeasuredGPU(Device(0, "H100", "GPU-1", "9.0", 132), path="/bin")
 
 
 def libraries(agents: str, campaigns: str) -> str | None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stand_ins import PROCESS_0, PROCESS_1, WORKLOAD, Bench
 
 from assay_client.cli.main import main
-from assay_sampling.samplers import samplers
+from assay_sampling.methods.registry import samplers
+from tests.support.agent.stand_ins import PROCESS_0, PROCESS_1, WORKLOAD, Bench
 
 RATIO = ("-p", "estimator=ratio")
 RELEASES = ("2022.3.0", "2024.1.1")

@@ -19,10 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conditions_bench import HALF_AT_BASE, Bench, Killed
-from nvidia_tools import RealTools
 
-from assay_agent import doctor_box
 from assay_agent.conditions import undo_leftovers
 from assay_agent.conditions.leftovers import end_daemon
 from assay_agent.conditions.mps_control import (
@@ -32,10 +29,13 @@ from assay_agent.conditions.mps_control import (
     MpsFolders,
     control_release,
 )
+from assay_agent.conditions.mps_daemons import mps_daemons
 from assay_agent.conditions.sm_partition import add_partition
 from assay_agent.conditions.sm_probe import ProbeError, probe_sms
-from assay_agent.profilers.base import ProfilerError
-from assay_sampling.failures import FailureClass
+from assay_agent.execution.errors import ProfilerError
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.conditions_bench import HALF_AT_BASE, Bench, Killed
+from tests.support.agent.nvidia_tools import RealTools
 
 pytestmark = pytest.mark.processes
 
@@ -133,12 +133,12 @@ def test_without_a_gpu_the_server_ends_and_the_daemon_lives(daemon: Daemon) -> N
 
 
 def test_the_doctor_sees_a_living_daemon_and_no_dead_one(daemon: Daemon) -> None:
-    assert daemon.pipe not in doctor_box.mps_daemons()
+    assert daemon.pipe not in mps_daemons()
     daemon.run("-d")
-    assert daemon.pipe in doctor_box.mps_daemons()
+    assert daemon.pipe in mps_daemons()
     daemon.tell("quit")
     _until(lambda: daemon.tell("get_server_list")[0] == 1)
-    assert daemon.pipe not in doctor_box.mps_daemons()
+    assert daemon.pipe not in mps_daemons()
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def driven(bench: Bench) -> Iterator[MpsDaemon]:
 
 def test_the_agents_daemon_starts_takes_a_share_and_quits(driven: MpsDaemon, bench: Bench) -> None:
     driven.start(threading.Event())
-    assert driven.folders.pipe in doctor_box.mps_daemons()
+    assert driven.folders.pipe in mps_daemons()
     shares = (50.0, 33.33, 12.5, 0.5, 100.0)
     assert [driven.control.set_share(share) for share in shares] == [50.0, 33.3, 12.5, 0.5, 100.0]
     assert driven.control.set_share(300.0) == 100.0
@@ -187,7 +187,7 @@ def test_the_agents_daemon_starts_takes_a_share_and_quits(driven: MpsDaemon, ben
     assert not driven.alive
     with pytest.raises(MpsError, match="Cannot find MPS control daemon process"):
         driven.control.tell("get_server_list")
-    assert driven.folders.pipe not in doctor_box.mps_daemons()
+    assert driven.folders.pipe not in mps_daemons()
 
 
 def test_a_daemon_that_was_killed_is_seen_and_its_folder_is_used_again(driven: MpsDaemon) -> None:

@@ -7,31 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.ncu_command import (
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolVersion, parse_options, parse_version
+from assay_agent.profilers.ncu.command import (
     ONE_PASS_COUNTERS,
     MetricPlan,
     import_command,
     plan_metrics,
     profile_command,
 )
-from assay_agent.profilers.tool_version import ToolVersion, parse_options, parse_version
-from assay_agent.virtual.tools.ncu_options import ncu_help
-from assay_agent.work import Assignment, AttemptKey, CommandSource
-from assay_sampling.counters import FEATURE_SETS
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE
+from assay_sampling.counters.definitions import FEATURE_SETS
+from assay_sampling.launches.table import BASELINE
+from assay_sampling.running.failures import FailureClass
+from assay_virtual.tools.ncu.options import ncu_help
+from tests.support.agent.assignments import WORK
 
-WORK = Assignment(
-    key=AttemptKey("c-1.0000", 0, 1, 1),
-    campaign_id="c-1",
-    workload="w",
-    device_kind="V100",
-    level="detailed",
-    condition=BASELINE,
-    profiler="nsight_compute",
-    command=CommandSource(("./train", "--epochs", "1"), {}),
-)
 METRICS = MetricPlan(
     (("instructions", "smsp__inst_executed.sum"), ("cycles_gpc_avg", "gpc__cycles_elapsed.avg"))
 )

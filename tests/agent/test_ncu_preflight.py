@@ -7,23 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_ncu_command import WORK
-from test_tool_failures import COMPUTE, WORKLOAD, Bench
 
 from assay_agent.config import VirtualGPUs
-from assay_agent.doctor_pins import architecture_of
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.places import installed_places, virtual_places
-from assay_agent.profilers.base import ProfilerError
+from assay_agent.daemon.places import installed_places, virtual_places
+from assay_agent.doctor.pins import architecture_of
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_run import ToolResult
+from assay_agent.execution.tool_version import ToolVersion
 from assay_agent.profilers.live import LiveMeasurement
-from assay_agent.profilers.ncu_command import plan_metrics
-from assay_agent.profilers.preflight import CHIPS, Listing, listing_of, missing_text, parse_listing
-from assay_agent.profilers.tool_run import ToolResult
-from assay_agent.profilers.tool_version import ToolVersion
-from assay_agent.virtual.architectures import ARCHITECTURES
-from assay_sampling.counters import FEATURE_SETS
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import TableMetadata, launch_schema, table_metadata
+from assay_agent.profilers.ncu.command import plan_metrics
+from assay_agent.profilers.ncu.preflight import CHIPS, Listing, listing_of, missing_text, parse_listing
+from assay_core.records.machine import InstalledDevice, Inventory
+from assay_sampling.counters.definitions import FEATURE_SETS
+from assay_sampling.launches.table import TableMetadata, launch_schema, table_metadata
+from assay_sampling.running.failures import FailureClass
+from assay_virtual.architectures import ARCHITECTURES
+from tests.support.agent.assignments import WORK
+from tests.support.agent.tool_bench import COMPUTE, WORKLOAD, Bench
 
 PAGE = (
     '"Metric name","Metric type","Metric unit","Metric description","ga104"\n'

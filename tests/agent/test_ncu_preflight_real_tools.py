@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nvidia_tools import RealTools
 
-from assay_agent.profilers.preflight import CHIPS, listing_of
-from assay_agent.profilers.tool_run import ToolResult, run_tool
-from assay_agent.profilers.tool_version import ToolBox
+from assay_agent.execution.tool_run import ToolResult, run_tool
+from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers.ncu.preflight import CHIPS, listing_of
+from tests.support.agent.nvidia_tools import RealTools
 
 
 @pytest.mark.parametrize("capability", ["7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "12.0"])

@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_ncu_command import WORK
-from test_tool_failures import COMPUTE, WORKLOAD, Bench, failed
 
 from assay_agent.config import VirtualGPUs
-from assay_agent.places import virtual_places
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.ncu_command import plan_metrics
-from assay_agent.profilers.nsight_compute import NsightComputeMeasurement
-from assay_agent.profilers.preflight import NOT_ASKED, Listing, missing_text
-from assay_agent.profilers.refused_metrics import MOST_ROUNDS, refusal_memory, refused_in
-from assay_agent.profilers.tool_version import ToolVersion
-from assay_sampling.counters import metric_of
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import Device, counter_columns
+from assay_agent.daemon.places import virtual_places
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolVersion
+from assay_agent.profilers.ncu.command import plan_metrics
+from assay_agent.profilers.ncu.preflight import NOT_ASKED, Listing, missing_text
+from assay_agent.profilers.ncu.profiler import NsightComputeMeasurement
+from assay_agent.profilers.ncu.refused_metrics import MOST_ROUNDS, refusal_memory, refused_in
+from assay_sampling.counters.definitions import metric_of
+from assay_sampling.launches.table import Device, counter_columns
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.assignments import WORK
+from tests.support.agent.tool_bench import COMPUTE, WORKLOAD, Bench, failed
 
 CYCLES, SECTORS, ATOMICS = "cycles_gpc_avg", "global_load_sectors", "global_atomic_instructions"
 METRICS = {name: metric_of(name) for name in (CYCLES, SECTORS, ATOMICS)}
@@ -75,7 +75,7 @@ def test_without_its_cycles_a_run_fails_at_once_and_so_does_the_next(bench: Benc
 
 @pytest.mark.processes
 def test_the_rounds_of_one_attempt_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_agent.profilers.nsight_compute.MOST_ROUNDS", 1)
+    monkeypatch.setattr("assay_agent.profilers.ncu.profiler.MOST_ROUNDS", 1)
     work = bench.work(COMPUTE, refusing(METRICS[SECTORS]))
     error = failed(bench, work)
     assert error.failure_class is FailureClass.METRIC_UNKNOWN
@@ -160,7 +160,7 @@ def test_the_memory_is_of_one_tool_gpu_and_driver_and_survives_damage(tmp_path: 
     program = tmp_path / "ncu"
     program.write_text("one release")
     tool = ToolVersion(str(program), "2024.1.1.0")
-    gpu = MeasuredGPU(Device(0, "A", "GPU-1", "8.6", 46), synthetic=False, path="", driver_version="550.1")
+    gpu = MeasuredGPU(Device(0, "A", "GPU-1", "8.6", 46), path="", driver_version="550.1")
 
     def memory(of: MeasuredGPU = gpu, **variables: str) -> frozenset[str]:
         return refusal_memory(tool, of, variables, tmp_path / "state").read()

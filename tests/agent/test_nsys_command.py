@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_ncu_command import WORK
 
-from assay_agent.profilers.nsys_command import export_command, report_suffix, trace_command
-from assay_agent.profilers.tool_version import ToolVersion, parse_options
-from assay_agent.virtual.tools.nsys_options import options_help, profile_options
+from assay_agent.execution.tool_version import ToolVersion, parse_options
+from assay_agent.profilers.nsys.command import export_command, report_suffix, trace_command
+from assay_virtual.tools.nsys.options import options_help, profile_options
+from tests.support.agent.assignments import WORK
 
 LIGHT = replace(WORK, level="light", profiler="nsight_systems")
 STEM = Path("/j/trace")

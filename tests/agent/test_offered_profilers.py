@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from test_ncu_command import WORK
 
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.places import Place, installed_places
+from assay_agent.daemon.places import Place, installed_places
 from assay_agent.profilers.live import LiveMeasurement
-from assay_sampling.validity import FLAGS
+from assay_core.records.machine import InstalledDevice, Inventory
+from assay_sampling.running.validity import FLAGS
+from tests.support.agent.assignments import WORK
 
 BOX = Inventory("box", "", 2, 1 << 34, (InstalledDevice(0, "V100", "GPU-1", "7.0", 80, 1 << 34),))
 NSYS, NCU, CUPTI = "nsight_systems", "nsight_compute", "cupti"

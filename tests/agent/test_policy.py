@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_agent.policy import Gate
-from assay_agent.policy_file import Policy, read_policy
-from assay_agent.policy_pattern import matches, matches_path
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.work import Assignment, AttemptKey, CommandSource, RecordedSource
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.policy.file import Policy, read_policy
+from assay_agent.policy.gate import Gate
+from assay_agent.policy.patterns import matches, matches_path
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import CommandSource, RecordedSource, Work
 from assay_sampling.errors import InputError, NotReadyError
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE
+from assay_sampling.launches.table import BASELINE
+from assay_sampling.running.failures import FailureClass
 
 
 class Box:
@@ -54,9 +55,16 @@ def command(*argv: str, directory: str = "", **environment: str) -> CommandSourc
     return CommandSource(argv, environment, directory)
 
 
-def assignment(**source: Any) -> Assignment:
-    return Assignment(
-        AttemptKey("c-1.0000", 0, 1, 7), "c-1", "w", "V100", "light", BASELINE, "nsys", **source
+def assignment(**source: Any) -> Work:
+    return Work(
+        key=AttemptKey("c-1.0000", 0, 1, 7),
+        campaign_id="c-1",
+        workload="w",
+        device_kind="V100",
+        level="light",
+        condition=BASELINE,
+        profiler="nsys",
+        **source,
     )
 
 
@@ -115,7 +123,7 @@ def test_a_program_without_a_slash_is_the_one_of_the_path_and_runs_as_such(box: 
     assert gate.decide(command("stencil")).program == f"{box.bin}/stencil"
     assert not gate.decide(command("stencil")).allowed
     missing = gate.decide(command("nowhere"))
-    assert missing.why == "there is no program 'nowhere' in the PATH of the agent"
+    assert missing.why == "the program 'nowhere' is not in the PATH of the agent"
     admitted = gate.admit(assignment(command=command("matmul", "64")))
     assert admitted.command is not None and admitted.command.argv == (f"{box.bin}/matmul", "64")
 
@@ -273,11 +281,11 @@ HOSTILE = [
     (command("/bin/\x1b[2Jtrue"), "cannot be printed"),
     (command("./matmul"), "is a relative path"),
     (command("../bin/sh"), "is a relative path"),
-    (command("/bin/true", directory="work"), "is no absolute path"),
-    (command("/bin/true", **{"A=B": "x"}), "is no name of an environment variable"),
-    (command("/bin/true", **{"A\nB": "x"}), "is no name of an environment variable"),
-    (command("/bin/true", **{"": "x"}), "is no name of an environment variable"),
-    (command("/bin/true", **{"BASH_FUNC_x%%": "() { :; }"}), "is no name of an environment variable"),
+    (command("/bin/true", directory="work"), "is not an absolute path"),
+    (command("/bin/true", **{"A=B": "x"}), "is not the name of an environment variable"),
+    (command("/bin/true", **{"A\nB": "x"}), "is not the name of an environment variable"),
+    (command("/bin/true", **{"": "x"}), "is not the name of an environment variable"),
+    (command("/bin/true", **{"BASH_FUNC_x%%": "() { :; }"}), "is not the name of an environment variable"),
 ]
 
 
@@ -339,7 +347,7 @@ def test_recordings_are_read_where_the_policy_says(box: Box) -> None:
     assert not refused.allowed
     assert refused.why == (
         f"in '{folder}' the link 'CUPTI_ACTIVITY_KIND_KERNEL.parquet' leads to '/etc/shadow', which no "
-        f"pattern of 'recordings' in {box.file} stands for"
+        f"pattern of 'recordings' in {box.file} matches"
     )
     # Both at once: neither hides the other.
     both = assignment(recorded=RecordedSource(Path("/etc/shadow")), command=command("matmul"))
@@ -378,14 +386,14 @@ def test_root_and_other_users_run_nothing_unless_the_policy_says_so(box: Box) ->
         ("version = 2", "version", "Input should be 1"),
         ("", "version", "Field required"),
         ("version = 1\nalow = []", "alow", "Extra inputs are not permitted"),
-        ('version = 1\n[[allow]]\nprogram = "bin/x"', "allow.1.program", "'bin/x' is no absolute path"),
+        ('version = 1\n[[allow]]\nprogram = "bin/x"', "allow.1.program", "'bin/x' is not an absolute path"),
         ("version = 1\n[[allow]]\nname = 'x'", "allow.1.program", "Field required"),
         (
             'version = 1\n[[allow]]\nprogram = "/x"\narguments = ["...", "a"]',
             "allow.1.arguments",
             "comes last",
         ),
-        ('version = 1\ndirectories = ["work"]', "directories.1", "no absolute path"),
+        ('version = 1\ndirectories = ["work"]', "directories.1", "not an absolute path"),
         ('version = 1\nallow_root = "no"', "allow_root", "valid boolean"),
         ('version = 1\npath = "/x"', "path", "no such key"),
         ("version = ", None, "not TOML"),
@@ -408,12 +416,12 @@ def test_a_policy_that_others_may_change_is_refused(tmp_path: Path) -> None:
     file = folder / "policy.toml"
     file.write_text("version = 1\n")
     file.chmod(0o664)
-    with pytest.raises(InputError, match="others than root"):
+    with pytest.raises(InputError, match="users other than root"):
         read_policy(file)
     file.chmod(0o644)
     assert read_policy(file) == Policy(version=1, path=file)
     folder.chmod(0o777)
-    with pytest.raises(InputError, match="others than root"):
+    with pytest.raises(InputError, match="users other than root"):
         read_policy(file)
     folder.chmod(0o1777)
     assert read_policy(file).allow == []

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, wait_for
-from test_agent_process import agent_process, run_agent, write_recording
 
 from assay_protos import agent_pb2
+from tests.support.agent.agent_processes import agent_process, run_agent, write_recording
+from tests.support.agent.fake_server import FakeServer, wait_for
 
 pytestmark = pytest.mark.processes
 

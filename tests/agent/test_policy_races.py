@@ -12,17 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, wait_for
-from test_agent_process import agent_process
 
-from assay_agent.pinned import Pinned, entered_folder, first_fault, pin_program
-from assay_agent.policy import Gate
-from assay_agent.policy_file import read_policy
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.work import Assignment, AttemptKey, CommandSource, RecordedSource
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.pinned import Pinned, entered_folder, first_fault, pin_program
+from assay_agent.policy.file import read_policy
+from assay_agent.policy.gate import Gate
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import CommandSource, RecordedSource, Work
 from assay_protos import agent_pb2
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE
+from assay_sampling.launches.table import BASELINE
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.agent_processes import agent_process
+from tests.support.agent.fake_server import FakeServer, wait_for
 
 RUNS = 24
 
@@ -96,11 +97,18 @@ class Box:
             thread.join()
 
 
-def assignment(command: CommandSource | None = None, recorded: RecordedSource | None = None) -> Assignment:
-    return Assignment(
-        AttemptKey("c-1.0000", 0, 1, 7), "c-1", "w", "V100", "light", BASELINE, "kineto",
-        command=command, recorded=recorded,
-    )  # fmt: skip
+def assignment(command: CommandSource | None = None, recorded: RecordedSource | None = None) -> Work:
+    return Work(
+        key=AttemptKey("c-1.0000", 0, 1, 7),
+        campaign_id="c-1",
+        workload="w",
+        device_kind="V100",
+        level="light",
+        condition=BASELINE,
+        profiler="kineto",
+        command=command,
+        recorded=recorded,
+    )
 
 
 @pytest.fixture
@@ -139,7 +147,7 @@ def test_a_program_that_changes_while_it_is_judged_is_refused(
             (box.root / "allowed").symlink_to(box.root / ("away" if name == "allowed" else name))
         return found
 
-    monkeypatch.setattr("assay_agent.policy.os.path.realpath", resolve_and_swap)
+    monkeypatch.setattr("assay_agent.policy.gate.os.path.realpath", resolve_and_swap)
     with pytest.raises(ProfilerError, match=r"no rule .* allows|was changed while it was judged"):
         box.admitted(f"{box.link}/program")
 
@@ -149,7 +157,7 @@ def test_a_pin_tells_a_program_from_what_took_its_place(box: Box) -> None:
     pin = pin_program(path, path)
     assert pin is not None and pin.fault() == ""
     (box.root / "allowed" / "program").write_text("#!/bin/sh\nanother\n")
-    assert pin.fault() == f"the file {path!r} is another one now, or was written to"
+    assert pin.fault() == f"the file {path!r} was replaced or written to"
     (box.root / "allowed").rename(box.root / "away")
     (box.root / "allowed").symlink_to(box.root / "forbidden")
     assert pin.fault() == f"{path!r} leads to '{box.root}/forbidden/program' now"
@@ -234,7 +242,7 @@ def test_who_else_decides_what_runs_is_said_once(caplog: pytest.LogCaptureFixtur
         for _ in range(2):
             assert box.admitted("/bin/sh", f"{box.root}/allowed/script.sh").argv
         assert caplog.messages == [
-            f"{box.file}: the rule allows '{box.root}/allowed/script.sh', and others decide what is there: "
+            f"{box.file}: the rule allows '{box.root}/allowed/script.sh', but others decide what is there: "
             f"other users may write into {box.root}/allowed (mode 0777)"
         ]
 
@@ -270,7 +278,9 @@ def test_a_link_that_a_rule_names_and_nobody_else_can_change_stays(box: Box) -> 
         assert box.admitted(str(python)).argv == (resolved,)
         # Without its modules: whoever wonders is told why.
         note = box.gate.decide(CommandSource((str(python),), {}, "")).note
-        assert note.startswith(f"{resolved!r} is started, without the virtual environment of {str(python)!r}")
+        assert note.startswith(
+            f"{resolved!r} is started, without the virtual environment that {str(python)!r}"
+        )
         assert f"because {python.parent} belongs to user " in note
 
 

@@ -19,22 +19,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nvidia_tools import RealTools, processes_of
-from test_ncu_command import WORK
 
-from assay_agent.doctor_tools import tool_checks
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.profilers import environment, ncu_command, nsys_command, profiling_lock, tool_run
-from assay_agent.profilers.base import Profiler, ProfilerError
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
-from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
-from assay_agent.profilers.tool_version import ToolBox
-from assay_agent.work import CommandSource
-from assay_sampling.counters import FEATURE_SETS, metric_of, registry
+from assay_agent.doctor.tools import tool_checks
+from assay_agent.execution import environment, tool_run
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers.ncu import command as ncu_command
+from assay_agent.profilers.ncu import profiling_lock
+from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
+from assay_agent.profilers.nsys import command as nsys_command
+from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
+from assay_agent.profilers.seam import Profiler
+from assay_core.records.machine import InstalledDevice, Inventory
+from assay_core.records.work import CommandSource
+from assay_sampling.counters.definitions import FEATURE_SETS, metric_of, registry
 from assay_sampling.errors import CounterUnavailableError
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import Condition, Device
+from assay_sampling.launches.table import Condition, Device
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.assignments import WORK
+from tests.support.agent.nvidia_tools import RealTools, processes_of
 
 pytestmark = pytest.mark.processes
 
@@ -69,7 +73,7 @@ def gpu(nvidia: RealTools, *, driver: bool = True, path: Path | None = None) -> 
     """A GPU that is not there; with ``driver``, its library is."""
     variables = {"LD_LIBRARY_PATH": str(nvidia.generation.driver)} if driver else {}
     programs = f"{path or nvidia.generation.folder / 'bin'}:/usr/bin:/bin"
-    return MeasuredGPU(Device(0, "RTX 3070", "GPU-none", "8.6", 46), False, programs, variables, "test")
+    return MeasuredGPU(Device(0, "RTX 3070", "GPU-none", "8.6", 46), programs, variables, "test")
 
 
 def measure(
@@ -336,7 +340,7 @@ def test_a_report_with_fewer_launches_than_the_log_is_short(
     log.write_text(log.read_text() + '==PROF== Profiling "daxpy_kernel" - 3: 0%....100% - 12 passes\n')
     error = failure(NsightComputeProfiler, replayed, tmp_path, "/x", counters=MEASURED)
     assert error.failure_class is FailureClass.REPORT_SHORT
-    assert "profiled 4 launches, and its report has 3" in error.cause
+    assert "profiled 4 launches, but its report has 3" in error.cause
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.4, 0.99, "garbage"])

@@ -12,23 +12,18 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_nvml import FakeNvml
-from fake_server import wait_for
-from test_ncu_command import WORK
 
-from assay_agent.profilers import profiling_lock
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
-from assay_agent.profilers.profiling_lock import profiling_turn, takes_turns
-from assay_agent.profilers.tool_version import ToolBox, ToolVersion
-from assay_agent.work import CommandSource
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import Device
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolVersion
+from assay_agent.profilers.ncu import profiling_lock
+from assay_agent.profilers.ncu.profiling_lock import profiling_turn, takes_turns
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.fake_nvml import FakeNvml
+from tests.support.agent.fake_server import wait_for
+from tests.support.agent.profiling_turns import profile
 
 pytestmark = pytest.mark.processes
 
@@ -46,33 +41,8 @@ echo profile >> "{folder}/events"
 sleep {seconds}
 rmdir "{folder}/busy"
 """
-AGENT = """
-import sys
-sys.path[:0] = {paths!r}
-import test_profiling_lock as tests
-from pathlib import Path
-tests.profile(Path(sys.argv[1]), sys.argv[2])
-"""
-
-
-def profile(folder: Path, name: str, cancelled: threading.Event | None = None) -> ProfilerError | None:
-    """A detailed run on the GPU of that name, by an agent with a folder for temporary files of its own."""
-    profiling_lock.BOX_FOLDER = folder
-    FakeNvml(folder / "nvml.json").install()
-    (folder / "agents" / name).mkdir(parents=True, exist_ok=True)
-    gpu = MeasuredGPU(
-        Device(0, "V100", f"GPU-{name}", "7.0", 80), synthetic=False, path=f"{folder}/bin:/usr/bin:/bin",
-        scope=f"{folder}/{name}",
-    )  # fmt: skip
-    command = CommandSource(("/bin/true",), {}, str(folder), 30.0)
-    work = replace(WORK, level="detailed", profiler="nsight_compute", command=command, launch_count=5)
-    profiler = NsightComputeProfiler(gpu, ToolBox(), folder / "agents" / name)
-    try:
-        with profiler.run(work, cancelled or threading.Event()) as measurement:
-            list(measurement.batches())
-    except ProfilerError as error:  # there is no report
-        return error
-    return None
+ROOT = Path(__file__).parents[2]
+AGENT = (sys.executable, "-m", "tests.support.agent.profiling_turns")
 
 
 @pytest.fixture
@@ -116,13 +86,12 @@ def test_a_release_that_locks_one_gpu_each_needs_no_turns(box: Path) -> None:
 
 def test_two_agents_of_a_box_take_turns_whatever_their_folders_for_temporary_files(box: Path) -> None:
     install(box, "2024.1.1.0", seconds=3.0)  # they do not start at the same moment
-    paths = [str(Path(__file__).parent)]
     agents = []
     for name in ("a", "b"):
         temporary = box / f"tmp-{name}"
         temporary.mkdir()
-        command = [sys.executable, "-c", AGENT.format(paths=paths), str(box), name]
-        agents.append(subprocess.Popen(command, env={**os.environ, "TMPDIR": str(temporary)}))
+        command = [*AGENT, str(box), name]
+        agents.append(subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(temporary)}))
     assert [agent.wait(60) for agent in agents] == [0, 0]
     assert events(box) == ["profile"] * 2
 
@@ -138,9 +107,9 @@ def test_a_run_that_is_cancelled_while_it_waits_profiles_nothing(box: Path) -> N
 
 def test_the_tool_holds_the_turn_also_where_its_agent_dies(box: Path) -> None:
     """The next agent must not profile beside an ncu that has not yet been ended."""
-    command = [sys.executable, "-c", AGENT.format(paths=[str(Path(__file__).parent)]), str(box), "a"]
+    command = [*AGENT, str(box), "a"]
     install(box, "2024.1.1.0", seconds=30.0)
-    with subprocess.Popen(command, env={**os.environ, "TMPDIR": str(box)}) as agent:
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(box)}) as agent:
         wait_for((box / "events").exists)
         agent.send_signal(signal.SIGKILL)
         agent.wait()

@@ -17,27 +17,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import mps_stand_in
 import pyarrow as pa
 import pytest
-from conditions_bench import LIGHT, Bench
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_agent.conditions import mps_control
 from assay_agent.conditions.mps_control import program_version
-from assay_agent.profilers import tool_run
-from assay_agent.profilers.environment import MeasuredGPU, scrubbed, without_secrets
+from assay_agent.execution import tool_run
+from assay_agent.execution.environment import MeasuredGPU, scrubbed, without_secrets
+from assay_agent.guards.run_guards import run_processes
 from assay_agent.provenance.facts import Collected, environment_hash, live_facts
 from assay_agent.provenance.file_identity import file_identity
 from assay_agent.provenance.libraries import LoadedLibraries, described
 from assay_agent.provenance.python_package import python_package
-from assay_agent.records import AttemptLog, Seal
-from assay_agent.telemetry.guards import run_processes
-from assay_agent.work import ValidityFlag
-from assay_sampling.attempt_facts import AttemptFacts, LibraryFacts, ToolFact, parse_facts
-from assay_sampling.counters import registry
-from assay_sampling.launch_table import (
+from assay_agent.spool.records import Seal
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.counters.definitions import registry
+from assay_sampling.launches.table import (
     BASELINE,
     Condition,
     Device,
@@ -45,6 +43,10 @@ from assay_sampling.launch_table import (
     launch_schema,
     make_batch,
 )
+from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFacts, ToolFact, parse_facts
+from assay_virtual.gpu_models import MODELS
+from tests.support.agent import mps_stand_in
+from tests.support.agent.conditions_bench import LIGHT, Bench
 
 BUILD_ID = bytes(range(20))
 
@@ -221,7 +223,7 @@ def test_processes_that_end_or_may_not_be_looked_at_are_passed_over(
     monkeypatch.setattr(Path, "open", refuse)
     found = box.after(0.1)
     assert len(found.found) == 4
-    assert found.note.endswith("; some processes may not be looked at by the agent's user")
+    assert found.note.endswith("; the agent's user may not inspect some processes")
 
 
 def test_a_fault_of_the_looking_never_leaves_it(box: Box, caplog: pytest.LogCaptureFixture) -> None:
@@ -230,7 +232,7 @@ def test_a_fault_of_the_looking_never_leaves_it(box: Box, caplog: pytest.LogCapt
 
     box.loaded._processes = broken
     assert box.after(0.1).status == "none found"
-    assert "nobody foresaw" in caplog.text
+    assert "failed unexpectedly" in caplog.text
 
 
 def test_looks_become_seldom_and_the_last_is_late_in_the_run(box: Box) -> None:
@@ -300,9 +302,7 @@ def test_a_real_process_is_looked_at_through_its_maps(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-GPU = MeasuredGPU(
-    Device(0, "H100", "GPU-1", "9.0", 132), synthetic=False, path="/bin", driver_version="550.1"
-)
+GPU = MeasuredGPU(Device(0, "H100", "GPU-1", "9.0", 132), path="/bin", driver_version="550.1")
 
 
 def facts_of(gpu: MeasuredGPU = GPU, **changes: Any) -> AttemptFacts:
@@ -348,7 +348,8 @@ def test_a_refused_clock_says_why_and_a_flush_says_how() -> None:
 
 def test_virtual_gpus_are_told_as_such() -> None:
     virtual = facts_of(
-        replace(GPU, synthetic=True, driver_version=""), work={"condition": Condition(clock="base")}
+        replace(GPU, model=MODELS.gpu("V100", 0).model, driver_version=""),
+        work={"condition": Condition(clock="base")},
     )
     assert virtual.synthetic
     assert virtual.condition.clock_state == "virtual"
@@ -395,7 +396,9 @@ def test_the_launches_tell_which_counters_came_and_how_often_they_were_replayed(
     collected = Collected(("instructions", "dram_bytes"))
     collected.add(batch([3.0, 5.0]))
     collected.add(batch([2.0, None]))
-    told = collected.told(AttemptLog(facts=AttemptFacts(tools=(ToolFact("ncu", "2024.1"),)))).facts
+    told = collected.told(
+        AttemptLog(facts_json=AttemptFacts(tools=(ToolFact("ncu", "2024.1"),)).to_json())
+    ).facts
     assert told is not None
     assert told.tools == (ToolFact("ncu", "2024.1"),)
     counters = told.counters
@@ -422,14 +425,14 @@ def test_a_recording_has_the_facts_of_its_table() -> None:
     )
     assert found.tools == (ToolFact("Nsight Systems", "2023.4"),)
     assert (found.condition.cache, found.condition.clock, found.condition.sm_percent) == ("none", "", 100.0)
-    assert found.libraries.note == "a recording does not tell"
+    assert found.libraries.note == "a recording does not list them"
     assert found.counters.least_passes is None
     assert Collected(()).told(AttemptLog()).facts is None
 
 
 def test_the_facts_outlive_the_agent_in_the_seal_and_travel() -> None:
     facts = facts_of(tools=[ToolFact("nsys", "2023.4.4", "/usr/bin/nsys")])
-    log = AttemptLog(("nsys",), {}, "said", facts=facts)
+    log = AttemptLog(("nsys",), {}, "said", facts_json=facts.to_json())
     seal = Seal(1, 2, (), (), log)
     assert Seal.from_json(seal.to_json()) == seal
     assert parse_facts(log.to_proto().facts_json) == facts
@@ -437,7 +440,7 @@ def test_the_facts_outlive_the_agent_in_the_seal_and_travel() -> None:
     # A seal of an earlier release has none.
     document = json.loads(seal.to_json())
     del document["log"]["facts"]
-    assert Seal.from_json(json.dumps(document).encode()).log == replace(log, facts=None)
+    assert Seal.from_json(json.dumps(document).encode()).log == replace(log, facts_json="")
 
 
 def test_the_version_of_an_mps_daemon_stands_in_its_program(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from nvidia_tools import RealTools
 
 from assay_agent.conditions.mps_control import program_version
 from assay_agent.provenance.libraries import LoadedLibraries, described
+from tests.support.agent.nvidia_tools import RealTools
 
 pytestmark = pytest.mark.processes
 

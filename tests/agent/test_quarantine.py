@@ -11,23 +11,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_ncu_command import WORK
-from test_telemetry import UUID, FakeNvml
 from typer.testing import CliRunner
 
-from assay_agent import doctor, probe
-from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.daemon.places import Place, missing_places
+from assay_agent.doctor import examination as doctor
+from assay_agent.doctor import probe
+from assay_agent.gpus.nvml_sensors import NvmlSensors
+from assay_agent.health import lost_gpu as health
+from assay_agent.health.quarantine import Quarantine, Quarantined
+from assay_agent.health.slot_health import SlotHealth
 from assay_agent.main import app
-from assay_agent.places import Place, missing_places
-from assay_agent.quarantine import Quarantine, Quarantined
-from assay_agent.records import AttemptLog
-from assay_agent.session import Session
-from assay_agent.slot_health import SlotHealth
-from assay_agent.telemetry import health
-from assay_agent.telemetry.nvml_sensors import NvmlSensors
-from assay_protos import agent_pb2, common_pb2
+from assay_agent.uplink.session import Session
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.failure import Failure, failure
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.failures import Failure, FailureClass, failure
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.assignments import WORK
+from tests.support.agent.sensed_nvml import UUID, FakeNvml
 
 ENTRY = Quarantined(
     gpu=UUID,
@@ -40,18 +41,18 @@ ENTRY = Quarantined(
     profilers=("nsight_compute",),
     device={"compute_capability": "7.0", "sm_count": 80, "memory_bytes": 1 << 34},
 )
-SLOT = agent_pb2.Slot(
+SLOT = Slot(
     slot_id=UUID,
-    device=common_pb2.Device(index=1, name="V100", uuid=UUID, sm_count=80),
-    profilers=["nsight_compute"],
+    device=InstalledDevice(index=1, name="V100", uuid=UUID, sm_count=80),
+    profilers=("nsight_compute",),
 )
-LOST = {"lost": True, "gpu": UUID, "problem": f"GPU {UUID}: the driver lost it (NVML error 15)"}
+LOST = {"lost": True, "gpu": UUID, "problem": "the driver lost it (NVML error 15)"}
 WHY = "the driver lost it (NVML error 15)"
 RUNNER = CliRunner()
 
 
-def problem(failure_class: FailureClass, cause: str = "") -> Failure:
-    return failure(failure_class, "run", cause)
+def problem(failure_class: FailureClass, cause: str = "", tool_said: str = "") -> Failure:
+    return failure(failure_class, "run", cause, tool_said=tool_said)
 
 
 @pytest.mark.parametrize(
@@ -63,18 +64,28 @@ def problem(failure_class: FailureClass, cause: str = "") -> Failure:
         (problem(FailureClass.APPLICATION_FAILED), LOST, WHY),
         (None, {"xid_events": [31, 79]}, "XID 79: it fell off the bus"),
         (None, {"ecc_uncorrected": 2}, "2 uncorrectable memory errors (ECC)"),
-        (
-            problem(FailureClass.GPU_UNHEALTHY, "the tool says: GPU is lost"),
-            None,
-            "the tool says: GPU is lost",
-        ),
-        # A program with a fault of its own says this too.
-        (problem(FailureClass.GPU_UNHEALTHY, "CUDA error 719 (unspecified launch failure)"), {}, ""),
-        (problem(FailureClass.APPLICATION_FAILED, "GPU is lost, prints the workload"), {}, ""),
     ],
 )
 def test_evidence(found: Failure | None, telemetry: Mapping[str, Any] | None, expected: str) -> None:
-    assert health.evidence(found, telemetry) == expected
+    assert (health.evidence_of_sensors(telemetry) or health.evidence_of_tools(found)) == expected
+
+
+@pytest.mark.parametrize(
+    ("failure_class", "line", "certain"),
+    [
+        (FailureClass.GPU_UNHEALTHY, "==ERROR== GPU is lost", True),
+        (FailureClass.DRIVER_UNUSABLE, "NVRM: GPU has fallen off the bus.", True),
+        # A program with a fault of its own says this too.
+        (FailureClass.GPU_UNHEALTHY, "CUDA error 719 (unspecified launch failure)", False),
+        (FailureClass.APPLICATION_FAILED, "GPU is lost, prints the workload", False),
+    ],
+)
+def test_what_a_tool_says_is_evidence_and_our_own_words_are_not(
+    failure_class: FailureClass, line: str, certain: bool
+) -> None:
+    found = problem(failure_class, f"the tool says: {line}", line)
+    assert health.evidence_of_tools(found) == (found.cause if certain else "")
+    assert health.evidence_of_tools(problem(failure_class, "GPU is lost, says a sentence of ours")) == ""
 
 
 def sensors(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +193,7 @@ class Box:
         self.asked += 1
         return self.against
 
-    def health(self, *, present: bool = True, slot: agent_pb2.Slot = SLOT) -> SlotHealth:
+    def health(self, *, present: bool = True, slot: Slot = SLOT) -> SlotHealth:
         return SlotHealth(
             slot, self.quarantine, self.session, present=present, ask=self.ask, machine=lambda: self.machine
         )
@@ -209,7 +220,7 @@ def registers(box: Box) -> threading.Thread:
 
 def lost(box: Box, slot_health: SlotHealth, found: Failure | None = None) -> Failure | None:
     registering = registers(box)
-    judged = slot_health.judged(WORK, found, AttemptLog(telemetry=LOST))
+    judged = slot_health.judged(WORK, found, AttemptLog(telemetry_json=json.dumps(LOST)))
     registering.join(30)
     return judged
 
@@ -390,6 +401,6 @@ def test_two_that_are_called_alike_are_told_apart_by_the_whole_uuid(tmp_path: Pa
     for ambiguous in ("0", "GPU-"):
         refused = invoke("clear", ambiguous, "--state", str(tmp_path)).exception
         assert isinstance(refused, ParameterError)
-        assert "2 GPUs out of service are called so" in refused.cause
+        assert "it matches 2 GPUs out of service" in refused.cause
     assert invoke("clear", other, "--state", str(tmp_path)).exit_code == 0
     assert [entry.gpu for entry in Quarantine(tmp_path).entries()] == [UUID]

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fake_server import batches_of, table_of
 
-from assay_agent.profilers.base import ProfilerError
+from assay_agent.execution.errors import ProfilerError
 from assay_agent.profilers.pacing import Pace
 from assay_agent.profilers.recorded import RecordedMeasurement, RecordedProfiler
-from assay_agent.work import Assignment, AttemptKey, RecordedSource, ValidityFlag
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import (
+from assay_core.files.launch_file import new_launch_file
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import RecordedSource, Work
+from assay_sampling.launches.table import (
     BASELINE,
     Condition,
     LaunchBatch,
@@ -30,22 +31,23 @@ from assay_sampling.launch_table import (
     table_metadata,
     with_metadata,
 )
-from assay_sampling.parquet import LaunchWriter
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.fake_server import batches_of, table_of
 
 
 def write(path: Path, batches: list[LaunchBatch], **metadata: Any) -> Path:
     schema = batches[0].records.schema
     schema = with_metadata(schema, replace(table_metadata(schema), condition=Condition(), **metadata))
-    with LaunchWriter(path, schema) as writer:
+    with new_launch_file(path, schema) as writer:
         for batch in batches:
             records = pa.RecordBatch.from_arrays(batch.records.columns, schema=schema)
             writer.write(LaunchBatch(records, batch.new_names))
     return path
 
 
-def work(path: Path | None, **fields: Any) -> Assignment:
+def work(path: Path | None, **fields: Any) -> Work:
     recorded_time = fields.pop("recorded_time", False)
-    return Assignment(
+    return Work(
         key=AttemptKey("c-1.0000", 0, 1, 1),
         campaign_id="c-1",
         workload="w",
@@ -57,7 +59,7 @@ def work(path: Path | None, **fields: Any) -> Assignment:
 
 
 def played(
-    assignment: Assignment, cancelled: threading.Event | None = None
+    assignment: Work, cancelled: threading.Event | None = None
 ) -> tuple[pa.Table, RecordedMeasurement]:
     """All launches, with every name checked to come before its use."""
     names, batches = Names(), []
@@ -165,7 +167,7 @@ def test_a_recording_that_lacks_a_kernel_of_a_call_is_invalid(shared_data: Path,
     _, measurement = played(work(path))
     (flag,) = (flag for flag in measurement.flags if flag.invalidates)
     assert (flag.name, flag.detail) == (
-        "launches_dropped", "the profiler lost kernels: 3 launch calls have none in the file",
+        "launches_dropped", "the profiler lost kernels: 3 launch calls have no kernel in the file",
     )  # fmt: skip
 
 
@@ -186,7 +188,7 @@ def test_a_recording_with_fewer_launches_than_announced_is_invalid(shared_data: 
     assert flag.detail.startswith("the profiler announced 60 launches, but the file holds 50")
 
 
-def refused(assignment: Assignment) -> ProfilerError:
+def refused(assignment: Work) -> ProfilerError:
     with pytest.raises(ProfilerError) as caught:
         played(assignment)
     return caught.value
@@ -196,12 +198,12 @@ def test_a_file_that_is_not_what_the_run_needs_is_refused(tmp_path: Path, record
     detailed = write(tmp_path / "d.parquet", batches_of(10, 10, counters=1))
     synthetic = write(tmp_path / "s.parquet", batches_of(10, 10), synthetic=True)
     cases = {
-        "its level is detailed, and the campaign says light": work(detailed),
-        "its level is light, and the campaign says detailed": work(recording, level="detailed"),
-        "its synthetic mark is synthetic, and the campaign says measured": work(synthetic),
+        "its level is detailed, but the campaign says light": work(detailed),
+        "its level is light, but the campaign says detailed": work(recording, level="detailed"),
+        "its synthetic mark is synthetic, but the campaign says measured": work(synthetic),
         "there is no such file": work(tmp_path / "absent"),
-        "needs the absolute path of a recording, and none was given": work(None),
-        "needs the absolute path of a recording, and 'here.csv' was given": work(Path("here.csv")),
+        "needs the absolute path of a recording, but none was given": work(None),
+        "needs the absolute path of a recording, but 'here.csv' was given": work(Path("here.csv")),
     }
     for cause, assignment in cases.items():
         error = refused(assignment)
@@ -212,21 +214,21 @@ def test_a_file_that_is_not_what_the_run_needs_is_refused(tmp_path: Path, record
     schema = flushed[0].records.schema
     path = tmp_path / "flushed.parquet"
     marked = with_metadata(schema, replace(table_metadata(schema), condition=Condition("all", "none", 100)))
-    with LaunchWriter(path, marked) as writer:
+    with new_launch_file(path, marked) as writer:
         writer.write(
             replace(flushed[0], records=pa.RecordBatch.from_arrays(flushed[0].records.columns, schema=marked))
         )
-    assert "its condition (cache) is all, and the campaign says none" in refused(work(path)).cause
+    assert "its condition (cache) is all, but the campaign says none" in refused(work(path)).cause
     half = Condition("none", "none", 50.0)
     marked = with_metadata(
         schema, replace(table_metadata(schema), condition=replace(half, sm_share="partition"))
     )
-    with LaunchWriter(path, marked) as writer:
+    with new_launch_file(path, marked) as writer:
         writer.write(
             replace(flushed[0], records=pa.RecordBatch.from_arrays(flushed[0].records.columns, schema=marked))
         )
     cause = refused(replace(work(path), condition=half)).cause
-    assert "its condition (sm_share) is partition, and the campaign says limit" in cause
+    assert "its condition (sm_share) is partition, but the campaign says limit" in cause
 
 
 def test_a_damaged_file_is_refused_with_the_readers_words(recording: Path) -> None:

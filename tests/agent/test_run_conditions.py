@@ -15,18 +15,18 @@ from typing import Any
 
 import pynvml
 import pytest
-from conditions_bench import Bench
 
 from assay_agent.conditions import occupants, undo_leftovers
 from assay_agent.conditions.journal import Journal
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.environment import private_directory
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
-from assay_agent.profilers.tool_version import ToolBox
-from assay_agent.work import Assignment
+from assay_agent.execution.environment import private_directory
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
+from assay_core.records.work import Work
 from assay_sampling.errors import StorageError
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE
+from assay_sampling.launches.table import BASELINE
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.conditions_bench import Bench
 
 pytestmark = pytest.mark.processes
 
@@ -53,7 +53,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         assert made.left() == []
 
 
-def locked_during(bench: Bench, work: Assignment) -> tuple[Any, dict[str, Any], set[str]]:
+def locked_during(bench: Bench, work: Work) -> tuple[Any, dict[str, Any], set[str]]:
     """The locked clocks while a run goes on, the journal then, and the flags of the run."""
     with bench.measurement(work) as measurement:
         seen, entries = bench.nvml.state["locked"], bench.journal.entries()
@@ -179,7 +179,7 @@ def test_where_nvml_is_not_there_the_log_says_so(bench: Bench) -> None:
     assert "processes on the GPU are not known: NVML error 12" in measurement.log.text
 
 
-def detailed(bench: Bench, **changes: Any) -> Assignment:
+def detailed(bench: Bench, **changes: Any) -> Work:
     return bench.work(level="detailed", profiler="nsight_compute", **changes)
 
 

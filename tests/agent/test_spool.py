@@ -13,26 +13,25 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from fake_server import batches_of, joined, table_of, wait_for
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay_agent import durable
-from assay_agent.durable import NoSpaceError
-from assay_agent.records import MAX_LOG_CHARACTERS, AttemptLog, Seal
-from assay_agent.segments import (
+from assay_agent.spool.records import Seal
+from assay_agent.spool.segments import (
     MAX_STREAM_BYTES,
     SegmentEncoder,
     Segmenter,
     launches_per_segment,
     read_segment,
 )
-from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
-from assay_agent.work import Assignment, AttemptKey, ValidityFlag, WireError
+from assay_agent.spool.spool import AttemptEnded, Spool, SpooledAttempt
+from assay_core.files import durable
+from assay_core.records.attempt import LONGEST_LOG_CHARACTERS, AttemptKey, AttemptLog
+from assay_core.records.failure import failure
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.wire import WireError
 from assay_sampling.errors import LaunchTableError, StorageError
-from assay_sampling.failures import FailureClass, failure
-from assay_sampling.launch_table import (
-    BASELINE,
+from assay_sampling.launches.table import (
     CounterColumn,
     LaunchBatch,
     TableMetadata,
@@ -40,15 +39,11 @@ from assay_sampling.launch_table import (
     make_batch,
     text_id,
 )
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.assignments import LOG, assignment
+from tests.support.agent.fake_server import batches_of, joined, table_of, wait_for
 
 FLAGS = (ValidityFlag("counters_nan", "3 of 5"), ValidityFlag("launches_dropped", "7", invalidates=True))
-LOG = AttemptLog(("ncu", "--csv"), {"LC_ALL": "C"}, "said\nthings")
-
-
-def assignment(run_id: str = "campaign-1.0000", attempt: int = 1) -> Assignment:
-    return Assignment(
-        AttemptKey(run_id, 0, attempt, attempt), "campaign-1", "w", "V100", "light", BASELINE, "p"
-    )
 
 
 @pytest.fixture
@@ -271,7 +266,7 @@ def test_every_crash_point_leaves_a_whole_attempt_or_none(
         outcomes.append((len(recovery.sealed), len(recovery.discarded)))
         again.close()
     assert set(outcomes) == {(0, 0), (0, 1), (1, 0)}
-    assert len(outcomes) > 50
+    assert len(outcomes) >= 50
 
 
 def _tolerant_rmtree(path: Path, ignore_errors: bool = False, *, original=shutil.rmtree) -> None:  # type: ignore[no-untyped-def]
@@ -399,7 +394,7 @@ def test_a_limit_under_one_segment_is_an_error_and_spoils_nothing(tmp_path: Path
     kept.seal((), LOG)
     spool.limit_bytes = 100_000
     attempt = spool.create(assignment("failing"))
-    with pytest.raises(NoSpaceError, match=r"spool .*: no space: a segment of .* --spool-limit") as caught:
+    with pytest.raises(StorageError, match=r"spool .*: no space: a segment of .* --spool-limit") as caught:
         attempt.append(batches_of(60_000, 60_000)[0])
     assert caught.value.exit_code == 8
     spool.remove(attempt)
@@ -410,7 +405,7 @@ def test_a_limit_under_one_segment_is_an_error_and_spoils_nothing(tmp_path: Path
 def test_the_disk_is_never_filled_to_the_brim(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", minimum_free_bytes=1 << 60)
     attempt = spool.create(assignment())
-    with pytest.raises(NoSpaceError, match="must stay free"):
+    with pytest.raises(StorageError, match="must stay free"):
         attempt.append(batches_of(60_000, 60_000)[0])
     spool.close()
 
@@ -418,10 +413,10 @@ def test_the_disk_is_never_filled_to_the_brim(tmp_path: Path) -> None:
 FILL = """
 import resource, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
-from fake_server import batches_of
-from test_spool import LOG, assignment
-from assay_agent.spool import Spool
+sys.path.insert(0, {root!r})
+from tests.support.agent.fake_server import batches_of
+from tests.support.agent.assignments import LOG, assignment
+from assay_agent.spool.spool import Spool
 from assay_sampling.errors import StorageError
 # No reserve, not even what the next segment takes: the disk itself must be what refuses.
 spool = Spool(Path({directory!r}), minimum_free_bytes=-(1 << 60), flush_seconds=1e9)
@@ -442,7 +437,7 @@ else:
 
 
 def fill(directory: Path, limit: str) -> str:
-    script = FILL.format(tests=str(Path(__file__).parent), directory=str(directory), limit=limit)
+    script = FILL.format(root=str(Path(__file__).parents[2]), directory=str(directory), limit=limit)
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
     )
@@ -457,7 +452,7 @@ def fill(directory: Path, limit: str) -> str:
 
 def test_the_file_size_limit_is_a_disk_that_is_full(tmp_path: Path) -> None:
     said = fill(tmp_path / "spool", "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))")
-    assert said.startswith(f"NoSpaceError spool {tmp_path / 'spool'}: no space left")
+    assert said.startswith(f"StorageError spool {tmp_path / 'spool'}: no space left")
     assert "EFBIG" in said and "--state" in said
 
 
@@ -471,13 +466,13 @@ def test_a_full_file_system_ends_the_attempt_and_nothing_else(tmp_path: Path) ->
         said = fill(small / "spool", "")
     finally:
         subprocess.run(["umount", str(small)], check=True)
-    assert "no space left on the disk (ENOSPC)" in said
+    assert "no space left on the disk: No space left on device (ENOSPC)" in said
 
 
 def test_what_a_run_said_is_kept_in_bounds_beginning_and_end() -> None:
-    said = AttemptLog(text="first " + "x" * (4 * MAX_LOG_CHARACTERS) + " last")
+    said = AttemptLog(text="first " + "x" * (4 * LONGEST_LOG_CHARACTERS) + " last")
     told = said.to_proto().log
-    assert len(told) < MAX_LOG_CHARACTERS + 100
+    assert len(told) < LONGEST_LOG_CHARACTERS + 100
     assert told.startswith("first ") and told.endswith(" last") and "characters left out" in told
     sealed = Seal.from_json(Seal(0, 0, (), (), said).to_json())
     assert sealed.log.text == told

@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from stand_ins import PROCESS_0, PROCESS_1, Bench
 
-from assay_agent.virtual.tools import write_tool_scripts
-from assay_agent.virtual.tools.faults import FAULTS, parse_faults
 from assay_sampling.errors import ParameterError
 from assay_sampling.readers import inspect_recording, read_launches
+from assay_virtual.tools.faults import FAULTS, parse_faults
+from assay_virtual.tools.scripts import write_tool_scripts
+from tests.support.agent.stand_ins import PROCESS_0, PROCESS_1, Bench
 
 NOTHING = "==WARNING== No kernels were profiled."
 

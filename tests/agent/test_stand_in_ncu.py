@@ -10,16 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stand_ins import PROCESS_0, PROCESS_1, Bench
 
-from assay_agent.virtual import VirtualGPU, load_workload
-from assay_agent.virtual.architectures import ARCHITECTURES
-from assay_agent.virtual.tools.kernel_names import function_name, mangled_name
-from assay_agent.virtual.tools.ncu_metrics import metrics_of, passes
-from assay_agent.virtual.tools.ncu_options import ncu_options
-from assay_sampling.counters import FEATURE_SETS, metric_of, registry
-from assay_sampling.launch_table import Condition
+from assay_sampling.counters.definitions import FEATURE_SETS, metric_of, registry
+from assay_sampling.launches.table import Condition
 from assay_sampling.readers import read_launches
+from assay_virtual.architectures import ARCHITECTURES
+from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.tools.kernel_names import function_name, mangled_name
+from assay_virtual.tools.ncu.metrics import metrics_of, passes
+from assay_virtual.tools.ncu.options import ncu_options
+from assay_virtual.workloads.loading import load_workload
+from tests.support.agent.stand_ins import PROCESS_0, PROCESS_1, Bench
 
 GRAMMAR = re.compile(
     r'==PROF== (Connected to process \d+ \(.+\)|Profiling "[^"]+"( - \d+( \(\d+/\d+\))?)?: '

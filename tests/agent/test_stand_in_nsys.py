@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stand_ins import PROCESS_0, PROCESS_1, Answer, Bench
 
-from assay_agent.virtual import VirtualGPU, load_workload
-from assay_agent.virtual.tools.nsys_options import profile_options
-from assay_agent.virtual.tools.nsys_schema import GENERATION_2023, columns_of
 from assay_sampling.errors import InputError
 from assay_sampling.readers import inspect_recording, read_launches
+from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.tools.nsys.options import profile_options
+from assay_virtual.tools.nsys.schema import GENERATION_2023, columns_of
+from assay_virtual.workloads.loading import load_workload
+from tests.support.agent.stand_ins import PROCESS_0, PROCESS_1, Answer, Bench
 
 RECIPE = ("-t", "cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node",
           "--cuda-flush-interval=10000", "--cuda-memory-usage=false", "-f", "true")  # fmt: skip

@@ -11,11 +11,11 @@ import re
 from pathlib import Path
 
 import pytest
-from nvidia_tools import RealTools
-from stand_ins import Answer, Bench
 
-from assay_agent.virtual.tools.ncu_options import ncu_options
-from assay_agent.virtual.tools.nsys_options import export_options, profile_options
+from assay_virtual.tools.ncu.options import ncu_options
+from assay_virtual.tools.nsys.options import export_options, profile_options
+from tests.support.agent.nvidia_tools import RealTools
+from tests.support.agent.stand_ins import Answer, Bench
 
 pytestmark = pytest.mark.processes
 

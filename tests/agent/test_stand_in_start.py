@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.virtual.tools import write_tool_scripts
+from assay_virtual.tools.scripts import write_tool_scripts
 
 STENCIL = Path(__file__).resolve().parents[2] / "campaigns" / "virtual" / "stencil.toml"
 HEAVY = ("numpy", "pyarrow", "pydantic")
 CODE = """
 import json, sys
-from assay_agent.virtual.tools.{tool} import main
+from assay_virtual.tools.{tool}.command import main
 sys.argv[1:] = {arguments!r}
 status = main()
 print(json.dumps([status, [name for name in {heavy!r} if name in sys.modules]]))

@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_agent.telemetry.event_reasons import reason_names
-from assay_agent.telemetry.nvml_sensors import NvmlSensors
-from assay_agent.telemetry.processes import Owner, ProcessOwners
-from assay_agent.telemetry.sensors import (
+from assay_agent.gpus.event_reasons import reason_names
+from assay_agent.gpus.nvml_sensors import NvmlSensors
+from assay_agent.gpus.processes import Owner, ProcessOwners
+from assay_agent.gpus.sensors import (
     GpuLostError,
     GpuState,
     Reading,
@@ -29,65 +28,11 @@ from assay_agent.telemetry.sensors import (
     SensorPermissionError,
     SensorsUnavailableError,
 )
-from assay_agent.telemetry.settings import TelemetrySettings
+from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.telemetry.summary import MOST_POINTS, DecimatedSeries, TelemetrySummary
 from assay_agent.telemetry.thermal_gate import GatePassage, pass_gate
 from assay_sampling.errors import ParameterError
-
-UUID = "GPU-11111111-2222-3333-4444-555555555555"
-
-
-class FakeNvmlError(Exception):
-    def __init__(self, value: int) -> None:
-        super().__init__(f"error {value}")
-        self.value = value
-
-
-class FakeNvml:
-    """NVML as nvidia-ml-py shows it; ``fail`` maps functions to the error that each call of them gives."""
-
-    NVMLError = FakeNvmlError
-    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
-    NVML_MEMORY_ERROR_TYPE_CORRECTED, NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 0, 1, 0
-    nvmlEventTypeXidCriticalError = 8
-
-    def __init__(self, **fail: int) -> None:
-        self.fail = fail
-        self.xids = [79, 31]
-        self.calls: list[str] = []
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if not name.startswith("nvml"):
-            raise AttributeError(name)
-        return lambda *arguments: self._called(name, arguments)
-
-    def _called(self, name: str, arguments: tuple[Any, ...]) -> Any:
-        self.calls.append(name)
-        if name in self.fail:
-            raise FakeNvmlError(self.fail[name])
-        if name == "nvmlEventSetWait_v2":
-            if not self.xids:
-                raise FakeNvmlError(10)
-            return SimpleNamespace(eventData=self.xids.pop(0))
-        answers = {
-            "nvmlDeviceGetHandleByUUID": lambda uuid: f"handle of {uuid}",
-            "nvmlDeviceGetClockInfo": lambda handle, which: {1: 1410, 2: 1593}[which],
-            "nvmlDeviceGetTemperatureV": lambda handle, sensor: 61,
-            "nvmlDeviceGetTemperature": lambda handle, sensor: 60,
-            "nvmlDeviceGetPowerUsage": lambda handle: 250_500,
-            "nvmlDeviceGetUtilizationRates": lambda handle: SimpleNamespace(gpu=97, memory=3),
-            "nvmlDeviceGetCurrentClocksEventReasons": lambda handle: 0x24,
-            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: 0x4,
-            "nvmlDeviceGetTotalEccErrors": lambda handle, kind, counter: {0: 5, 1: 2}[kind],
-            "nvmlDeviceGetComputeMode": lambda handle: 3,
-            "nvmlDeviceGetMigMode": lambda handle: [1, 0],
-            "nvmlDeviceGetPersistenceMode": lambda handle: 0,
-            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [
-                SimpleNamespace(pid=9), SimpleNamespace(pid=7), SimpleNamespace(pid=9),
-            ],
-        }  # fmt: skip
-        answer = answers.get(name)
-        return answer(*arguments) if answer else "events"
+from tests.support.agent.sensed_nvml import UUID, FakeNvml
 
 
 def test_a_gpu_that_tells_everything() -> None:
@@ -297,15 +242,40 @@ def test_whose_a_process_is(tmp_path: Path) -> None:
     assert owners.owner(1 << 30) is Owner.UNKNOWN
 
 
+@pytest.mark.processes
 def test_an_mps_server_below_our_folder_is_ours_and_another_is_not(tmp_path: Path) -> None:
-    proc, ours = tmp_path / "proc", tmp_path / "gpu"
-    for number, pipe in ((70, ours / "mps"), (71, tmp_path / "gpu-of-another")):
-        folder = proc / str(number)
-        folder.mkdir(parents=True)
-        (folder / "stat").write_text(f"{number} (nvidia-cuda-mps) S 0 1 1")
-        (folder / "comm").write_text("nvidia-cuda-mps\n")
-        (folder / "environ").write_bytes(f"A=1\0CUDA_MPS_PIPE_DIRECTORY={pipe}\0".encode())
-    owners = ProcessOwners(ours, proc)
-    assert owners.owner(70) is Owner.OURS
-    assert owners.owner(71) is Owner.FOREIGN
-    assert owners.name(71) == "nvidia-cuda-mps"
+    ours = tmp_path / "gpu"
+    program = tmp_path / "nvidia-cuda-mps-server"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
+    owners = ProcessOwners(ours)
+    # A server is no child of the agent: the shell that starts it ends, and another process takes it over.
+    for pipe, owner in ((ours / "mps", Owner.OURS), (tmp_path / "gpu-of-another", Owner.FOREIGN)):
+        started = subprocess.run(
+            ["setsid", "sh", "-c", '"$0" 60 >/dev/null 2>&1 & echo $!', program],
+            env={"PATH": os.defpath, "CUDA_MPS_PIPE_DIRECTORY": str(pipe)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        server = int(started.stdout)
+        try:
+            await_name(owners, server, "nvidia-cuda-mps")
+            assert owners.owner(server) is owner
+        finally:
+            os.kill(server, signal.SIGKILL)
+
+
+def await_name(owners: ProcessOwners, process_id: int, name: str) -> None:
+    """Wait until a process that was just started has become its program."""
+    for _ in range(1000):
+        if owners.name(process_id).startswith(name):
+            return
+        time.sleep(0.01)
+    raise AssertionError(owners.name(process_id))
+
+
+def test_without_psutil_no_process_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    owners = ProcessOwners(tmp_path)
+    assert owners.owner(os.getppid()) is Owner.UNKNOWN
+    assert owners.name(os.getppid()) == ""

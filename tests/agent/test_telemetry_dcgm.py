@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from assay_agent.conditions import undo_leftovers
-from assay_agent.telemetry.dcgm import DcgmPause
-from assay_agent.telemetry.dcgm_processes import DcgmProcess, dcgm_processes
+from assay_agent.guards.dcgm import DcgmPause
+from assay_agent.guards.dcgm_processes import DcgmProcess, dcgm_processes
 
 ENGINE = DcgmProcess(7, "nv-hostengine", embedded=False)
 EXPORTER = DcgmProcess(8, "dcgm-exporter", embedded=True)
@@ -88,8 +88,8 @@ def test_a_pause_that_is_refused_is_told_and_the_run_goes_on(box: Box) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from assay_agent.telemetry.dcgm import DcgmPause
-from assay_agent.telemetry.dcgm_processes import DcgmProcess
+from assay_agent.guards.dcgm import DcgmPause
+from assay_agent.guards.dcgm_processes import DcgmProcess
 engine = DcgmProcess(7, "nv-hostengine", embedded=False)
 with DcgmPause(Path(sys.argv[1]), sys.argv[2], lambda: [engine]).held(sys.argv[3], print):
     print("held", flush=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from assay_agent.profilers.base import ProfilerError
-from assay_agent.profilers.tool_run import EndingSteps, ToolResult, run_tool
-from assay_agent.telemetry import guards as module
-from assay_agent.telemetry.guards import RunGuards, resident_bytes, run_processes
-from assay_sampling.failures import FailureClass
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_run import EndingSteps, ToolResult, run_tool
+from assay_agent.guards import run_guards as module
+from assay_agent.guards.run_guards import RunGuards, resident_bytes, run_processes
+from assay_sampling.running.failures import FailureClass
 
 QUICK = EndingSteps(interrupt_seconds=0.2, terminate_seconds=0.2)
 # A parent that waits for a child which takes 96 MiB; both are deaf to SIGINT.
@@ -71,7 +71,7 @@ def test_a_run_within_its_limits_is_left_alone(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_run(tmp_path: Path) -> None:
     guard = guards(tmp_path, minimum_free_bytes=1 << 60)
     assert run_under(guard, tmp_path, "import time; time.sleep(60)").cancelled
-    with pytest.raises(ProfilerError, match="MiB that stay free") as caught:
+    with pytest.raises(ProfilerError, match="MiB that must stay free") as caught:
         guard.require_kept("run x")
     assert caught.value.failure_class is FailureClass.DISK_FULL
 

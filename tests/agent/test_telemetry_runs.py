@@ -8,25 +8,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_ncu_command import WORK
-from test_tool_failures import COMPUTE, SYSTEMS, WORKLOAD, Bench
 
 from assay_agent.config import VirtualGPUs
-from assay_agent.places import virtual_places
-from assay_agent.profilers.base import Measurement, ProfilerError
-from assay_agent.telemetry import dcgm
-from assay_agent.telemetry.dcgm_processes import DcgmProcess
-from assay_agent.telemetry.event_reasons import EventReason
+from assay_agent.daemon.places import virtual_places
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.gpus.event_reasons import EventReason
+from assay_agent.gpus.sensors import GpuLostError, GpuState, Reading, SensorsUnavailableError
+from assay_agent.gpus.telemetry_settings import TelemetrySettings
+from assay_agent.guards import dcgm
+from assay_agent.guards.dcgm_processes import DcgmProcess
+from assay_agent.profilers.seam import Measurement
 from assay_agent.telemetry.rules import share_flag, telemetry_flags
-from assay_agent.telemetry.sensors import GpuLostError, GpuState, Reading, SensorsUnavailableError
-from assay_agent.telemetry.settings import TelemetrySettings
 from assay_agent.telemetry.summary import TelemetrySummary
-from assay_agent.telemetry.virtual_sensors import FAULTS, VARIABLE, VirtualSensors
 from assay_agent.telemetry.watch import GpuWatch
-from assay_agent.work import AttemptKey, CommandSource
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import CommandSource
 from assay_sampling.errors import ParameterError
-from assay_sampling.failures import FailureClass
-from assay_sampling.validity import FLAGS
+from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.validity import FLAGS
+from assay_virtual.sensors import FAULTS, VARIABLE, VirtualSensors
+from tests.support.agent.assignments import WORK
+from tests.support.agent.tool_bench import COMPUTE, SYSTEMS, WORKLOAD, Bench
 
 QUICK = TelemetrySettings(
     interval_seconds=0.02, slow_interval_seconds=0.05, longest_wait_seconds=0.2, minimum_free_bytes=0
@@ -77,7 +79,7 @@ def test_a_run_keeps_what_its_sensors_told_and_says_that_it_is_synthetic(bench: 
 @pytest.mark.processes
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_every_fault_of_the_sensors_sets_its_flag_and_no_other(fault: str, bench: Bench) -> None:
-    _, measurement = bench.measure(replace(with_faults(bench, fault), profiler="bare", bare=True))
+    _, measurement = bench.measure(replace(with_faults(bench, fault), profiler="bare", level="bare"))
     assert names(measurement) == {OF_FAULT[fault]}
     [flag] = measurement.flags
     assert flag.invalidates is FLAGS[flag.name].invalidates
@@ -86,7 +88,7 @@ def test_every_fault_of_the_sensors_sets_its_flag_and_no_other(fault: str, bench
 
 @pytest.mark.processes
 def test_a_bare_run_gives_no_launches_and_its_wall_time(bench: Bench) -> None:
-    work = replace(bench.work(SYSTEMS), profiler="bare", bare=True)
+    work = replace(bench.work(SYSTEMS), profiler="bare", level="bare")
     assert bench.place.profilers["bare"].plan(work) == ["assay-virtual", "small.toml"]
     table, measurement = bench.measure(work)
     assert table.num_rows == 0
@@ -94,7 +96,7 @@ def test_a_bare_run_gives_no_launches_and_its_wall_time(bench: Bench) -> None:
     assert measurement.log.telemetry is not None
     assert "process 0 made 60 launches" in measurement.log.text
     with pytest.raises(ProfilerError) as caught:
-        bench.measure(replace(bench.work(SYSTEMS, "application_failed:7"), profiler="bare", bare=True))
+        bench.measure(replace(bench.work(SYSTEMS, "application_failed:7"), profiler="bare", level="bare"))
     assert caught.value.failure_class is FailureClass.APPLICATION_FAILED
     assert "exit status 7" in caught.value.cause
     with pytest.raises(ProfilerError, match="measures no launches"):
@@ -171,7 +173,7 @@ def test_a_gpu_that_does_not_tell_all_is_not_taken_for_a_quiet_one() -> None:
     silent = TelemetrySummary("GPU-x", "NVML")
     assert flagged(silent) == {"telemetry_missing": "no sample was taken"}
     silent.add(0.0, Reading(temperature_celsius=50.0), 0.1)
-    assert flagged(silent) == {"telemetry_missing": "the GPU does not tell its sm_clock_mhz, event_reasons"}
+    assert flagged(silent) == {"telemetry_missing": "the GPU does not report its sm_clock_mhz, event_reasons"}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_a_share_that_is_not_in_force(asked: float | None, seen: int | None, fla
     assert (found is not None) is flag
     if found is not None:
         assert (found.name, found.invalidates) == ("sm_share_not_in_force", True)
-        assert found.detail == f"50 % was asked for, and {seen} of 80 SMs are seen"
+        assert found.detail == f"50 % was asked for, but {seen} of 80 SMs are seen"
 
 
 class BreakingSensors(VirtualSensors):
@@ -260,7 +262,7 @@ def test_a_run_over_its_memory_limit_ends_and_says_so(bench: Bench) -> None:
             replace(
                 small,
                 profiler="bare",
-                bare=True,
+                level="bare",
                 command=replace(small.command, environment={"ASSAY_VIRTUAL_FAULTS": "hang"}),
             )
         )
@@ -271,7 +273,7 @@ def test_a_pause_of_dcgm_that_is_refused_flags_a_detailed_run(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     virtual = bench.place.profilers[SYSTEMS]._gpu  # type: ignore[attr-defined]
-    gpu = replace(virtual, synthetic=False, path="/nowhere")
+    gpu = replace(virtual, model=None, path="/nowhere")
     private = tmp_path / "assay" / "gpu"
     private.mkdir(parents=True)
     monkeypatch.setattr(

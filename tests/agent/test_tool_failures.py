@@ -7,45 +7,30 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from fake_server import wait_for
-from test_ncu_command import WORK
 
 from assay_agent.config import VirtualGPUs
-from assay_agent.places import Place, virtual_places
-from assay_agent.profilers import live, tool_run
-from assay_agent.profilers.base import Measurement, ProfilerError
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.nsight_compute import NsightComputeProfiler
-from assay_agent.profilers.nsight_systems import NsightSystemsProfiler
-from assay_agent.profilers.tool_version import ToolBox
-from assay_agent.work import Assignment, CommandSource
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE, Condition, Device, table_metadata
+from assay_agent.daemon.places import virtual_places
+from assay_agent.execution import tool_run
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers import live
+from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
+from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
+from assay_agent.profilers.seam import Measurement
+from assay_core.records.work import CommandSource
+from assay_sampling.launches.table import BASELINE, Condition, Device, table_metadata
+from assay_sampling.running.failures import FailureClass
+from tests.support.agent.assignments import WORK
+from tests.support.agent.fake_server import wait_for
+from tests.support.agent.tool_bench import COMPUTE, SYSTEMS, WORKLOAD, Bench, failed
 
-WORKLOAD = """\
-workload = "small"
-seed = 3
-[buffers]
-x = "1 MiB"
-[kernels.scale]
-name = "void scale<float>(float*, int)"
-block = [128, 1, 1]
-instructions = 4000
-global_loads = 4
-global_stores = 2
-reads = { x = 1.0 }
-writes = { x = 1.0 }
-[[phases]]
-repeat = 60
-steps = [{ kernel = "scale", grid = [4096, 1, 1] }]
-"""
-COMPUTE, SYSTEMS = "nsight_compute", "nsight_systems"
 NCU_THAT_LEAVES = """\
 #!/bin/sh
 case $1 in
@@ -58,40 +43,6 @@ echo "==PROF== Connected to process $! (/bin/sleep)" > $2
 [ -z "@farewell@" ] || echo "==PROF== Disconnected from process $!" >> $2
 echo '==PROF== Profiling "k" - 0 (1/20): 0%....50%....100% - 1 pass' >> $2
 """
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A virtual V100 and a folder with a workload."""
-
-    place: Place
-    folder: Path
-
-    def work(self, profiler: str, fault: str = "", **changes: Any) -> Assignment:
-        variables = {"ASSAY_VIRTUAL_FAULTS": fault} if fault else {}
-        command = CommandSource(("small.toml",), variables, str(self.folder), 30.0)
-        detailed = profiler == COMPUTE
-        made = replace(
-            WORK,
-            level="detailed" if detailed else "light",
-            profiler=profiler,
-            command=command,
-            synthetic=True,
-            launch_count=20 if detailed else 0,
-            counters=("cycles_gpc_avg", "global_load_sectors", "global_atomic_instructions")
-            if detailed
-            else (),
-        )
-        return replace(made, **changes)
-
-    def measure(
-        self, work: Assignment, cancelled: threading.Event | None = None
-    ) -> tuple[pa.Table, Measurement]:
-        profiler = self.place.profilers[work.profiler]
-        profiler.plan(work)
-        with profiler.run(work, cancelled or threading.Event()) as measurement:
-            batches = [batch.records for batch in measurement.batches()]
-        return pa.Table.from_batches(batches) if batches else pa.table({}), measurement
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +61,7 @@ DETAILED = [
     ("lock_file", F.LOCK_FILE, "Failed to open/create lock file"),
     ("metric_unknown", F.METRIC_UNKNOWN, "refused gpc__cycles_elapsed.avg when it profiled"),
     ("unsupported_gpu", F.METRIC_UNKNOWN, "Unsupported GPU"),
-    ("report_short", F.REPORT_SHORT, "profiled 20 launches, and its report has 14"),
+    ("report_short", F.REPORT_SHORT, "profiled 20 launches, but its report has 14"),
     ("stopped", F.WINDOW_SHORT, "told to stop, and ended the workload, after 6 of 20 launches"),
     ("report_truncated", F.REPORT_SHORT, "Failed to load report file"),
     ("output_exists", F.LOCK_FILE, "already exists"),
@@ -131,14 +82,8 @@ LIGHT = [
     ("application_killed:9", F.APPLICATION_FAILED, "exit status 137"),
     ("importer_failed", F.IMPORTER_FAILED, "Importer error status"),
     ("dropped_events", F.DROPPED_EVENTS, "the profiler says"),
-    ("lost_events", F.DROPPED_EVENTS, "the profiler lost kernels: 6 launch calls have none in the file"),
+    ("lost_events", F.DROPPED_EVENTS, "the profiler lost kernels: 6 launch calls have no kernel in the file"),
 ]
-
-
-def failed(bench: Bench, work: Assignment) -> ProfilerError:
-    with pytest.raises(ProfilerError) as caught:
-        bench.measure(work)
-    return caught.value
 
 
 def check(error: ProfilerError, failure_class: FailureClass, cause: str) -> None:
@@ -195,7 +140,7 @@ def test_a_hang_ends_with_the_time_limit(
     monkeypatch.setattr(live, "run_tool", lambda *a, **more: tool_run.run_tool(*a, **more, ending=steps))
     work = bench.work(profiler, "hang:stubborn")
     assert work.command is not None
-    error = failed(bench, replace(work, command=replace(work.command, timeout_seconds=3.0)))
+    error = failed(bench, replace(work, command=replace(work.command, timeout_s=3.0)))
     check(error, F.HANG, "after its time limit of 3 s")
     if profiler == COMPUTE:
         assert "is taking more time than expected" in error.cause
@@ -205,8 +150,8 @@ def test_a_hang_ends_with_the_time_limit(
 @pytest.mark.parametrize(
     ("profiler", "victim"),
     [
-        (COMPUTE, "assay_agent.virtual.tools"),
-        (SYSTEMS, "assay_agent.virtual.tools"),
+        (COMPUTE, "assay_virtual.tools"),
+        (SYSTEMS, "assay_virtual.tools"),
         (COMPUTE, "supervisor.py"),
     ],
 )
@@ -401,14 +346,14 @@ def test_counters_at_a_share_of_the_sms_are_refused(changes: dict[str, Any], ben
 
 
 def real_gpu() -> MeasuredGPU:
-    return MeasuredGPU(Device(0, "Tesla V100", "GPU-1", "7.0", 80), synthetic=False, path="/usr/bin")
+    return MeasuredGPU(Device(0, "Tesla V100", "GPU-1", "7.0", 80), path="/usr/bin")
 
 
 @pytest.mark.parametrize(
     ("changes", "failure_class", "cause"),
     [
         ({"condition": replace(BASELINE, cache="all")}, F.SERVER_REFUSED, "caches are flushed .* only under"),
-        ({"synthetic": True}, F.SERVER_REFUSED, "GPU Tesla V100 is real, .* to be synthetic"),
+        ({"synthetic": True}, F.SERVER_REFUSED, "GPU Tesla V100 is real, .* must be synthetic"),
         ({"launch_skip": 1}, F.SERVER_REFUSED, "no windows of launches"),
         ({"command": None}, F.SERVER_REFUSED, "no command"),
     ],
@@ -426,7 +371,7 @@ def test_what_a_real_gpu_cannot_do_truthfully_is_refused(
 def test_a_measured_run_never_goes_to_a_virtual_gpu(bench: Bench) -> None:
     error = failed(bench, bench.work(COMPUTE, synthetic=False))
     assert error.failure_class is F.SERVER_REFUSED
-    assert "is virtual, and the campaign's data are to be measured" in error.cause
+    assert "is virtual, but the campaign's data must be measured" in error.cause
 
 
 def test_the_clocks_of_a_light_run_on_a_virtual_gpu_are_locked_or_flagged(bench: Bench) -> None:
@@ -499,7 +444,7 @@ def test_nothing_is_left_of_an_attempt(bench: Bench) -> None:
 
 
 def test_two_attempts_on_one_gpu_exclude_each_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_agent.profilers.environment._LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("assay_agent.execution.environment._LOCK_SECONDS", 0.2)
     profiler: Any = bench.place.profilers[COMPUTE]
     with profiler.run(bench.work(COMPUTE), threading.Event()):
         error = failed(bench, bench.work(SYSTEMS))

@@ -10,16 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from fake_server import FakeServer, batches_of, joined, table_of, wait_for
-from test_spool import LOG
 
-from assay_agent.connection import Connection, check_address
-from assay_agent.session import Identity
-from assay_agent.spool import AttemptEnded, Spool, SpooledAttempt
-from assay_agent.uplink import Uplink
-from assay_agent.work import Assignment, AttemptKey
+from assay_agent.spool.spool import AttemptEnded, Spool, SpooledAttempt
+from assay_agent.uplink.connection import Connection, check_address
+from assay_agent.uplink.session import Identity
+from assay_agent.uplink.uplink import Uplink
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import Work
 from assay_sampling.errors import ParameterError
-from assay_sampling.launch_table import BASELINE
+from assay_sampling.launches.table import BASELINE
+from tests.support.agent.assignments import LOG
+from tests.support.agent.fake_server import FakeServer, batches_of, joined, table_of, wait_for
 
 
 @contextmanager
@@ -42,14 +43,23 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
     made.close()
 
 
-def lease(server: FakeServer, run_id: str = "campaign-1.0000") -> Assignment:
+def lease(server: FakeServer, run_id: str = "campaign-1.0000") -> Work:
     """Work that the server holds to be leased, as an assignment."""
     work = server.add_run(run_id)
     server.waiting.remove(work)
     key = AttemptKey.from_proto(work.key)
     server.leased[key.run_id, key.slice_index, key.attempt, key.token] = ("", work)
     secret = work.write_secret
-    return Assignment(key, "campaign-1", "w", "V100", "light", BASELINE, "recorded", write_secret=secret)
+    return Work(
+        key=key,
+        campaign_id="campaign-1",
+        workload="w",
+        device_kind="V100",
+        level="light",
+        condition=BASELINE,
+        profiler="recorded",
+        write_secret=secret,
+    )
 
 
 def fill(attempt: SpooledAttempt, launches: int, batch_size: int, seed: int = 0) -> None:
@@ -210,7 +220,7 @@ def test_addresses_on_this_machine_are_taken(address: str) -> None:
     "address", ["", "unix:", "host", "127.0.0.1:", "127.0.0.1:0", ":80", "127.0.0.1:70000"]
 )
 def test_addresses_that_are_none_are_refused(address: str) -> None:
-    with pytest.raises(ParameterError, match=r"is not an address|names no socket"):
+    with pytest.raises(ParameterError, match=r"is not an address|does not name a socket"):
         check_address(address)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from assay_agent.telemetry.virtual_sensors import FAULTS
-from assay_agent.work import ValidityFlag
-from assay_sampling.alignment import match_flags
-from assay_sampling.validity import FLAGS, flag_table, invalidates
+from assay_core.records.validity_flag import ValidityFlag
+from assay_sampling.launches.alignment import match_flags
+from assay_sampling.running.validity import FLAGS, flag_table, invalidates
+from assay_virtual.sensors import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
 # How the code names a flag that it sets.

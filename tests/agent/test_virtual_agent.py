@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_server import FakeServer, wait_for
-from test_tool_failures import WORKLOAD
 from typer.testing import CliRunner
 
-from assay_agent.config import AgentConfig, VirtualGPUs
-from assay_agent.daemon import Agent
-from assay_agent.inventory import InstalledDevice, Inventory
+from assay_agent.config import AgentSettings, VirtualGPUs
+from assay_agent.daemon.agent import Agent
+from assay_agent.daemon.places import installed_places
 from assay_agent.main import app
-from assay_agent.places import installed_places
-from assay_protos import agent_pb2
+from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import ParameterError
-from assay_sampling.launch_table import table_metadata
+from assay_sampling.launches.table import table_metadata
+from tests.support.agent.fake_server import FakeServer, wait_for
+from tests.support.agent.tool_bench import WORKLOAD
+from tests.support.agent.virtual_runs import add
 
 NO_GPU = Inventory("host", "0", 2, 1 << 30, no_device_reason="none here")
 FEATURES = ["cycles_gpc_avg", "instructions", "global_load_sectors"]
@@ -36,9 +36,9 @@ def folder(tmp_path: Path) -> Path:
 
 @contextmanager
 def running(server: FakeServer, state: Path, *virtual: str, recorded_slots: int = 0) -> Iterator[Agent]:
-    config = AgentConfig(
-        server.address,
-        state,
+    config = AgentSettings(
+        server=server.address,
+        state_dir=state,
         name="box",
         recorded_slots=recorded_slots,
         virtual=tuple(VirtualGPUs.parse(text) for text in virtual),
@@ -54,17 +54,6 @@ def running(server: FakeServer, state: Path, *virtual: str, recorded_slots: int 
         agent.stop(0)
         thread.join(30)
         assert not thread.is_alive()
-
-
-def add(server: FakeServer, run_id: str, folder: Path, level: str, fault: str = "", **more: object) -> None:
-    command = agent_pb2.CommandSource(
-        argv=["small.toml"],
-        environment={"ASSAY_VIRTUAL_FAULTS": fault} if fault else {},
-        working_directory=str(folder),
-        timeout_s=60,
-    )
-    profiler = "nsight_compute" if level == "detailed" else "nsight_systems"
-    server.add_run(run_id, level=level, profiler=profiler, synthetic=True, command=command, **more)
 
 
 def test_virtual_gpus_are_offered_as_slots_of_their_own(server: FakeServer, tmp_path: Path) -> None:
@@ -96,14 +85,22 @@ def test_no_two_agents_offer_the_same_virtual_gpu_and_one_keeps_its_own(
     assert again == first
 
 
+@pytest.mark.parametrize("package", ["agent/assay_agent", "server/assay_server", "client/assay_client"])
+def test_only_the_package_of_virtual_gpus_knows_their_variables(package: str) -> None:
+    root = Path(__file__).resolve().parents[2] / package
+    sources = [path for path in root.rglob("*") if path.suffix in {".py", ".c", ".toml", ".html"}]
+    assert sources
+    assert [path.name for path in sources if "ASSAY_VIRTUAL_" in path.read_text()] == []
+
+
 def test_nothing_virtual_without_the_switch(server: FakeServer, tmp_path: Path) -> None:
     with running(server, tmp_path / "state", recorded_slots=1):
         wait_for(lambda: server.registrations)
     assert [slot.slot_id for slot in server.registrations[0].slots] == ["recorded-0"]
     assert not (tmp_path / "state" / "virtual-tools").exists()
     code = (
-        "import sys; import assay_agent.main, assay_agent.places; "
-        "assert not [m for m in sys.modules if m.startswith('assay_agent.virtual')]"
+        "import sys; import assay_agent.main, assay_agent.daemon.places; "
+        "assert not [m for m in sys.modules if m.startswith('assay_virtual')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

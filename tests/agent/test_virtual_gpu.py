@@ -10,22 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual_workloads import COMPUTE, MIXED, written
 
-from assay_agent.virtual import (
-    ARCHITECTURES,
-    CALL_DURATION_NS,
-    ProcessLaunches,
-    VirtualGPU,
-    Workload,
-    architecture,
-    load_workload,
-)
-from assay_agent.virtual.randomness import drift, key_of, lognormal, uniform
-from assay_sampling.counters import registry
+from assay_sampling.counters.definitions import registry
 from assay_sampling.errors import ParameterError
-from assay_sampling.launch_table import BASELINE, Condition
+from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.readers.nesting import Ranges
+from assay_virtual.architectures import ARCHITECTURES, architecture
+from assay_virtual.model.gpu import ProcessLaunches, VirtualGPU
+from assay_virtual.model.randomness import drift, key_of, lognormal, uniform
+from assay_virtual.model.timeline import CALL_DURATION_NS
+from assay_virtual.workloads.loading import load_workload
+from assay_virtual.workloads.workload import Workload
+from tests.support.agent.virtual_workloads import COMPUTE, MIXED, written
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "campaigns" / "virtual"
 FLUSHED = Condition("all", "none", 100.0)

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from virtual_workloads import COMPUTE, compute_bound, streaming, written
 
-from assay_agent.virtual import ARCHITECTURES, VirtualGPU, Workload, architecture
-from assay_agent.virtual.demand import blocks_per_sm, demand_of
-from assay_agent.virtual.memory import walk
-from assay_agent.virtual.sequence import launch_sequence
-from assay_agent.virtual.timing import COLD_CODE_NS, time_of
 from assay_sampling.errors import InputError
-from assay_sampling.launch_table import Condition
+from assay_sampling.launches.table import Condition
+from assay_virtual.architectures import ARCHITECTURES, architecture
+from assay_virtual.model.demand import blocks_per_sm, demand_of
+from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.model.memory import walk
+from assay_virtual.model.sequence import launch_sequence
+from assay_virtual.model.timing import COLD_CODE_NS, time_of
+from assay_virtual.workloads.workload import Workload
+from tests.support.agent.virtual_workloads import COMPUTE, compute_bound, streaming, written
 
 FLUSHED = Condition("all", "none", 100.0)
 BASE = Condition("none", "base", 100.0)
@@ -94,7 +96,7 @@ def test_blocks_of_an_sm_are_limited_by_warps_registers_and_shared_memory(
     )
     assert blocks_per_sm(architecture(kind), workload.kernels["k"]) == blocks
     if not blocks:
-        with pytest.raises(InputError, match="no block of it fits") as caught:
+        with pytest.raises(InputError, match="its blocks do not fit") as caught:
             VirtualGPU(kind).execute(workload, level="light")
         assert caught.value.field == "kernels.k"
 

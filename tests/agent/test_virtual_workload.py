@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay_agent.virtual import ARCHITECTURES, VirtualGPU, load_workload
-from assay_agent.virtual.loading import LARGEST_FILE_BYTES
-from assay_agent.virtual.sequence import launch_sequence
-from assay_agent.virtual.workload import Autotune, Kernel, Launch, Loop, Variable, Workload
 from assay_sampling.errors import InputError
+from assay_virtual.architectures import ARCHITECTURES
+from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.model.sequence import launch_sequence
+from assay_virtual.workloads.loading import LARGEST_FILE_BYTES, load_workload
+from assay_virtual.workloads.workload import Autotune, Kernel, Launch, Loop, Variable, Workload
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "virtual-gpu.md"
 EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "campaigns" / "virtual").glob("*.toml"))
@@ -101,7 +102,7 @@ FAULTS = [
         'kernels.add.variants."8.0".reads',
         "'z'",
     ),
-    ("reads = { a = 1.0 }", 'variants."8.0" = {variants = {}}', "kernels.add", "has no variants"),
+    ("reads = { a = 1.0 }", 'variants."8.0" = {variants = {}}', "kernels.add", "cannot have variants"),
     ('kernel = "add"\ngrid', 'kernel = "sub"\ngrid', "phases[0].steps[0].kernel", "there is no kernel 'sub'"),
     ('kernel = "add"\ngrid', "grid", "phases[0].steps[0].kernel", "required"),
     ("grid = [[1], [2, 3]]", "grid = []", "phases[0].steps[0].grid[0]", "tuple"),
@@ -142,7 +143,7 @@ FAULTS = [
     ("repeat = 3", "repeat = 99999999", "phases", "launches; 1 to 20,000,000 are possible"),
     ("repeat = 3", "processes = [1]", None, None),
     ("repeat = 2", "repeat = 2\nprocesses = [1]", "phases", "process 0 makes 0 launches"),
-    ("repeat = 2", "repeat = 2\ngraph = true", "phases[0].steps[1]", "cannot stand inside a graph"),
+    ("repeat = 2", "repeat = 2\ngraph = true", "phases[0].steps[1]", "are not allowed inside a graph"),
     ("steps = [{", "steps = []\nstep = [{", "phases[0].steps[1].steps", "at least 1 item"),
     (
         "seed = 3",
@@ -179,8 +180,8 @@ def test_a_fault_names_its_key(
 @pytest.mark.parametrize(
     ("content", "line", "cause"),
     [
-        (b"workload = 'small'\nseed = = 3\n", 2, "no TOML"),
-        (b"workload = 'small'\nworkload = 'again'\n", 2, "no TOML"),
+        (b"workload = 'small'\nseed = = 3\n", 2, "not TOML"),
+        (b"workload = 'small'\nworkload = 'again'\n", 2, "not TOML"),
         (b"\xff\xfe", None, "not UTF-8"),
         (b"", None, "required"),
         (b"#" * (LARGEST_FILE_BYTES + 1), None, "longer than 1,048,576 bytes"),

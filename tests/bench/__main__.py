@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pyarrow
 import sklearn
+
 from tests.bench.cases import PROMISES, SECTIONS, Case, Promise, Section
 from tests.bench.grouping import recording
 from tests.bench.measure import Result, run_case
@@ -59,7 +60,7 @@ def _machine(runs: int) -> str:
 
 def _table(section: Section, runs: int, scale: float, results: Results) -> Iterator[str]:
     yield f"\n## {section.title}\n"
-    yield "| case | launches | seconds | launches per second | beside the first | peak memory, MiB |"
+    yield "| case | launches | seconds | launches per second | relative to the first | peak memory, MiB |"
     yield "|---|---:|---:|---:|---:|---:|"
     first: Result | None = None
     for case in section.cases:
@@ -123,8 +124,8 @@ _PAGE_HEAD = """\
 # Benchmarks
 
 Written by `make bench BENCH_ARGS='--output docs/benchmarks.md'`. Launches are synthetic, from a seeded
-generator: these numbers say how fast the program is, nothing about any GPU. Peers are named, run in the
-same call, and end in the same state.
+generator: these numbers say how fast the program is, nothing about any GPU. Peers are named, run in the same
+call, and end in the same state.
 """
 _PAGE_FOOT = """
 ## How to read this
@@ -132,16 +133,17 @@ _PAGE_FOOT = """
 - *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file in row groups
   of 131,072 launches. We also validate every batch and name, fsync every segment before acknowledging it, and
   keep an attempt's state in SQLite; Flight and the message stream do none of that.
-- *PKS* groups the same standardised, projected rows as the peer, which runs `KMeans(n_init=10)` for each K
-  on all of them. Its time is that of one seed; its inertias are medians of the seeds 0 to 9. The recording
-  is the synthetic raw page of 5,000 launches that the tests read too.
+- *PKS* groups the same standardised, projected rows as the peer, which runs `KMeans(n_init=10)` for each K on
+  all of them. The peer's time is that of one seed; its inertias are medians of the seeds 0 to 9. The
+  recording is the synthetic raw page of 5,000 launches that the tests also read.
 - *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP that were trained before the
   clock starts. Plain scikit-learn encodes and predicts every launch, 100,000 at a time; only its first chunk
-  is run, and its rate is that one's. Ours classifies distinct signatures once and broadcasts.
-- *Sieve and STEM+ROOT* are CPU seconds, the best of three in each process. To weights: from the columns to
-  representatives and weights; scored and hashed: `select(...)`. One sort of the same columns stands beside.
-- *Streams*: what never holds all launches: its memory must not grow with them.
-- Peak memory is of the whole process, the generated launches included.
+  runs, and gives the rate. Ours classifies distinct signatures once and broadcasts.
+- *Sieve and STEM+ROOT* are CPU seconds, the best of three in each process. "To weights" goes from the columns
+  to representatives and weights; "scored and hashed" is `select(...)`. Compare them with one sort of the same
+  columns.
+- *Streams* never hold all launches, so their memory must not grow with the launches.
+- Peak memory is that of the whole process, including the generated launches.
 """
 
 

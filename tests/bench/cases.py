@@ -104,8 +104,8 @@ SECTIONS = (
 )
 
 PROMISES = (
-    Promise("PKS sweep beside scikit-learn, 5,000 rows", RECORDED_PEER, RECORDED, at_least=5),
-    Promise("PKS sweep beside scikit-learn, 20,000 distinct rows", DISTINCT_PEER, DISTINCT, at_least=2),
+    Promise("PKS sweep against scikit-learn, 5,000 rows", RECORDED_PEER, RECORDED, at_least=5),
+    Promise("PKS sweep against scikit-learn, 20,000 distinct rows", DISTINCT_PEER, DISTINCT, at_least=2),
     Promise(
         "no inertia above the median of ten seeds, 5,000 rows", RECORDED_PEER, RECORDED, figure="inertia"
     ),

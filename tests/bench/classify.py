@@ -11,10 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 from sklearn.naive_bayes import GaussianNB
-from tests.bench.made_data import light_table, names_for
-from tests.bench.measure import Measurement
 
-from assay_sampling.classifiers import (
+from assay_sampling.labelling.classifiers import (
     MODEL_NAMES,
     Examples,
     FeatureClassifier,
@@ -22,8 +20,11 @@ from assay_sampling.classifiers import (
     predict_launches,
     train,
 )
-from assay_sampling.encoding import SIGNATURE_COLUMNS, Encoder, distinct_signatures
-from assay_sampling.launches import Launches
+from assay_sampling.labelling.encoding import Encoder
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.signatures import SIGNATURE_COLUMNS, distinct_signatures
+from tests.bench.made_data import light_table, names_for
+from tests.bench.measure import Measurement
 
 WINDOW_LAUNCHES = 5_000
 GROUPS = 20

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.cluster import KMeans
-from tests.bench.measure import Measurement
 
-from assay_sampling.counters import features_of
-from assay_sampling.feature_space import FeatureSpace, feature_matrix
-from assay_sampling.kmeans import cluster_sweep
+from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
+from assay_sampling.clustering.kmeans import cluster_sweep
+from assay_sampling.counters.definitions import features_of
 from assay_sampling.readers import ReadOptions, read_launches
+from tests.bench.measure import Measurement
 
 K_MAX = 20
 PEER_SEEDS = 10

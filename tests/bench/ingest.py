@@ -8,22 +8,23 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
+
+from assay_agent.daemon.attempts import AttemptRunner
+from assay_agent.policy.gate import Gate
+from assay_agent.spool.spool import Spool, SpooledAttempt
+from assay_agent.uplink.connection import Connection
+from assay_agent.uplink.session import Identity
+from assay_agent.uplink.uplink import Uplink
+from assay_client.remote.connection import Connection as Client
+from assay_core.files.launch_file import new_launch_file
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.lease import LeaseRequest
+from assay_core.records.machine import Inventory, Registration, Slot
+from assay_core.records.work import Work
+from assay_server.app import Server
+from assay_server.config import ServerSettings
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
-
-from assay_agent.attempts import AttemptRunner
-from assay_agent.connection import Connection
-from assay_agent.policy import Gate
-from assay_agent.records import AttemptLog
-from assay_agent.session import Identity
-from assay_agent.spool import Spool, SpooledAttempt
-from assay_agent.uplink import Uplink
-from assay_agent.work import Assignment
-from assay_client.connection import Connection as Client
-from assay_protos import agent_pb2
-from assay_sampling.parquet import LaunchWriter
-from assay_server.app import Server
-from assay_server.config import ServerConfig
 
 CAMPAIGN = """\
 campaign: bench
@@ -36,23 +37,24 @@ LEASE_MS = 3_600_000
 IDENTITY = Identity("bench", "bench")
 
 
-def _lease(connection: Connection) -> Assignment:
+def _lease(connection: Connection) -> Work:
     """Register as an agent with one slot and take the only run there is."""
-    slot = agent_pb2.Slot(slot_id="recorded-0", profilers=["recorded"])
-    never = threading.Event()
-    connection.register(
-        agent_pb2.RegisterRequest(agent_id="bench", session_id="bench", name="bench", slots=[slot]), never
-    )
-    request = agent_pb2.LeaseRequest(agent_id="bench", session_id="bench", slot_id="recorded-0", wait_ms=5000)
-    return Assignment.from_proto(connection.answer(connection.start_lease(request)).work)
+    slots = (Slot("recorded-0", ("recorded",)),)
+    connection.register(Registration("bench", "bench", "bench", Inventory(), slots), threading.Event())
+    work = connection.lease(connection.start_lease(LeaseRequest("bench", "bench", "recorded-0", 5000))).work
+    assert isinstance(work, Work)
+    return work
 
 
 def assay(launches: int) -> Measurement:
     """Our own way: launches a second from the agent's spool to published, fsynced Parquet."""
     with tempfile.TemporaryDirectory(prefix="assay-") as directory:
         root = Path(directory)
-        config = ServerConfig(
-            root / "server", listen=(f"unix:{root / 'socket'}",), lease_ms=LEASE_MS, heartbeat_ms=60_000
+        config = ServerSettings(
+            state_dir=root / "server",
+            listen=(f"unix:{root / 'socket'}",),
+            lease_ms=LEASE_MS,
+            heartbeat_ms=60_000,
         )
         with Server(config) as server:
             address = server.addresses[0]
@@ -71,14 +73,14 @@ def assay(launches: int) -> Measurement:
 
 
 def _submit(address: str, root: Path) -> None:
-    with LaunchWriter(root / "launches.parquet", SCHEMA) as writer:
+    with new_launch_file(root / "launches.parquet", SCHEMA) as writer:
         for batch in light_batches(1):
             writer.write(batch)
     with Client(address) as client:
         client.submit(CAMPAIGN, "bench.yaml", str(root))
 
 
-def _spooled(spool: Spool, assignment: Assignment, launches: int) -> SpooledAttempt:
+def _spooled(spool: Spool, assignment: Work, launches: int) -> SpooledAttempt:
     attempt = spool.create(assignment)
     for batch in light_batches(launches):
         attempt.append(batch)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from assay_sampling.launch_table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
+from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 
 METADATA = TableMetadata("light", synthetic=True, format="generated", tool="tests.bench")
 SCHEMA = launch_schema(METADATA)

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyarrow import flight
+
+from assay_sampling.launches.parquet import encoding_of
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
-
-from assay_sampling.parquet import encoding_of
 
 ROW_GROUP_LAUNCHES = 131_072
 

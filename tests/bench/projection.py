@@ -9,9 +9,9 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_sampling.projection import ProjectionParameters
-from assay_sampling.projection_runs import LaunchProjection, project_run
-from assay_sampling.simulators.accel_sim_run import SimulatorRun
+from assay_sampling.projection.projector import ProjectionParameters
+from assay_sampling.projection.runs import LaunchProjection, project_run
+from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 OUTPUT, INTERVALS = ".out.gz", ".visualizer.gz"
 MANY_WAVES = ("vecadd_k5.20sm", "twophase_k3.20sm", "fma_k4.20sm")

@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from assay_sampling.counters.definitions import registry
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import TableMetadata, launch_schema
+from assay_sampling.methods.kernel_values import kernel_values
+from assay_sampling.methods.registry import select
+from assay_sampling.methods.sieve import sampler as sieve_method
+from assay_sampling.methods.stem import sampler as stem_method
+from assay_sampling.readers import read_launches
 from tests.bench.made_data import light_table, names_for
 from tests.bench.measure import Measurement
-
-from assay_sampling.counters import registry
-from assay_sampling.kernel_values import kernel_values
-from assay_sampling.launch_table import TableMetadata, launch_schema
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
-from assay_sampling.readers import read_launches
-from assay_sampling.samplers import select
-from assay_sampling.samplers import sieve as sieve_method
-from assay_sampling.samplers import stem as stem_method
 
 KERNELS = 300
 SIEVE_LAUNCHES = 1_072_246

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+from assay_core.files.launch_file import new_launch_file
+from assay_sampling.projection.projector import LaunchSize, ProjectionParameters, Projector
+from assay_sampling.readers import inspect_recording
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
-
-from assay_sampling.parquet import LaunchWriter
-from assay_sampling.projection import LaunchSize, ProjectionParameters, Projector
-from assay_sampling.readers import inspect_recording
 
 _STEP_CYCLES = 500
 _CHUNK_SAMPLES = 10_000
@@ -40,7 +40,7 @@ def project(samples: int) -> Measurement:
 
 
 def _write(path: Path, launches: int) -> None:
-    with LaunchWriter(path, SCHEMA) as writer:
+    with new_launch_file(path, SCHEMA) as writer:
         for batch in light_batches(launches):
             writer.write(batch)
 

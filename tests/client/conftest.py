@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from scripted_server import FakeServer, Script
 
 from assay_client.cli.main import main
+from tests.support.client.scripted_server import FakeServer, Script
 
 PROGRAM = Path(sys.executable).with_name("assay")
 

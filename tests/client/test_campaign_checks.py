@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_server import FakeServer, Script
 
-from assay_agent.virtual import ARCHITECTURES
 from assay_client.local import check_campaign
-from assay_sampling.gpu_names import GPU_NAMES, nearest
-from assay_sampling.identity import device_key
+from assay_sampling.running.gpu_names import GPU_NAMES, nearest
+from assay_sampling.running.identity import device_key
+from assay_virtual.architectures import ARCHITECTURES
+from tests.support.client.scripted_server import FakeServer, Script
 
 Assay = Callable[..., Any]
 CAMPAIGNS = Path(__file__).resolve().parents[2] / "campaigns"
@@ -69,7 +69,7 @@ def test_a_virtual_gpu_that_is_none_is_refused_with_all_that_there_are(
 @pytest.mark.parametrize("kind", [*ARCHITECTURES, "virtual V100", "nvidia rtx 3070"])
 def test_every_virtual_gpu_is_one(campaign: Callable[[str], Path], kind: str) -> None:
     path = campaign(SYNTHETIC.replace("V100, RTX3070, K80", kind))
-    assert [f.field for f in check_campaign(path)] == ["workloads[0].command[0]"]
+    assert [f.field for f in check_campaign(path).findings] == ["workloads[0].command[0]"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_doubtful_name_of_a_real_gpu_is_a_warning(assay: Assay, campaign: Call
     assert (shown.code, shown.stderr) == (0, "")
     assert (
         "warnings (1); the campaign is valid, but\n"
-        f"  {path}:4: field gpus[1]: no GPU is known that calls itself 'RTX3080' (did you mean 'RTX 3080'?), "
+        f"  {path}:4: field gpus[1]: no known GPU is called 'RTX3080' (did you mean 'RTX 3080'?), "
         "and runs wait until an agent has one; name it in full, as 'assay-agent inventory' on the box does\n"
     ) in shown.stdout
     (warning,) = json.loads(assay("plan", path, "--json").stdout)["warnings"]
@@ -154,16 +154,16 @@ def test_programs_with_a_slash_are_looked_for_and_others_are_the_agents(
     for name, mode in (("plain", 0o644), ("good", 0o755)):
         (tmp_path / "bin" / name).touch()
         (tmp_path / "bin" / name).chmod(mode)
-    found = [(f.line, f.field, f.cause) for f in check_campaign(path)]
+    found = [(f.line, f.field, f.cause) for f in check_campaign(path).findings]
     assert found == [
         (4, "workloads[0].command[0]", f"the program {tmp_path}/absent is not on this machine"),
-        (6, "workloads[2].command[0]", f"the program {tmp_path}/bin/plain may not be executed"),
+        (6, "workloads[2].command[0]", f"the program {tmp_path}/bin/plain is not executable"),
     ]
     assert not os.access(tmp_path / "bin" / "plain", os.X_OK)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CAMPAIGNS.glob("*.yaml")))
 def test_the_campaigns_to_start_from_name_gpus_that_there_are(name: str) -> None:
-    found = check_campaign(CAMPAIGNS / f"{name}.yaml")
+    found = check_campaign(CAMPAIGNS / f"{name}.yaml").findings
     assert [f for f in found if f.field.startswith("gpus")] == []
-    assert (found == []) == (name in ("virtual", "pytorch"))
+    assert (found == ()) == (name in ("virtual", "pytorch"))

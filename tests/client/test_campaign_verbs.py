@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
-from demo_kills import hear_interrupts
 
-from assay_client.client import Client
+from assay_client.demonstration.processes import running_service
 from assay_client.local import run_campaign
-from assay_client.processes import running_service
+from assay_client.remote.client import Client
 from assay_sampling.errors import AssayError, NotReadyError, StorageError
+from tests.support.client import hand_made
+from tests.support.client.demo_kills import hear_interrupts
 
 pytestmark = pytest.mark.processes
 
@@ -96,7 +96,7 @@ def test_run_for_people_shows_the_table_and_where_the_page_is(run_twice: tuple[P
     page = directory / "state" / "reports" / "by-hand-2" / "report.html"
     assert f"report: {page}" in ended.stdout
     assert page.is_file()
-    for text in ("Workload x device", "loop", "V100", "A100", "pks", "systematic"):
+    for text in ("Workload x GPU", "loop", "V100", "A100", "pks", "systematic"):
         assert text in ended.stdout, text
     assert ended.stderr.splitlines()[-1].startswith("by-hand-2 done: 3 of 3 runs done")
 
@@ -199,7 +199,7 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
 def test_an_agent_that_breaks_ends_the_run_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from assay_agent.daemon import Agent  # noqa: PLC0415
+    from assay_agent.daemon.agent import Agent  # noqa: PLC0415
 
     def broken(_: Agent) -> None:
         time.sleep(0.2)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
 
-from assay_sampling.identity import Condition
-from assay_sampling.parquet import LaunchWriter
+from assay_core.files.launch_file import new_launch_file
 from assay_sampling.readers import ReadOptions, open_recording
+from assay_sampling.running.identity import Condition
+from tests.support.client import hand_made
 
 Assay = Callable[..., Any]
 
@@ -116,7 +116,7 @@ def test_a_warm_up_list_replaces_nothing_unasked(assay: Assay, kernels: Path, tm
         mine.write_text("mine")
         ended = assay("reuse", kernels, "--warm-up", 3, "-o", there / "list.g")
         assert (ended.code, ended.stdout) == (8, "")
-        assert f"{mine}: it is there already" in ended.stderr
+        assert f"{mine}: it exists already" in ended.stderr
         assert contents(there) == {name: b"mine"}
         mine.unlink()
     assert contents(kernels.parent) == before
@@ -198,7 +198,7 @@ RECORDED = {"cache": None, "clock": None, "sm_percent": None}
 def recorded(path: Path, source: Path, **condition: Any) -> Path:
     """A recording as a campaign stores it, with the condition that it was made under."""
     options = ReadOptions(condition=Condition(**{**RECORDED, **condition}))
-    with open_recording(source, options) as recording, LaunchWriter(path, recording.schema) as writer:
+    with open_recording(source, options) as recording, new_launch_file(path, recording.schema) as writer:
         for batch in recording.batches():
             writer.write(batch)
     return path

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
 import typer
 
@@ -22,6 +21,7 @@ from assay_client.cli.main import VERBS, app, main
 from assay_client.cli.reporters.failure import Failure, render_failure
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_sampling import errors
+from tests.support.client import hand_made
 
 DOCS = Path(__file__).parents[2] / "docs"
 Assay = Callable[..., Any]
@@ -48,7 +48,7 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
         "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate",
-        "project", "scale-model", "cold-start", "reuse",
+        "project", "pka-table", "scale-model", "cold-start", "reuse",
         "import", "run", "submit", "status", "watch", "cancel", "runs", "report", "demo", "docs",
     ]  # fmt: skip
 
@@ -84,7 +84,7 @@ def test_help_speaks_in_words_not_in_types(
 
 
 def test_the_help_of_select_names_every_method(assay: Assay) -> None:
-    from assay_sampling.samplers import samplers  # noqa: PLC0415
+    from assay_sampling.methods.registry import samplers  # noqa: PLC0415
 
     words = " ".join(assay("select", "--help").stdout.split())
     assert ", ".join(samplers()) in words
@@ -186,6 +186,7 @@ def test_under_json_an_error_is_one_line_of_json(
     ended = assay("status", "--json")
     assert (ended.code, ended.stdout) == (code, "")
     assert ended.stderr.count("\n") == 1
+    differences = {"differences": ["a", "b"]} if isinstance(error, errors.MisalignedError) else {}
     assert json.loads(ended.stderr) == {
         "error": {
             "type": type(error).__name__,
@@ -193,6 +194,7 @@ def test_under_json_an_error_is_one_line_of_json(
             "cause": error.cause,
             "remedy": error.remedy,
             "exit_code": code,
+            **differences,
         }
     }
 

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pyarrow.parquet as pq
 import pytest
 
-from assay_client import api, comparing
-from assay_sampling import samplers
+from assay_client import api
+from assay_client.recordings import comparing
 from assay_sampling.errors import RefusedError
+from assay_sampling.methods import registry
+from tests.support.client import hand_made
 
 Assay = Callable[..., Any]
 LAUNCHES = 40
@@ -43,7 +44,7 @@ def by_method(document: Any) -> dict[str, Any]:
 def test_every_method_is_compared_and_scored_as_select_does(assay: Assay, raw_page: Path) -> None:
     document = document_of(assay("compare", raw_page, "--seed", 3, "--json"))
     found = by_method(document)
-    assert list(found) == list(samplers.samplers())
+    assert list(found) == list(registry.samplers())
     assert document["profile"]["launches"] == LAUNCHES
     for name in ("pks", "random", "stratified"):
         alone = document_of(assay("select", name, raw_page, "--seed", 3, "--json"))
@@ -59,6 +60,7 @@ def test_every_method_is_compared_and_scored_as_select_does(assay: Assay, raw_pa
 def test_methods_that_do_not_apply_are_listed_with_the_reason(assay: Assay, trace: Path) -> None:
     found = by_method(document_of(assay("compare", trace, "--json")))
     assert found["pks"]["status"] == "refused"
+    assert found["pks"]["error"]["cause"] and found["pks"]["error"]["code"] != "failed"
     assert found["pks"]["reason"] == "PKS not applicable: no counters"
     assert found["pks"]["speedup"] is None
     assert found["random"]["status"] == "ok"
@@ -136,17 +138,18 @@ def test_wrong_methods_and_parameters_are_named(
 
 
 def test_a_method_that_fails_spoils_no_other(monkeypatch: pytest.MonkeyPatch, raw_page: Path) -> None:
-    from assay_client import analyses  # noqa: PLC0415
+    from assay_client.recordings import analyses  # noqa: PLC0415
 
     def broken(self: Any, profile: Any, parameters: Any, *, seed: int) -> None:
         raise ZeroDivisionError("by nothing")
 
-    monkeypatch.setattr("assay_sampling.samplers.systematic.SystematicSampler.select", broken)
+    monkeypatch.setattr("assay_sampling.methods.baselines.systematic.SystematicSampler.select", broken)
     profile = analyses.read_profile(raw_page)
     told: list[str] = []
     document = comparing.compare(profile, methods=["random", "systematic"], progress=told.append)
     assert by_method(document)["systematic"]["status"] == "failed"
     assert by_method(document)["systematic"]["reason"] == "ZeroDivisionError: by nothing"
+    assert by_method(document)["systematic"]["error"] is None
     assert by_method(document)["random"]["status"] == "ok"
     assert told == ["random", "systematic"]
     with pytest.raises(RefusedError, match="by nothing"):

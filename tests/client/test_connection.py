@@ -11,12 +11,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from scripted_server import FakeServer, Refusal, Script, status
 
-from assay_client.client import Client
-from assay_client.connection import Connection, server_address
+from assay_client.remote.client import Client
+from assay_client.remote.connection import Connection, server_address
 from assay_protos import campaign_pb2
 from assay_sampling import errors
+from tests.support.client.scripted_server import FakeServer, Refusal, Script, status
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_a_report_of_many_chunks_comes_whole(server: FakeServer, script: Script)
     script.report = lambda _, form: (page[i : i + (1 << 20)] for i in range(0, len(page), 1 << 20))
     with Client(server.address) as client:
         assert client.report_bytes("c-1", "html") == page
-    assert [r.format for r in script.requests] == ["html"]
+    assert [r.format for r in script.requests] == [campaign_pb2.REPORT_FORMAT_HTML]
 
 
 def test_submit_sends_the_text_and_the_folder_that_paths_start_from(

@@ -15,12 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from demo_kills import MARKS, PROGRAM, Demo, kill_one, progress, small_campaign, wait_until_gone
 
-from assay_client import bound
-from assay_client.demo import CAMPAIGN, NOTICE, _clear, _held, run_demo, without_numbers
+from assay_client.demonstration import bound
+from assay_client.demonstration.demo import CAMPAIGN, NOTICE, _clear, _held, run_demo, without_numbers
 from assay_client.pages import folder
-from assay_sampling.errors import AssayError, StorageError
+from assay_report.reading import read_report
+from assay_sampling.errors import AssayError, MisalignedError, StorageError
+from tests.support.client.demo_kills import (
+    MARKS,
+    PROGRAM,
+    Demo,
+    kill_one,
+    progress,
+    small_campaign,
+    wait_until_gone,
+)
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
 
@@ -78,7 +87,7 @@ def test_kills_of_every_child_are_mended_and_change_nothing(
         assert demo.wait(lambda line, done=done: progress(line) >= done), victim  # type: ignore[misc]
         assert kill_one(tmp_path / "out", victim), victim
     demo.end()
-    told = [line for line in demo.lines if "it is started again" in line]
+    told = [line for line in demo.lines if "restarting it" in line]
     assert sorted(line.split()[0] for line in told) == [
         "agent-RTX-2060", "agent-RTX-3070", "agent-V100", "assay-server"
     ]  # fmt: skip
@@ -101,7 +110,7 @@ def test_a_killed_demo_takes_everything_along_and_the_next_goes_on(
     last = Demo(out, campaign)
     last.end()
     assert len(set(sockets)) == 2 and not any(socket.parent.exists() for socket in sockets)
-    assert "going on with small-1, which an earlier demo left\n" in last.lines
+    assert "continuing small-1, which an earlier demo left\n" in last.lines
     assert _pages(out) == _pages(undisturbed[0])
 
 
@@ -142,10 +151,10 @@ def test_a_finished_demo_is_cleared_for_the_next(tmp_path: Path) -> None:
 def test_a_finished_demo_says_that_it_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "report.md").write_text("")
     said: list[str] = []
-    monkeypatch.setattr("assay_client.demo._unpacked", _refused)
+    monkeypatch.setattr("assay_client.demonstration.demo._unpacked", _refused)
     with pytest.raises(StorageError):
         run_demo(tmp_path, follow=lambda _: {}, say=said.append)
-    assert said == [f"the demo in {tmp_path} is finished: this one begins anew there"]
+    assert said == [f"the demo in {tmp_path} is finished: this one starts over there"]
 
 
 def _refused(folder: Path) -> Path:
@@ -171,7 +180,7 @@ def test_an_interrupted_demo_stops_its_processes_in_order(campaign: Path, tmp_pa
     assert demo.wait(lambda line: progress(line) >= 0)
     assert demo.interrupt() == 130
     assert "Traceback" not in "".join(demo.lines)
-    assert "interrupted: server and agents are stopped; the next demo there goes on" in "".join(demo.lines)
+    assert "interrupted: server and agents are stopped; the next demo there continues" in "".join(demo.lines)
     assert wait_until_gone(tmp_path / "out", 0.0) == []
 
 
@@ -240,8 +249,10 @@ def test_the_demos_campaign_is_the_example_of_the_checkout() -> None:
 
 
 def test_a_row_without_numbers_is_explained() -> None:
-    row = {"workload": "w", "device": "d", "status": "refused",
-           "reason": "only 98 % match; first differences: here, there"}  # fmt: skip
-    assert without_numbers({"summary": [row, {**row, "status": "ok"}]}) == [
-        "w on d is refused: only 98 % match"
-    ]
+    error = MisalignedError("a and b", "only 98 % match", "record again", ("here", "there"))
+    row = {"workload": "w", "device": "d", "status": "refused", "reason": error.text,
+           "error": error.to_dict()}  # fmt: skip
+    row |= {"condition": {}, "method": "pks"}
+    campaign = {"id": "c-1", "synthetic": True, "seed": 0}
+    report = read_report({"campaign": campaign, "summary": [row, {**row, "status": "ok"}]})
+    assert without_numbers(report) == ["w on d is refused: a and b: only 98 % match"]

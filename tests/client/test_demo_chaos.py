@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from demo_kills import MARKS, Demo, kill_one, progress, wait_until_gone
+
+from tests.support.client.demo_kills import MARKS, Demo, kill_one, progress, wait_until_gone
 
 pytestmark = [
     pytest.mark.processes,

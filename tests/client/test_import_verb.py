@@ -8,19 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
-from scripted_server import FakeServer, Script
 
-from assay_agent.virtual.tools.ncu import run_ncu
-from assay_agent.virtual.tools.nsys import run_nsys
-from assay_client.importing import campaign_text, check_kind, parse_condition, recorded_run
+from assay_client.recordings.importing import campaign_text, check_kind, parse_condition, recorded_run
 from assay_sampling.errors import ParameterError
+from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
 from assay_sampling.readers import open_recording
-from assay_sampling.readers.nsys_parquet import NsysParquetReader
+from assay_sampling.readers.nsys.parquet_export import NsysParquetReader
 from assay_sampling.readers.opening import READERS
-from assay_sampling.synthetic import SYNTHETIC_MARK
-from assay_server.campaigns.spec import load_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_virtual.tools.ncu.command import run_ncu
+from assay_virtual.tools.nsys.command import run_nsys
+from tests.support.client import hand_made
+from tests.support.client.scripted_server import FakeServer, Script
 
 Assay = Callable[..., Any]
 STENCIL = Path(__file__).resolve().parents[2] / "campaigns" / "virtual" / "stencil.toml"
@@ -138,7 +138,7 @@ def test_what_is_refused_before_anything_runs(
         (2, [], "no file was given"),
         (2, [detailed, detailed], "are both detailed recordings"),
         (2, ["--light", detailed], "is a detailed recording"),
-        (2, [light, "--server", "127.0.0.1:1"], "it stands beside --server"),
+        (2, [light, "--server", "127.0.0.1:1"], "it cannot be combined with --server"),
         (3, [tmp_path / "nope"], "there is no such file"),
         (7, [virtual_files[0], light], "the other recording is measured"),
     ):
@@ -157,8 +157,8 @@ def test_every_format_that_is_read_is_documented() -> None:
 @pytest.mark.parametrize(
     ("kind", "refusal"),
     [
-        ("V1000", (2, "no GPU is known that calls itself 'V1000'; did you mean 'Tesla V100-SXM2-16GB'?")),
-        ("banana", (2, "no GPU is known that calls itself 'banana'")),
+        ("V1000", (2, "no known GPU is called 'V1000'; did you mean 'Tesla V100-SXM2-16GB'?")),
+        ("banana", (2, "no known GPU is called 'banana'")),
         ("", (2, "--device")),
         ("RTX", (2, "--device")),
         ("A100", (7, "'A100' is given")),
@@ -193,5 +193,5 @@ def test_a_device_is_known_by_its_name_its_family_and_by_the_file(tmp_path: Path
         ("A100 SXM4 80GB", "A100-SXM4-80GB"),
         ("RTX 307", "RTX 3070"),
     ):
-        with pytest.raises(ParameterError, match=meant or "no GPU is known"):
+        with pytest.raises(ParameterError, match=meant or "no known GPU is called"):
             check_kind(kind, run)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
 
 from assay_client import api
 from assay_sampling import errors
+from tests.support.client import hand_made
 
 Assay = Callable[..., Any]
 
@@ -199,7 +199,7 @@ def test_a_representative_without_cost_is_told_in_every_output(assay: Assay, tmp
         path.write_text(json.dumps(document))
         return path
 
-    told = "1 of 40 representatives costs nothing in duration_ns, first launch 0 of process 0"
+    told = "1 of 40 representatives costs 0 in duration_ns, first launch 0 of process 0"
     here, there = nothing(tmp_path / "here.json"), nothing(tmp_path / "there.json", 1.0)
     selection = tmp_path / "selection.json"
     few = ("-p", "launches=40")

@@ -11,28 +11,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from named_gpus import gpus_of_the_docs
 
-from assay_agent.profilers.ncu_command import MetricPlan, import_command, profile_command
-from assay_agent.profilers.nsys_command import export_command, trace_command
-from assay_agent.work import Assignment, AttemptKey, CommandSource
-from assay_sampling.counters import FEATURE_SETS
+from assay_agent.profilers.ncu.command import MetricPlan, import_command, profile_command
+from assay_agent.profilers.nsys.command import export_command, trace_command
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import ParameterError
-from assay_sampling.gpu_names import COMPUTE_CAPABILITIES, GPU_NAMES, compute_capability_of
-from assay_sampling.launch_table import BASELINE
+from assay_sampling.launches.table import BASELINE
+from assay_sampling.methods.registry import methods_without_counters, samplers
 from assay_sampling.nsight.measuring import measuring
 from assay_sampling.nsight.tool import tool_of_release
-from assay_sampling.samplers import methods_without_counters, samplers
+from assay_sampling.running.gpu_names import COMPUTE_CAPABILITIES, GPU_NAMES, compute_capability_of
+from tests.support.named_gpus import gpus_of_the_docs
 
 Assay = Callable[..., Any]
 METHODS = list(samplers())
 WITH_COUNTERS = ["pks", "first_instructions", "tbpoint", "sieve"]
 RELEASES = ["", "2022.3", "2024.1.1", "2026.1"]
-WORK = Assignment(
-    key=AttemptKey("c-1.0000", 0, 1, 1), campaign_id="c-1", workload="w", device_kind="V100",
-    level="detailed", condition=BASELINE, profiler="nsight_compute",
+WORK = Work(
+    key=AttemptKey("c-1.0000", 0, 1, 1),
+    campaign_id="c-1",
+    workload="w",
+    device_kind="V100",
+    level="detailed",
+    condition=BASELINE,
+    profiler="nsight_compute",
     command=CommandSource(("./workload",), {}),
-)  # fmt: skip
+)
 
 
 def asked(assay: Assay, *arguments: object) -> dict[str, Any]:
@@ -93,7 +99,7 @@ def test_a_method_without_counters_needs_nsys_alone_and_says_so(assay: Assay, me
     if method in methods_without_counters():
         assert programs == ["nsys", "nsys", "assay"]
         assert document["counters"] == []
-        assert f"{method} needs no counters: a light run is enough" in document["notes"][0]
+        assert f"{method} needs no counters: a light run is enough" in document["notes"][0]["text"]
     else:
         assert programs == ["ncu", "ncu", "nsys", "nsys", "assay"]
         assert method in WITH_COUNTERS
@@ -117,7 +123,7 @@ def test_what_is_printed_is_a_shell_script_with_the_words_of_the_document(assay:
 def test_a_file_that_no_profiler_makes_has_its_place_in_the_selection(assay: Assay) -> None:
     document = asked(assay, "photon")
     assert document["commands"][-1]["argv"][-2:] == ["--param", "bbv=blocks.csv"]
-    assert any("--param bbv=FILE" in note for note in document["notes"])
+    assert any(note["code"] == "basic_blocks_needed" for note in document["notes"])
     given = asked(assay, "photon", "-p", "bbv=my vectors.csv")["commands"][-1]["argv"]
     assert given[-2:] == ["--param", "bbv=my vectors.csv"]
 
@@ -125,7 +131,7 @@ def test_a_file_that_no_profiler_makes_has_its_place_in_the_selection(assay: Ass
 def test_parameters_decide_what_is_needed(assay: Assay) -> None:
     twelve = asked(assay, "pks", "-p", "features=artifact12")
     assert "artifact_global_loads" in [counter["name"] for counter in twelve["counters"]]
-    assert any("sass__inst_executed_global_loads" in note for note in twelve["notes"])
+    assert any("sass__inst_executed_global_loads" in note.get("metrics", ()) for note in twelve["notes"])
     assert "features=artifact12" in twelve["commands"][-1]["argv"]
     ratio = asked(assay, "stratified", "-p", "estimator=ratio")
     assert "instructions" in [counter["name"] for counter in ratio["counters"]]
@@ -134,16 +140,16 @@ def test_parameters_decide_what_is_needed(assay: Assay) -> None:
 
 
 def test_without_a_release_what_later_ones_need_is_said(assay: Assay) -> None:
-    notes = " ".join(asked(assay, "pks")["notes"])
+    notes = " ".join(note["text"] for note in asked(assay, "pks")["notes"])
     for option in ("--config-file", "--rename-kernels", "from 2023.1 on", "from 2026.1 on"):
         assert option in notes
-    assert "--rename-kernels" not in " ".join(asked(assay, "pks", "--tool-version", "2026.1")["notes"])
+    assert "--rename-kernels" not in str(asked(assay, "pks", "--tool-version", "2026.1")["notes"])
 
 
 def test_a_release_that_does_not_measure_the_gpu_is_noted(assay: Assay) -> None:
     notes = asked(assay, "pks", "--gpu", "V100", "--tool-version", "2026.1")["notes"]
-    assert "install Nsight Compute 2025.2" in notes[-1]
-    assert "up to release 2025.2" in asked(assay, "pks", "--gpu", "V100")["notes"][-1]
+    assert "install Nsight Compute 2025.2" in notes[-1]["remedy"]
+    assert asked(assay, "pks", "--gpu", "V100")["notes"][-1]["last"] == "2025.2"
 
 
 @pytest.mark.parametrize(
@@ -154,12 +160,12 @@ def test_a_release_that_does_not_measure_the_gpu_is_noted(assay: Assay) -> None:
         (["pks", "--gpu", "V10"], "did you mean V100, V100S or Quadro GV100?"),
         (["pks", "--gpu", "2080"], "did you mean RTX 2080, RTX 2080 SUPER"),
         (["pks", "--gpu", "Radeon VII"], "nvidia-smi --query-gpu=compute_cap"),
-        (["pks", "--gpu", ""], "no GPU is known that calls itself ''"),
+        (["pks", "--gpu", ""], "no known GPU is called ''"),
         (
             ["pks", "--gpu", "P100"],
             "7.0 and later, not 6.0; measure light runs, and use a method that",
         ),
-        (["pks", "--tool-version", "new"], "'new' is no release of Nsight Compute"),
+        (["pks", "--tool-version", "new"], "'new' is not a release of Nsight Compute"),
         (["pks", "--tool-version", "2019.5"], "use release 2022.3 or a later one"),
         (["sieve", "--first", "5"], "sieve needs the counters of every launch"),
         (["stem", "--skip", "5"], "stem needs no counters, and the light level is always of every launch"),

@@ -11,7 +11,8 @@ import pytest
 
 from assay_client.campaign_template import CAMPAIGN_TEMPLATE
 from assay_client.local import campaign_schema
-from assay_server.campaigns.spec import Campaign, load_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.spec import Campaign
 
 Assay = Callable[..., Any]
 
@@ -70,7 +71,7 @@ def test_init_replaces_nothing_without_force(assay: Assay, tmp_path: Path) -> No
     ended = assay("init", path)
     assert (ended.code, ended.stdout) == (8, "")
     assert (
-        ended.stderr == f"error: {path}: it is there already; name another file, or replace it with --force\n"
+        ended.stderr == f"error: {path}: it exists already; name another file, or replace it with --force\n"
     )
     assert path.read_text() == "mine"
     document = json.loads(assay("init", path, "--force", "--json").stdout)

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
 
 from assay_client import places
 from assay_client.local import require_usable
 from assay_sampling.errors import StorageError
+from tests.support.client import hand_made
 
 Assay = Callable[..., Any]
 PROGRAM = Path(sys.executable).with_name("assay")
@@ -100,8 +100,7 @@ def test_a_locale_that_cannot_name_a_folder_is_told_before_anything_runs(folder:
     ended = walk(folder, "run", "mine.yaml", "--state", folder.parent / "state", HOME=str(folder), **UNFIT)
     assert (ended.returncode, ended.stdout) == (8, "")
     assert (
-        "this locale (ascii) has not the characters of its name; use one in UTF-8: LC_ALL=C.UTF-8"
-        in ended.stderr
+        "this locale (ascii) lacks characters of its name; use one in UTF-8: LC_ALL=C.UTF-8" in ended.stderr
     )
     assert not (folder.parent / "state" / "server").exists()
 

@@ -73,7 +73,7 @@ def test_a_csv_gives_one_projection(assay: Assay, series: Path) -> None:
 def test_without_a_stop_the_document_says_null_and_why(assay: Assay, series: Path) -> None:
     document = json.loads(assay("project", series, *BLOCKS, "-p", "window_cycles=90000", "--json").stdout)
     assert (document["stop_cycles"], document["projected_cycles"]) == (None, 20_000)
-    assert document["reason"] == "of 40 samples 40 are in use, fewer than a window of 180"
+    assert document["reason"]["text"] == "of 40 samples 40 are in use, fewer than a window of 180"
     assert "none: of 40 samples" in assay("project", series, *BLOCKS, "-p", "window_cycles=90000").stdout
 
 
@@ -87,7 +87,7 @@ def test_a_run_gives_an_entry_a_launch(assay: Assay, log: Path, intervals: Path)
     for text in ("_Z1kv", "1 of 1 launches", "2 SMs, launch latency 0 cycles", "6.80x"):
         assert text in shown
     alone = json.loads(assay("project", log, "--json").stdout)
-    assert alone["launches"][0]["reason"] == "there is no interval log"
+    assert alone["launches"][0]["reason"]["code"] == "intervals_missing"
 
 
 def test_for_people_a_csv_is_a_list_of_facts(assay: Assay, series: Path) -> None:

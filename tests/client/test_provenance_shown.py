@@ -7,10 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scripted_server import FakeServer, Script
-from test_server_verbs import REPORT, Assay, run_detail
 
-from assay_sampling.attempt_facts import (
+from assay_sampling.running.attempt_facts import (
     AttemptFacts,
     ConditionFacts,
     CounterFacts,
@@ -18,6 +16,8 @@ from assay_sampling.attempt_facts import (
     LibraryFacts,
     ToolFact,
 )
+from tests.support.client.scripted_server import FakeServer, Script
+from tests.support.client.server_answers import REPORT, Assay, run_detail
 
 BASELINE = {"cache": "none", "clock": "none", "sm_percent": 100.0}
 FACTS = AttemptFacts(
@@ -144,10 +144,11 @@ def test_launch_sequences_that_differ_stand_on_the_terminal(
     }  # fmt: skip
     text = report_text(assay, script, sequences=[sequence])
     assert "Launch sequences that differ" in text
-    where = "training V100 detailed cache=none clock=none sm=100% c-1.0002 c-1.0001 5,000 6,000"
+    assert "condition cache=none clock=none sm=100%" in text
+    where = "training V100 detailed c-1.0002 c-1.0001 5,000 6,000"
     if status == "ok":
         assert (
             f"{where} 2 launch 1,204 of process 0: gemm_b [4x1x1, 256x1x1] instead of gemm_a [8x1x1, 128x1x1]"
         ) in text
     else:
-        assert f"{where} - refused" in text
+        assert f"{where} refused" in text

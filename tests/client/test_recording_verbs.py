@@ -11,11 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
 
 from assay_client import api
 from assay_sampling import errors
+from assay_sampling.notes.registry import make_note
+from tests.support.client import hand_made
 
 Assay = Callable[..., Any]
 LAUNCHES = 40
@@ -66,7 +67,7 @@ def test_inspect_names_the_file_that_cannot_be_read(assay: Assay, raw_page: Path
 def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_page: Path) -> None:
     document = document_of(assay("select", "pks", raw_page, "--param", "k=3", "--json"))
     assert {
-        "method", "parameters", "seed", "profile", "groups", "cost", "error_percent",
+        "version", "method", "parameters", "seed", "profile", "groups", "cost", "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "sweep", "pca_components",
     } <= set(document)  # fmt: skip
     assert document["method"] == "pks"
@@ -318,6 +319,19 @@ def test_evaluate_on_two_recordings_scores_the_speedup_between_them(
     assert (ended.code, ended.stdout) == (7, "")
 
 
+def test_a_selection_of_an_earlier_release_has_its_notes_as_sentences(
+    assay: Assay, raw_page: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    saved = document_of(assay("select", "pks", raw_page, "-p", "k=3", "-o", path, "--json"))
+    saved["profile"]["notes"] = ["the file has no units row: base units are assumed"]
+    path.write_text(json.dumps(saved))
+    found = document_of(assay("evaluate", path, raw_page, "--json"))
+    assert found["selected_on"]["notes"] == [
+        make_note("earlier_note", message="the file has no units row: base units are assumed").to_dict()
+    ]
+
+
 def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(
     assay: Assay, raw_page: Path, trace: Path, tmp_path: Path
 ) -> None:
@@ -325,13 +339,15 @@ def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(
     document_of(assay("select", "pks", raw_page, "-p", "k=3", "-o", path, "--json"))
     found = document_of(assay("evaluate", path, trace, "--json"))
     (note,) = found["notes"]
-    assert note.startswith("scored in duration_ns, and the selection was made in cycles_gpc_avg")
-    assert note in assay("evaluate", path, trace).stdout
+    assert (note["code"], note["quantity"], note["made_in"]) == (
+        "scored_in_another_cost", "duration_ns", "cycles_gpc_avg",
+    )  # fmt: skip
+    assert note["text"] in assay("evaluate", path, trace).stdout
     page = ("gpc__cycles_elapsed.avg", f"{hand_made.CYCLES[0] / 2:g}")
     faster = hand_made.write_raw_page(tmp_path / "faster.csv", LAUNCHES, replace=(0, *page))
     relative = document_of(assay("evaluate", path, raw_page, faster, "--json"))
     assert relative["speedup_true"] == TOTAL_CYCLES / (TOTAL_CYCLES - hand_made.CYCLES[0] / 2)
-    assert "their ratio is not one of time" in relative["notes"][0]
+    assert relative["notes"][0]["code"] == "cycles_of_two_clocks"
 
 
 def test_select_shows_intervals_and_what_chance_does(assay: Assay, raw_page: Path) -> None:
@@ -468,10 +484,10 @@ def test_the_python_api_speaks_the_same_words(raw_page: Path, trace: Path, tmp_p
     assert selection.evaluation.error_percent == pytest.approx(0.0, abs=1e-9)
     evaluated = api.evaluate(selection, raw_page)
     assert evaluated["speedup"] == pytest.approx(selection.evaluation.speedup)
-    assert api.evaluate(selection.to_dict(labels=True), raw_page) == evaluated
-    without = api.evaluate(selection.to_dict(), raw_page)
+    assert api.evaluate(selection.document(labels=True).to_dict(), raw_page) == evaluated
+    without = api.evaluate(selection.document().to_dict(), raw_page)
     assert without["group_error_percent"] is None
-    assert without["notes"] == ["the group error is not known: the selection was saved without labels"]
+    assert [note["code"] for note in without["notes"]] == ["saved_without_labels"]
     window = hand_made.write_raw_page(tmp_path / "window.csv", 25)
     two_level = api.select("pks", window, light=trace)
     assert len(two_level.representatives.row) >= 2

@@ -39,7 +39,7 @@ def test_evaluate_gives_each_rule_and_size(assay: Assay, table: Path) -> None:
     }
     assert document["rules"]["proportional"]["32"]["max_error_percent"] == pytest.approx(100 * 160 / 240)
     assert document["scale_models"] == [8, 16]
-    assert "tool: falls at 32: mpki falls by more than 2x at 32" in document["refused"][0]
+    assert "tool: falls at 32: mpki falls by more than 2x at 32" in document["refused"][0]["text"]
     shown = assay("scale-model", "evaluate", table)
     assert shown.code == 0
     assert "0.00 / 0.00" in shown.stdout

@@ -5,24 +5,16 @@ from __future__ import annotations
 import json
 import re
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from scripted_server import FakeServer, Refusal, Script, status
 
 from assay_protos import campaign_pb2, common_pb2
-
-Assay = Callable[..., Any]
-
-FAILURE = common_pb2.Failure(
-    failure_class="input_unreadable",
-    subject="/data/cut.json.gz",
-    cause="the file ends in the middle",
-    remedy="copy it again",
-)
+from tests.support.client.scripted_server import FakeServer, Refusal, Script, status
+from tests.support.client.server_answers import FAILURE, REPORT, Assay, run_detail
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +26,7 @@ def address(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> str:
 def failed(state: str = "failed") -> campaign_pb2.CampaignStatus:
     """A campaign of two runs, the second of which failed."""
     found = status(state, 1, runs_failed=1)
-    found.runs[1].state = "failed"
+    found.runs[1].state = campaign_pb2.RUN_STATE_FAILED
     found.runs[1].failure.CopyFrom(FAILURE)
     return found
 
@@ -97,7 +89,7 @@ def test_status_names_what_the_server_set_aside(assay: Assay, script: Script) ->
     script.set_aside.append(
         campaign_pb2.SetAside(
             folder="/state/set-aside/2026-11-22T04-05-06Z-unknown_to_database",
-            reason="unknown_to_database",
+            reason="SET_ASIDE_REASON_UNKNOWN_TO_DATABASE",
             set_aside_at_ms=1_795_320_306_000,
             files=3,
             bytes=9_000,
@@ -116,7 +108,7 @@ def test_status_names_what_the_server_set_aside(assay: Assay, script: Script) ->
     assert assay("status").stdout.splitlines()[-1] == (
         "set aside in /state/set-aside/2026-11-22T04-05-06Z-unknown_to_database: 3 files "
         "(records/c-1.0000/slice-00000.parquet, reports/c-1/report.json and 1 more); the database does not "
-        "know them: it may be a backup that is older than they; look at them, then remove the folder"
+        "know them: it may be a backup older than these files; look at them, then remove the folder"
     )
 
 
@@ -124,7 +116,7 @@ def test_slices_are_not_taken_for_retries(assay: Assay, script: Script) -> None:
     found = status("running", 1)
     for run, (slices, done, attempts, retries) in zip(found.runs, ((1, 1, 1, 0), (4, 2, 5, 2)), strict=True):
         run.slices, run.slices_done, run.attempts, run.retries = slices, done, attempts, retries
-    found.runs[1].state = "running"
+    found.runs[1].state = campaign_pb2.RUN_STATE_RUNNING
     script.status = lambda _: found
     script.watch = lambda _: iter([found, status("done", 2)])
     _, second = json.loads(assay("status", "c-1", "--json").stdout)["runs"]
@@ -141,7 +133,9 @@ def test_slices_are_not_taken_for_retries(assay: Assay, script: Script) -> None:
 def test_status_of_a_campaign_has_runs_flags_and_failures(assay: Assay, script: Script) -> None:
     found = failed()
     found.runs[0].flags.add(name="launches_dropped", detail="3 of 10", invalidates=True)
-    found.runs[0].condition.CopyFrom(common_pb2.Condition(cache="none", clock="none", sm_percent=100))
+    found.runs[0].condition.CopyFrom(
+        common_pb2.Condition(cache="CACHE_NONE", clock="CLOCK_NONE", sm_percent=100)
+    )
     script.status = lambda _: found
     document = json.loads(assay("status", "c-1", "--json").stdout)
     assert document["state"] == "failed"
@@ -229,23 +223,6 @@ def test_watch_of_a_cancelled_campaign_ends_with_6(assay: Assay, script: Script)
     assert ended.stderr.endswith("error: campaign c-1: it was cancelled; submit it again to run it\n")
 
 
-def run_detail() -> campaign_pb2.RunDetail:
-    """A run whose first attempt failed."""
-    detail = campaign_pb2.RunDetail(run=status("done", 1).runs[0], files=["c-1.0000/slice-00000.parquet"])
-    detail.attempts.add(
-        key=common_pb2.AttemptKey(run_id="c-1.0000", slice=0, attempt=0, token=4),
-        state="failed",
-        agent="box-1",
-        slot="recorded-0",
-        leased_at_ms=1_700_000_000_000,
-        command=["play", "a file.sqlite"],
-        environment={"PATH": "/usr/bin", "HOME": "/root"},
-        log="first line\nsecond \x1b[31mline",
-        failure=FAILURE,
-    )
-    return detail
-
-
 def test_runs_show_has_command_environment_log_and_files(assay: Assay, script: Script) -> None:
     script.run = lambda _: run_detail()
     document = json.loads(assay("runs", "show", "c-1.0000", "--json").stdout)
@@ -277,45 +254,28 @@ def test_a_server_that_is_not_there_ends_with_5(assay: Assay) -> None:
         )
 
 
-REPORT = {
-    "format_version": 1,
-    "campaign": {"id": "c-1", "name": "c", "synthetic": True, "seed": 3},
-    "versions": {},
-    "runs": [],
-    "failed_runs": [
-        {
-            "run_id": "c-1.0001",
-            "workload": "training",
-            "device": "V100",
-            "level": "detailed",
-            "condition": {"cache": "none", "clock": "none", "sm_percent": 100.0},
-            "repeat": 0,
-            "reason": "the file ends in the middle",
-        }
-    ],
-    "summary": [],
-    "rows": [],
-    "selections": {},
-}
-
-
 def test_runs_that_were_compared_stand_on_the_terminal(assay: Assay, script: Script) -> None:
     where = {"workload": "training", "device": "V100", "reason": "", "flags": [], "runs": [], "status": "ok"}
     baseline = {"cache": "none", "clock": "none", "sm_percent": 100.0}
     share = {
         **where, "condition": {**baseline, "sm_percent": 50.0}, "sm_percent": 50.0, "effective_sms": 40,
-        "all_sms": 80, "speedup_true": 1.793, "match": {"percent": 99.5},
+        "all_sms": 80, "speedup_true": 1.793,
+        "match": {"percent": 99.5, "kind": "name_block", "between": "SM shares", "exact": 99.5,
+                  "name_block": 99.5, "position": 99.5, "at_least": []},
         "predictions": [
-            {"method": "pks", "reason": "", "speedup_predicted": 1.951, "speedup_error_percent": 8.81,
-             "error_percent": 3.03},
-            {"method": "random", "reason": "a representative has no counterpart"},
+            {"method": "pks", "selection": "training/pks", "speedup_predicted": 1.951,
+             "speedup_error_percent": 8.81, "error_percent": 3.03},
+            {"method": "random", "selection": "training/random", "status": "failed",
+             "reason": "a representative has no counterpart"},
         ],
     }  # fmt: skip
     flushed = {
         **where, "condition": {**baseline, "cache": "all"}, "launches": 1000,
         "weighted_difference_percent": 21.25, "median_difference_percent": 12.5,
-        "worst": {"launch": 17, "kernel": "gemm", "difference_percent": 51.75},
-        "selections": [{"method": "pks", "reason": "", "weighted_difference_percent": 26.25}],
+        "worst": {"process": 0, "launch": 17, "kernel": "gemm", "difference_percent": 51.75},
+        "selections": [
+            {"method": "pks", "selection": "training/pks", "weighted_difference_percent": 26.25},
+        ],
         "flags": [{"run_id": "c-1.0004", "name": "units_assumed", "detail": "why"}],
     }  # fmt: skip
     noise = {**where, "condition": baseline, "level": "light", "under_mps": True, "repeats": 3,
@@ -326,11 +286,13 @@ def test_runs_that_were_compared_stand_on_the_terminal(assay: Assay, script: Scr
     script.report = lambda _, form: iter([json.dumps(document).encode()])
     shown = " ".join(assay("report", "c-1").stdout.split())
     for text in (
-        "training V100 50 40/80 1.79 pks 1.95 8.81 3.03 99.50",
-        "training V100 50 40/80 1.79 random - - - 99.50",
-        "training V100 50 - - refused - - - -",
+        "SM shares, condition cache=none clock=none sm=50%",
+        "training V100 50 40 of 80 1.79 pks 1.95 8.81 3.03 99.5",
+        "training V100 50 40 of 80 1.79 random - - - failed 99.5",
+        "training V100 50 - - - - - - refused -",
         "training V100 1,000 21.25 12.50 51.75 17 gemm pks 26.25",
-        "training V100 light cache=none clock=none sm=100% MPS 3 0.75 duration_ns",
+        "Noise over repeats, condition cache=none clock=none sm=100%, MPS",
+        "training V100 light 3 0.75 duration_ns",
         "training on V100, SM share, random: a representative has no counterpart",
         "training on V100, SM share: no light run at 100 %",
         "run c-1.0004 is flagged units_assumed: why",
@@ -388,14 +350,14 @@ def test_a_report_whose_records_changed_since_is_shown_with_a_warning(
     assay: Assay, script: Script, with_report: dict[str, bytes], tmp_path: Path
 ) -> None:
     file = "records/c-1.0000/slice-00000.parquet"
-    script.changed = [campaign_pb2.ChangedFile(run_id="c-1.0000", file=file, what="missing")]
+    script.changed = [campaign_pb2.ChangedFile(run_id="c-1.0000", file=file, what="FILE_CHANGE_MISSING")]
     ended = assay("report", "c-1", "--json")
     assert (ended.code, json.loads(ended.stdout)) == (0, REPORT)
     assert ended.stderr.splitlines() == [
         "",
-        "warning: 1 file of records is not what this report was made of any more:",
+        "warning: 1 file of records is no longer what this report was made of:",
         f"  {file} of run c-1.0000: missing",
-        "The report stands: it was made when they were whole. But nobody can make it again from them: "
+        "The report stays valid: it was made when they were whole. But nobody can make it again from them: "
         "check the server's disk, and submit the campaign again to measure anew.",
     ]
     written = json.loads(assay("report", "c-1", "-o", tmp_path, "--json").stdout)
@@ -422,7 +384,7 @@ def test_an_interrupted_watch_ends_with_130(assay: Assay, script: Script) -> Non
         yield status("running")
 
     script.watch = interrupted
-    from assay_client.cli import watch as module  # noqa: PLC0415
+    from assay_client.cli.verbs import watch as module  # noqa: PLC0415
 
     original = module.follow
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from scripted_server import FakeServer, Script, status
 
 from assay_protos import campaign_pb2
+from tests.support.client.scripted_server import FakeServer, Script, status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(280)]
 

@@ -17,11 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_client.cli import progress
-from assay_client.cli.options import parse_bytes, parse_parameters
+from assay_client.cli.options import parse_parameters
 from assay_client.cli.output import json_pieces, json_text
 from assay_client.cli.reporters import text
 from assay_client.files import write_atomically
 from assay_client.places import default_state_directory, private_socket_address
+from assay_core.settings.quantities import parse_bytes
 from assay_sampling.errors import ParameterError, StorageError
 
 
@@ -33,13 +34,13 @@ from assay_sampling.errors import ParameterError, StorageError
     ],
 )  # fmt: skip
 def test_bytes(given_text: str, expected: int) -> None:
-    assert parse_bytes(given_text) == expected
+    assert parse_bytes(given_text, "--memory-limit", least=1) == expected
 
 
 @pytest.mark.parametrize("given_text", ["", "0", "-1", "8 apples", "GiB", "1e9", "0.1", "inf"])
 def test_what_is_no_number_of_bytes(given_text: str) -> None:
     with pytest.raises(ParameterError, match="memory-limit"):
-        parse_bytes(given_text)
+        parse_bytes(given_text, "--memory-limit", least=1)
 
 
 def test_parameters_keep_what_stands_behind_the_first_equals_sign() -> None:

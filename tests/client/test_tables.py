@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.report import render_report
 from assay_client.cli.reporters.tables import Table
+from assay_report.reading import read_report
 
 
 def drawn(table: Table, width: int, *, terminal: bool = True) -> list[str]:
@@ -93,5 +94,5 @@ def test_a_refused_row_does_not_make_the_cost_of_all_a_column() -> None:
         "failed_runs": [],
     }
     stream = io.StringIO()
-    render_report(report, Console(file=stream, width=200, no_color=True))
-    assert "Workload x device, condition cache=none clock=none sm=100%, cost duration_ns" in stream.getvalue()
+    render_report(read_report(report), Console(file=stream, width=200, no_color=True))
+    assert "Workload x GPU, condition cache=none clock=none sm=100%, cost duration_ns" in stream.getvalue()

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hand_made
 import pytest
 
-from assay_client.analyses import select
+from assay_client.recordings.analyses import select
+from tests.support.client import hand_made
 
 Assay = Callable[..., Any]
 
@@ -106,7 +106,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good")
     hand_made.write_raw_page(folder / "good.csv", 40)
     selection = select("random", folder / "good.csv", parameters={"launches": 4})
-    (folder / "selection.json").write_text(json.dumps(selection.to_dict(labels=True)))
+    (folder / "selection.json").write_text(json.dumps(selection.document(labels=True).to_dict()))
     (folder / "table.csv").write_text(
         "workload,size,ipc,mpki,f_mem\n" + "w,8,10,5,0.1\nw,16,20,5,0.1\nw,32,,5,\n"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay_agent.virtual import load_workload
-from assay_server.campaigns.forecast import forecast_campaign
-from assay_server.campaigns.spec import load_campaign
+from assay_server.campaign_file.reading import load_campaign, read_campaign_file
+from assay_server.campaigns.planning.forecast import forecast_campaign
+from assay_virtual.workloads.loading import load_workload
 
 CAMPAIGNS = Path(__file__).resolve().parents[2] / "campaigns"
 REAL = ["parboil", "polybench", "pytorch", "rodinia"]
@@ -40,7 +40,7 @@ def test_a_real_campaign_is_valid_measured_and_says_how_to_get_it(name: str) -> 
     assert "# Get it, " in head
     assert re.search(r"# Build it|nothing to build", head)
     # Nothing is vendored: no program of these campaigns stands in the repository.
-    document = forecast_campaign(text, path.name, str(CAMPAIGNS), {})
+    document = forecast_campaign(read_campaign_file(text, path.name), str(CAMPAIGNS), {})
     assert all(run["passes"] in (0, 1, 3) and run["passes_exact"] for run in document["runs"])
     named = {w.command[0] for w in campaign.workloads if w.command and "/" in w.command[0]}
     assert {str(CAMPAIGNS / program) for program in named} == set(document["missing_files"])
@@ -64,7 +64,7 @@ def test_the_virtual_campaign_has_every_virtual_workload_and_is_synthetic() -> N
     programs = [CAMPAIGNS / workload.command[0] for workload in campaign.workloads if workload.command]
     assert sorted(programs) == sorted((CAMPAIGNS / "virtual").glob("*.toml"))
     assert [load_workload(program).workload for program in programs] == [w.name for w in campaign.workloads]
-    document = forecast_campaign(text, path.name, str(CAMPAIGNS), {})
+    document = forecast_campaign(read_campaign_file(text, path.name), str(CAMPAIGNS), {})
     assert document["missing_files"] == []
     # Three GPUs, seven workloads; cycles, features, light, flushed, half of the SMs, all of them under MPS.
     assert (document["total"]["runs"], document["total"]["slices"]) == (3 * 7 * 6, 3 * 7 * (2 + 1 + 1 + 2))

@@ -14,8 +14,8 @@ import typer
 from assay_agent.main import app as agent_app
 from assay_client.cli.main import VERBS
 from assay_client.cli.main import app as assay_app
-from assay_sampling.alignment import match_flags
-from assay_sampling.failures import FailureClass
+from assay_sampling.launches.alignment import match_flags
+from assay_sampling.running.failures import FailureClass
 from assay_server.limits import DEFAULT_LIMITS
 from assay_server.main import program as server_app
 
@@ -60,8 +60,8 @@ def test_every_flag_that_the_code_sets_has_its_row() -> None:
 
 def test_every_page_stands_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert pages - set(re.findall(r"\]\(([\w-]+\.md)\)", index)) == set()
+    pages = {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    assert pages - set(re.findall(r"\]\(([\w/-]+\.md)\)", index)) == set()
     assert "(docs/README.md)" in (ROOT / "README.md").read_text()
 
 
@@ -117,6 +117,6 @@ def test_the_readme_is_short_and_names_targets_that_exist() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,19 +12,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "sampling"))
-
-import accel_sim_logs as logs
-import ncu_reports
-import reader_files as files
-from made_launches import made_launches
-from test_reader_bounds import TRACE
-from test_reader_ncu_details import details_page, launch_rows
-
-from assay_client import analyses
-from assay_sampling.launches import Launches
-from assay_sampling.parquet import LaunchWriter
+from assay_client.recordings import analyses
+from assay_core.files.launch_file import new_launch_file
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import open_recording
+from tests.support.sampling import accel_sim_logs as logs
+from tests.support.sampling import ncu_reports
+from tests.support.sampling import reader_files as files
+from tests.support.sampling.accel_sim_traces import TRACE
+from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.ncu_details_pages import details_page, launch_rows
 
 Seed = bytes | dict[str, bytes]
 
@@ -107,7 +103,7 @@ def _written(folder: Path, text: Seed) -> bytes:
     (folder / "source").write_bytes(text)
     with (
         open_recording(folder / "source") as recording,
-        LaunchWriter(folder / "written.parquet", recording.schema) as writer,
+        new_launch_file(folder / "written.parquet", recording.schema) as writer,
     ):
         for batch in recording.batches():
             writer.write(batch)
@@ -121,6 +117,17 @@ def ncu_report() -> list[Seed]:
 def simulator_output() -> list[Seed]:
     launches_ = [logs.Launch(), logs.Launch(name="other", traced_id=2, cycles=400), logs.Launch(traced_id=3)]
     return [logs.output(launches_).encode(), logs.output(launches_[:1], logs.BREAK).encode()]
+
+
+def block_times() -> list[Seed]:
+    uarch = "GPGPU-Sim Cycle 5003: LIVENESS - Core {} - GPGPU-Sim uArch: "
+    lines = [
+        f"thread block = {block},0,0\n{uarch.format(block)}cta: 2, start_tid: 0, end_tid: 32, "
+        "initialized @(3,5000), kernel_uid:1, kernel_name:k\n"
+        for block in range(4)
+    ]
+    lines += [f"{uarch.format(block)}Finished CTA #2 (9,5000), 0 CTAs running\n" for block in range(4)]
+    return ["".join(lines).encode()]
 
 
 def simulator_intervals() -> list[Seed]:
@@ -163,7 +170,7 @@ def selections() -> list[Seed]:
     with _folder() as folder:
         (folder / "trace.json").write_bytes(trace)
         selection = analyses.select("random", folder / "trace.json")
-    return [json.dumps(selection.to_dict(labels=True)).encode()]
+    return [json.dumps(selection.document(labels=True).to_dict()).encode()]
 
 
 def campaigns() -> list[Seed]:

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from assay_client.recordings import analyses
+from assay_sampling.errors import AssayError
+from assay_sampling.files.reading import PlainFile
+from assay_sampling.projection.files import ProjectionOptions, project_file
+from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.block_files import read_basic_block_vectors, read_block_size_variation
+from assay_sampling.readers.ncu.container import read_container
+from assay_sampling.scoring.saved_labels import first_difference
+from assay_sampling.simulators.accel_sim.block_times import read_block_times
+from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
+from assay_sampling.simulators.accel_sim.output import read_output
+from assay_sampling.simulators.accel_sim.trace import block_counts, read_blocks
+from assay_sampling.simulators.accel_sim.visualizer import IntervalLog
+from assay_server.campaign_file.reading import load_campaign
 from tests.fuzz import seeds
 from tests.fuzz.mutations import mutate_bytes, mutate_parquet, mutate_sqlite, mutate_text
-
-from assay_client import analyses
-from assay_sampling.bbv import read_basic_block_vectors, read_block_size_variation
-from assay_sampling.errors import AssayError
-from assay_sampling.projection_files import ProjectionOptions, project_file
-from assay_sampling.readers import inspect_recording, read_launches
-from assay_sampling.readers.files import PlainFile
-from assay_sampling.readers.ncu_container import read_container
-from assay_sampling.saved_labels import first_difference
-from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
-from assay_sampling.simulators.accel_sim_output import read_output
-from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
-from assay_sampling.simulators.accel_sim_visualizer import IntervalLog
-from assay_server.campaigns.spec import load_campaign
 
 _MEMORY_LIMIT_BYTES = 512 << 20
 _ANY = ("gzip", "zstd")
@@ -73,7 +73,7 @@ def _projected(path: Path) -> None:
 
 def _selection(path: Path) -> None:
     saved = analyses.load_selection(path)
-    labels = saved.document.get("labels")
+    labels = saved.document.labels
     each(
         saved.labels,
         lambda: first_difference(labels, seeds.launches(), "exact"),
@@ -102,6 +102,10 @@ TARGETS = {
     "simulator-output": Target(
         lambda path: each(lambda: read_output(path), lambda: _projected(path)),
         seeds.simulator_output, mutate_text, _ANY,
+    ),
+    "simulator-block-times": Target(
+        lambda path: [times.by_index((4, 1, 1), "launch") for times in read_block_times(path).values()],
+        seeds.block_times, mutate_text, _ANY,
     ),
     "simulator-intervals": Target(
         lambda path: each(lambda: list(IntervalLog(path).series()), lambda: _projected(path)),

@@ -14,9 +14,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.targets import TARGETS
-
 from assay_sampling.errors import AssayError
+from tests.fuzz.targets import TARGETS
 
 # Far above what fails: an input must not take down the machine on which it is found.
 _ADDRESSES_BYTES = 3 << 30

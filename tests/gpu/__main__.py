@@ -21,13 +21,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_agent.conditions.mps_daemons import mps_daemons
 from tests.gpu import build, plan
 from tests.gpu.box import CannotRunError, real_box, virtual_box, with_tool_folders
 from tests.gpu.claims import Claim
 from tests.gpu.lab import LabError, running_lab
 from tests.gpu.proof import Proof, Results, Say, TimeLimit
-
-from assay_agent.doctor_box import mps_daemons
 
 HOLDS, FAILS, PARTLY, NOTHING_TO_RUN_ON = 0, 1, 4, 77
 

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay_agent.doctor.probe import probe_box
 from tests.gpu import plan
-
-from assay_agent.probe import probe_box
 
 # Where NVIDIA's installers put programs without putting the folder into the PATH; the newest release first.
 TOOL_FOLDERS = (

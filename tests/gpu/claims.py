@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
 from tests.gpu.plan import LEAST_LAUNCHES, LONG_KERNELS, SHORT_KERNELS
 
 Run = Mapping[str, Any]

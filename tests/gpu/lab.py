@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay_client.client import Client
+from assay_client.remote.client import Client
 from assay_sampling.errors import AssayError
 
 _START_SECONDS = 60.0
@@ -57,7 +57,7 @@ class Lab:
                 if status["state"] in ENDED:
                     break
             try:
-                return status, client.report(identifier)
+                return status, client.report(identifier).to_document()
             except AssayError as problem:
                 say(f"{identifier} has no report: {problem}")
                 return status, {}
@@ -108,7 +108,7 @@ def running_lab(folder: Path, temporary: Path, policy: Path, virtual: Sequence[s
             )
         )
         words = ["assay_agent.main", "run", "--server", address, "--state", str(folder / "agent")]
-        words += ["--name", "gpu-test", "--recorded-slots", "0", "--policy", str(policy), "--drain", "5"]
+        words += ["--name", "gpu-test", "--recorded-slots", "0", "--policy", str(policy), "--drain", "5s"]
         for kind in virtual:
             words += ["--virtual", kind]
         log = folder / "agent.log"

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from tests.gpu import carry
 
-from tests.gpu import carry  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
 

@@ -16,17 +16,15 @@ from typing import Any
 
 import pytest
 
+from assay_server.campaign_file.reading import load_campaign
+from tests.gpu import build, plan
+from tests.gpu.__main__ import _parsed, _run_part, main
+from tests.gpu.box import with_tool_folders
+from tests.gpu.claims import Measured
+from tests.gpu.pack import pack_logs
+from tests.gpu.proof import Proof, Results, TimeLimit, merged
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.gpu import build, plan  # noqa: E402
-from tests.gpu.__main__ import _parsed, _run_part, main  # noqa: E402
-from tests.gpu.box import with_tool_folders  # noqa: E402
-from tests.gpu.claims import Measured  # noqa: E402
-from tests.gpu.pack import pack_logs  # noqa: E402
-from tests.gpu.proof import Proof, Results, TimeLimit, merged  # noqa: E402
-
-from assay_server.campaigns.spec import load_campaign  # noqa: E402
 
 
 class LabDouble:

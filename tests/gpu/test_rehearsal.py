@@ -17,19 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from assay_agent.gpus.inventory import read_inventory
+from assay_agent.policy.file import read_policy
+from assay_agent.policy.gate import Gate
+from assay_core.records.work import CommandSource
+from assay_sampling.readers import open_recording
+from assay_server.campaign_file.reading import load_campaign
+from tests.gpu import build, plan
+from tests.gpu.claims import Claim, Measured, agreement, claims_of, own_line
+from tests.gpu.pack import pack_recordings
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from tests.gpu import build, plan  # noqa: E402
-from tests.gpu.claims import Claim, Measured, agreement, claims_of, own_line  # noqa: E402
-from tests.gpu.pack import pack_recordings  # noqa: E402
-
-from assay_agent.inventory import read_inventory  # noqa: E402
-from assay_agent.policy import Gate  # noqa: E402
-from assay_agent.policy_file import read_policy  # noqa: E402
-from assay_agent.work import CommandSource  # noqa: E402
-from assay_sampling.readers import open_recording  # noqa: E402
-from assay_server.campaigns.spec import load_campaign  # noqa: E402
 
 PROOF = (sys.executable, "-m", "tests.gpu")
 

@@ -7,7 +7,8 @@ import shutil
 import subprocess
 
 import pytest
-from harness import BIN, Lab, lab, wait_until
+
+from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(120)]
 

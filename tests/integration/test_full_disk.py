@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import lab, wait_until
-from made_trace import campaign
 
 from assay_client.api import Client
+from tests.support.integration.harness import lab, wait_until
+from tests.support.integration.made_trace import campaign
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

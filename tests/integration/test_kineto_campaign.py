@@ -1,7 +1,7 @@
 """A workload that traces itself, through a server and an agent: two levels joined, operators and all.
 
-The trace is made up by tests/agent/kineto_workload.py, and the counters are those of a virtual GPU: all of it
-is synthetic.
+kineto_workload.py of tests/support makes the trace up, and a virtual GPU the counters: all of it is
+synthetic.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness import lab
 
 from assay_sampling.readers import read_launches
 from assay_server.store.sqlite import SqliteStore
+from tests.support.integration.harness import lab
 
-AGENT_TESTS = Path(__file__).parents[1] / "agent"
+SUPPORT = Path(__file__).parents[1] / "support" / "agent"
 # The very launches of the trace, for the stand-in of Nsight Compute.
 WORKLOAD = """\
 workload = "traced"
@@ -50,7 +50,7 @@ def test_a_campaign_of_a_workload_that_traces_itself() -> None:
         (root / "traced.toml").write_text(WORKLOAD)
         (root / "traced.yaml").write_text(CAMPAIGN)
         script = root / "traced.py"
-        script.write_text(f"#!{sys.executable}\n" + (AGENT_TESTS / "kineto_workload.py").read_text())
+        script.write_text(f"#!{sys.executable}\n" + (SUPPORT / "kineto_workload.py").read_text())
         script.chmod(0o755)
         laboratory.start_server()
         laboratory.start_agent("agent", "--recorded-slots=0", "--virtual=V100")

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import BIN, lab
+
+from tests.support.integration.harness import BIN, lab
 
 WORKLOAD = """\
 workload = "layers"
@@ -55,7 +56,7 @@ workloads:
       - {device: A100, light: DATA/a100_alexnet_79_kernels.json.gz}
 """
 METHODS = ["stem", "stratified", "random", "systematic"]
-SAID = "Light runs alone, without counters"
+SAID = "Light runs only, without counters"
 
 
 def facts(report: dict[str, Any]) -> list[tuple[str, str, str, str]]:

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import BIN, Lab, lab, wait_until
 
 from assay_agent.config import VirtualGPUs
-from assay_agent.daemon import Agent
-from assay_agent.places import virtual_places
-from assay_agent.quarantine import Quarantine, Quarantined
-from assay_agent.virtual import VirtualGPU
+from assay_agent.daemon.agent import Agent
+from assay_agent.daemon.places import virtual_places
+from assay_agent.health.quarantine import Quarantine, Quarantined
 from assay_client.api import Client
 from assay_client.local import run_campaign
 from assay_sampling.errors import NotReadyError
+from assay_virtual.model.gpu import VirtualGPU
+from tests.support.integration.harness import BIN, Lab, lab, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 

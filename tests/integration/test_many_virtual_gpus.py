@@ -18,23 +18,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Lab, lab
 
-from assay_agent.virtual import VirtualGPU, load_workload
 from assay_client.api import Client
-from assay_sampling.launches import Launches
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import read_launches
-from assay_server.store.model import (
-    Agent,
-    Attempt,
-    AttemptState,
-    Campaign,
-    CampaignState,
-    Run,
-    RunState,
-    Slice,
-)
+from assay_server.store.model import Agent, Attempt, Campaign, Run, Slice
 from assay_server.store.sqlite import SqliteStore
+from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.workloads.loading import load_workload
+from tests.support.integration.harness import Lab, lab
 
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
@@ -215,7 +208,7 @@ def test_every_slice_has_exactly_one_attempt_and_it_is_published(finished: Finis
     assert len(finished.slices) == SIZE.slices
     assert {run.state for run in finished.runs.values()} == {RunState.DONE}
     assert {a.failure for a in finished.attempts} == {None}
-    published = Counter((a.key.run_id, a.key.slice) for a in finished.attempts)
+    published = Counter((a.key.run_id, a.key.slice_index) for a in finished.attempts)
     assert published == Counter((piece.run_id, piece.index) for piece in finished.slices)
     assert {a.state for a in finished.attempts} == {AttemptState.PUBLISHED}
     assert finished.status["runs_done"] == SIZE.runs
@@ -249,7 +242,7 @@ def test_many_gpus_worked_at_the_same_time(finished: Finished) -> None:
 
 
 def test_the_store_holds_exactly_the_launches_of_the_model(finished: Finished) -> None:
-    made_by = {(a.key.run_id, a.key.slice): a.slot_id for a in finished.attempts}
+    made_by = {(a.key.run_id, a.key.slice_index): a.slot_id for a in finished.attempts}
     files = {path.relative_to(finished.records).as_posix() for path in finished.records.rglob("*.parquet")}
     assert files == {piece.file for piece in finished.slices}
     for piece in finished.slices:

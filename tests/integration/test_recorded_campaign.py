@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import Lab, lab, wait_until
 
 from assay_sampling.readers import read_launches
+from tests.support.integration.harness import Lab, lab, wait_until
 
 pytestmark = pytest.mark.processes
 

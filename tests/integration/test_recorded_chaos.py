@@ -9,10 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness import Lab, lab
 
-from assay_sampling.launch_table import BASELINE, LaunchBatch, Names, TableMetadata, launch_schema, make_batch
-from assay_sampling.parquet import LaunchWriter
+from assay_core.files.launch_file import new_launch_file
+from assay_sampling.launches.table import (
+    BASELINE,
+    LaunchBatch,
+    Names,
+    TableMetadata,
+    launch_schema,
+    make_batch,
+)
+from tests.support.integration.harness import Lab, lab
 
 pytestmark = pytest.mark.processes
 
@@ -39,7 +46,7 @@ def write_recordings(folder: Path) -> str:
             "duration_ns": chance.integers(500, 90_000, LAUNCHES),
         }
         path = folder / f"recording-{number}.parquet"
-        with LaunchWriter(path, schema) as writer:
+        with new_launch_file(path, schema) as writer:
             writer.write(LaunchBatch(make_batch(schema, columns), dict(names.items())))
         text += f"  - {{name: w{number}, recordings: [{{device: V100, light: {path}}}]}}\n"
     return text

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BIN, wait_until
-from second_user import NOBODY, as_nobody, needs_second_user, start_as_nobody
+
+from tests.support.integration.harness import BIN, wait_until
+from tests.support.integration.second_user import NOBODY, as_nobody, needs_second_user, start_as_nobody
 
 pytestmark = pytest.mark.processes
 
@@ -215,7 +216,7 @@ def test_a_stale_socket_of_ours_is_removed_and_a_living_one_is_not(shared: Path)
         assert server.stdout is not None and server.stdout.readline().startswith("listening on unix:")
         second = ended("assay-server", "--state", shared / "other", runtime=runtime)
         assert second.returncode == 2
-        assert "it cannot be listened on: another program does" in second.stderr
+        assert "cannot listen on it: another program does" in second.stderr
         assert ended("assay", "status", runtime=runtime).returncode == 0
 
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import Lab, lab, wait_until
-from made_trace import campaign
 
 from assay_client.api import Client
+from tests.support.integration.harness import Lab, lab, wait_until
+from tests.support.integration.made_trace import campaign
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
@@ -46,7 +46,7 @@ def test_status_says_which_slot_rests_and_that_a_campaign_waits_for_it(tmp_path:
         assert "slot recorded-0 of agent sick rests for" in said
         assert "must stay free [disk_full]" in said
         waits = laboratory.assay("status", campaign_id).stdout
-        assert "waiting: every slot for the playing of recordings rests, and is tried again" in waits
+        assert "waiting: every slot for the playing of recordings rests, with a retry" in waits
         laboratory.start_agent("healthy")
         assert laboratory.wait_for(campaign_id) == "done"
         assert "rests for 5 s (failures in a row: 1)" in (laboratory.root / "server.log").read_text()

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import lab
 
+from assay_core.records.campaign import RunState
 from assay_sampling.readers import read_launches
-from assay_server.campaigns.learned import learned_costs
-from assay_server.store.model import Run, RunState, Slice
+from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.store.model import Run, Slice
 from assay_server.store.sqlite import SqliteStore
+from tests.support.integration.harness import lab
 
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
@@ -65,7 +66,7 @@ def finished() -> Iterator[tuple[list[Run], dict[str, list[Slice]], dict[str, An
         with store.snapshot() as read:
             runs = read.runs(campaign_id)
             slices = {run.run_id: read.slices(run.run_id) for run in runs}
-            assert learned_costs(read)(runs[0]) is not None
+            assert SliceCosts(read.slice_times(RECENT_SLICES)).measured(runs[0]) is not None
         store.close()
         yield runs, slices, report, laboratory.server_state / "records"
 

@@ -14,18 +14,19 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from harness import Lab, lab, wait_until
 
 from assay_client.api import Client
-from assay_sampling.launches import Launches
-from assay_server.analysis.loading import load_run
-from assay_server.campaigns.analyses import analysis_request
-from assay_server.store.model import Attempt, AttemptState, Run, Slice
+from assay_core.records.campaign import AttemptState
+from assay_sampling.launches.in_memory import Launches
+from assay_server.analysis.runs.loading import load_run
+from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.store.model import Attempt, Run, Slice
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.integration.harness import Lab, lab, wait_until
 
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
@@ -95,7 +96,7 @@ class Profiled:
         work: dict[str, int] = defaultdict(int)
         for attempt in self.attempts:
             if attempt.state is AttemptState.PUBLISHED:
-                piece = self.slices[attempt.key.slice]
+                piece = self.slices[attempt.key.slice_index]
                 work[attempt.slot_id] += piece.launch_skip + piece.launch_count
         return dict(work)
 
@@ -171,10 +172,10 @@ def opened(laboratory: Lab) -> Iterator[SqliteStore]:
 
 
 def profiled(laboratory: Lab, campaign_id: str) -> Profiled:
-    records: Path = laboratory.server_state / "records"
+    records = LocalRecordStore(laboratory.server_state)
     with opened(laboratory) as store, store.snapshot() as read:
         run = read.runs(campaign_id)[0]
-        request = analysis_request(read, campaign_id, lambda piece: str(records / piece.file))
+        request = analysis_request(read, campaign_id, records)
         data = next(data for data in request.runs if data.run_id == run.run_id)
         slices, attempts = read.slices(run.run_id), read.attempts(run.run_id)
     return Profiled(run, slices, attempts, load_run(data, 4 << 30))
@@ -195,7 +196,7 @@ def test_the_agent_was_killed_as_often_as_planned_and_attempts_were_lost(finishe
 
 def test_a_restarted_agent_goes_on_at_the_next_slice(finished: Finished) -> None:
     """In the order of leases no slice comes back after a later one has been begun on the one GPU."""
-    order = [a.key.slice for a in sorted(finished.killed.attempts, key=lambda a: a.key.token)]
+    order = [a.key.slice_index for a in sorted(finished.killed.attempts, key=lambda a: a.key.token)]
     assert order == sorted(order)
 
 

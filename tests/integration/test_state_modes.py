@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import BIN, Lab, lab, wait_until
-from second_user import NOBODY, needs_second_user
+
+from tests.support.integration.harness import BIN, Lab, lab, wait_until
+from tests.support.integration.second_user import NOBODY, needs_second_user
 
 pytestmark = pytest.mark.processes
 
@@ -138,5 +139,5 @@ def test_a_state_folder_of_another_user_is_refused(program: str, tmp_path: Path)
     )
     assert refused.returncode == 8
     assert f"{state}: it belongs to user" in refused.stderr
-    assert "run the program as that user, or name a folder of its own with --state" in refused.stderr
+    assert "run the program as that user, or name another folder with --state" in refused.stderr
     assert list(state.iterdir()) == []

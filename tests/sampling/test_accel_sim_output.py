@@ -8,14 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from accel_sim_logs import BREAK, Launch, Totals, header, options, output, statistics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError
-from assay_sampling.simulators import accel_sim_lines
-from assay_sampling.simulators.accel_sim_output import SimulatorOutput, looks_like_output, read_output
-from assay_sampling.simulators.accel_sim_statistics import SimulatedLaunch
+from assay_sampling.notes.registry import make_note
+from assay_sampling.simulators.accel_sim import lines as accel_sim_lines
+from assay_sampling.simulators.accel_sim.output import SimulatorOutput, looks_like_output, read_output
+from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
+from tests.support.sampling.accel_sim_logs import BREAK, Launch, Totals, header, options, output, statistics
 
 THREE = (
     Launch(traced_id=5),
@@ -44,7 +45,7 @@ def write(path: Path, text: str) -> Path:
 def test_counters_are_of_each_launch_alone_and_ids_those_of_the_trace(tmp_path: Path) -> None:
     log, launches = read_output(write(tmp_path / "log", output(THREE)))
     assert log.ending == "exit"
-    assert log.notes == []
+    assert not log.notes
     assert [(x.uid, x.traced_id, x.kernel) for x in launches] == [
         (1, 5, "_Z4kernPf"), (2, 9, "_Z5otherPf"), (3, 12, "_Z4kernPf"),
     ]  # fmt: skip
@@ -127,8 +128,8 @@ def test_statistics_that_are_cut_off_are_left_out_and_said(tmp_path: Path) -> No
     for end in (text.rfind("gpu_sim_insn = ") + 3, text.rfind("L2_total_cache_misses") + 24):
         log, launches = read_output(write(tmp_path / "log", text[:end]))
         assert (log.ending, len(launches)) == ("cut off", 2)
-        assert "ends within the statistics at line" in log.notes[0]
-        assert log.notes[1:] == ["launch 3 (_Z4kernPf) has no statistics: the run ended within it"]
+        assert log.notes[0].code == "log_cut_in_statistics"
+        assert log.notes[1:] == [make_note("launch_without_statistics", launch=3, kernel="_Z4kernPf")]
 
 
 def test_a_number_that_is_cut_off_is_no_number(tmp_path: Path) -> None:
@@ -141,7 +142,9 @@ def test_a_launch_without_statistics_is_said(tmp_path: Path) -> None:
     text = output(THREE[:1], "") + header(THREE[1], 2)
     log, launches = read_output(write(tmp_path / "log", text))
     assert (log.ending, len(launches)) == ("cut off", 1)
-    assert log.notes == ["launch 2 (_Z5otherPf) has no statistics: the run ended within it"]
+    [note] = log.notes
+    assert note == make_note("launch_without_statistics", launch=2, kernel="_Z5otherPf")
+    assert note.text == "launch 2 (_Z5otherPf) has no statistics: the run ended within it"
     assert log.unfinished() == [{"uid": 2, "traced_id": 9, "kernel": "_Z5otherPf", "grid": (7, 1, 1)}]
 
 
@@ -163,7 +166,7 @@ def test_launches_that_end_together_are_one_entry_and_said(tmp_path: Path) -> No
     log, launches = read_output(write(tmp_path / "log", text))
     assert (launches[0].uids, launches[0].traced_id) == ((2, 1), 9)
     assert launches[0].total_ctas == 32  # those that were issued, for both
-    assert "launches 2, 1 ran at the same time" in log.notes[0]
+    assert log.notes[0] == make_note("launches_at_once", launches=(2, 1))
 
 
 def test_launches_of_a_ptx_simulation_are_counted(tmp_path: Path) -> None:
@@ -202,7 +205,7 @@ def test_two_simulations_in_a_file_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no log of Accel-Sim"):
+    with pytest.raises(InputError, match="not a log of Accel-Sim"):
         read_output(write(tmp_path / "log", "cycles,instructions\n1,2\n"))
     with pytest.raises(InputError, match="no such file"):
         read_output(tmp_path / "absent")

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from accel_sim_logs import Launch, header, output, sample
 
 from assay_sampling.errors import InputError
-from assay_sampling.simulators.accel_sim_run import SimulatorRun
-from assay_sampling.simulators.accel_sim_visualizer import IntervalLog, looks_like_intervals
+from assay_sampling.notes.registry import make_note
+from assay_sampling.simulators.accel_sim.run import SimulatorRun
+from assay_sampling.simulators.accel_sim.visualizer import IntervalLog, looks_like_intervals
+from tests.support.sampling.accel_sim_logs import Launch, header, output, sample
 
 # Launch 2 is shorter than the interval of 100 cycles; launch 3 starts with a block that is all tail.
 LAUNCHES = (
@@ -44,10 +45,10 @@ def test_samples_go_to_their_launches_though_one_has_none(run: SimulatorRun) -> 
     assert first.series.cycles.tolist() == [100, 200]
     assert first.series.instructions.tolist() == [300, 700]
     assert second.series is None
-    assert second.reason == "it is shorter than the sampling interval of 100 cycles"
+    assert second.reason == make_note("shorter_than_interval", interval_cycles=100)
     assert third.series.cycles.tolist() == [100, 200, 300]
     assert third.series.instructions_before == 950
-    assert run.notes == []
+    assert run.notes == ()
 
 
 def test_values_of_the_interval_are_exact(run: SimulatorRun) -> None:
@@ -104,7 +105,7 @@ def test_a_sample_that_is_cut_off_is_left_out_and_said(tmp_path: Path) -> None:
     text = SAMPLES[: SAMPLES.rfind("globalcyclecount") + 19]
     log = IntervalLog(write(tmp_path / "log", text))
     assert [len(x) for x in log.series()] == [2, 2]
-    assert "it is left out" in log.notes[0]
+    assert log.notes[0].code == "log_cut_in_sample"
 
 
 def test_an_interval_log_that_ends_early_is_said(tmp_path: Path) -> None:
@@ -112,8 +113,8 @@ def test_an_interval_log_that_ends_early_is_said(tmp_path: Path) -> None:
     run = SimulatorRun(out, write(tmp_path / "log", sample(100, 300, 5)))
     first, _, third = run.launches()
     assert len(first.series) == 1
-    assert third.reason == "the interval log ends before it"
-    assert run.notes == ["the interval log ends within launch 1, at cycle 100 of 250"]
+    assert third.reason == make_note("intervals_end_before")
+    assert run.notes == (make_note("intervals_cut_in_launch", launch=1, cycle=100, cycles=250),)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +139,7 @@ def test_samples_of_a_launch_that_the_run_ended_within_are_no_mismatch(tmp_path:
     text = output(LAUNCHES[:2], "") + header(LAUNCHES[2], 3)
     run = SimulatorRun(write(tmp_path / "out", text), write(tmp_path / "log", SAMPLES))
     assert [x.launch.uid for x in run.launches()] == [1, 2]
-    assert "launch 3" in run.notes[0]
+    assert ("launch", 3) in run.notes[0].parameters
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_faults_of_an_interval_log_name_the_line(tmp_path: Path, find: str, put:
 
 
 def test_other_files_are_no_interval_logs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no interval log"):
+    with pytest.raises(InputError, match="not an interval log"):
         list(IntervalLog(write(tmp_path / "log", output(LAUNCHES))).series())
     assert looks_like_intervals(SAMPLES.encode())
     assert not looks_like_intervals(output(LAUNCHES).encode())
@@ -191,5 +192,5 @@ def test_every_sample_of_every_real_log(shared_data: Path) -> None:
             np.testing.assert_allclose(series.dram_percent[1:], dram[1:], atol=0.006)
             assert series.channels == run.config.memory_channels
             seen += 1
-        assert run.notes == []
+        assert run.notes == ()
     assert seen == len(expected) == 44

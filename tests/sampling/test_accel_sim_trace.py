@@ -14,47 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError, ParameterError
-from assay_sampling.simulators.accel_sim_kernels_list import MemoryCopy, read_kernels_list
-from assay_sampling.simulators.accel_sim_trace import (
-    ThreadBlock,
-    block_counts,
-    read_blocks,
-    read_header,
-)
-
-HEADER = """-kernel name = _Z4kernPf
--kernel id = {kernel_id}
--grid dim = {grid}
--block dim = (64,1,1)
--shmem = 2048
--nregs = 24
--binary version = 80
--cuda stream id = 7
--shmem base_addr = 0x00007f5c20000000
--local mem base_addr = 0x00007f5c1e000000
--nvbit version = 1.5.5
--accelsim tracer version = {version}
--enable lineinfo = {lineinfo}
-
-#traces format = [line_num] PC mask dest_num [reg_dests] opcode src_num [reg_srcs] mem_width [mem_addresses]
-"""
-MOV = "0000 ffffffff 1 R1 MOV 0 0 0 "
-EXIT = "00f0 ffffffff 0 EXIT 0 0 0 "
-
-
-def block_text(where: str, *warps: list[str]) -> str:
-    text = f"\n#BEGIN_TB\n\nthread block = {where}\n"
-    for number, lines in enumerate(warps):
-        text += f"\nwarp = {number}\ninsts = {len(lines)}\n" + "\n".join(lines) + "\n"
-    return text + "\n#END_TB\n"
-
-
-def write_trace(
-    path: Path, *blocks: str, grid: str = "(1,1,1)", version: int = 5, lineinfo: int = 0, kernel_id: int = 1
-) -> Path:
-    head = HEADER.format(grid=grid, version=version, lineinfo=lineinfo, kernel_id=kernel_id)
-    path.write_text(head + "".join(blocks))
-    return path
+from assay_sampling.simulators.accel_sim.kernels_list import MemoryCopy, read_kernels_list
+from assay_sampling.simulators.accel_sim.trace import ThreadBlock, block_counts, read_blocks, read_header
+from tests.support.sampling.accel_sim_traces import EXIT, MOV, block_text, write_trace
 
 
 def only_block(path: Path) -> ThreadBlock:
@@ -232,7 +194,7 @@ def test_a_line_that_is_no_instruction_is_named(trace: Callable[..., Path]) -> N
     path = trace(MOV, "0010 ffffffff 1 R6 LDG.E", EXIT)
     error = refusal(path)
     assert path.read_text().splitlines()[(error.line or 0) - 1] == "0010 ffffffff 1 R6 LDG.E"
-    assert "is no instruction" in error.cause
+    assert "is not an instruction" in error.cause
 
 
 @pytest.mark.parametrize("payload", ["0 0x10", "2 0x10 4", "1 0x10", "3 0x10 4 4", "2 zz 4 4", ""])
@@ -282,7 +244,7 @@ def test_the_list_of_kernels_names_launches_and_copies(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="MemcpyHtoD"):
         read_kernels_list(path)
     path.write_text("# nothing\n")
-    with pytest.raises(InputError, match="names no launch"):
+    with pytest.raises(InputError, match="lists no launch"):
         read_kernels_list(path)
 
 

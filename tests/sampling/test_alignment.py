@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
-from assay_sampling import alignment as alignment_module
-from assay_sampling.alignment import align, align_window, require_match
-from assay_sampling.common_subsequence import common_subsequence
 from assay_sampling.errors import MisalignedError
+from assay_sampling.launches import alignment as alignment_module
+from assay_sampling.launches.alignment import align, align_window, require_match
+from assay_sampling.launches.common_subsequence import common_subsequence
+from tests.support.sampling.made_launches import made_launches
 
 
 def longest_by_table(left: list[int], right: list[int]) -> int:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.allocation import allocate, best_whole, spread_of, variance
-from assay_sampling.kernel_values import kernel_values
-from assay_sampling.root_splits import Bound, split_as_artifact, split_jointly
-from assay_sampling.segments import Moments, moments
+from assay_sampling.clustering.segments import Moments, moments
+from assay_sampling.methods.kernel_values import kernel_values
+from assay_sampling.methods.stem.allocation import allocate, best_whole, spread_of, variance
+from assay_sampling.methods.stem.root_splits import Bound, split_as_artifact, split_jointly
 
 BOUND = Bound(0.05, 1.96)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_sampling.attempt_facts import (
+from assay_sampling.running.attempt_facts import (
     LONGEST_TEXT,
     MOST_BYTES,
     AttemptFacts,

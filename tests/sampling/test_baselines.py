@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
-from assay_sampling.profile import Profile
-from assay_sampling.samplers import select
-from assay_sampling.samplers.stratified import allocate
-from assay_sampling.selection import Selection
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.baselines.stratified import allocate
+from assay_sampling.methods.registry import select
+from assay_sampling.notes.registry import make_note
+from assay_sampling.scoring.selection import Selection
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import made_launches
 
 
 def timed(kernels: list[str], durations: Any, **columns: Any) -> Profile:
@@ -60,7 +61,7 @@ def test_a_ratio_projects_exactly_what_the_instructions_explain(method: str) -> 
 def test_one_launch_drawn_tells_no_spread() -> None:
     selection = select("random", timed(["k"] * 5, [1, 2, 3, 4, 5]), {"launches": 1})
     assert selection.interval is None
-    assert "one launch drawn of several" in selection.interval_reason
+    assert selection.interval_reason == make_note("interval_of_single_launch")
     whole = select("random", timed(["k"] * 5, [1, 2, 3, 4, 5]), {"launches": 5})
     assert whole.interval is not None
     assert (whole.interval.low, whole.interval.high, whole.interval.expected_error_percent) == (15, 15, 0)
@@ -82,20 +83,22 @@ def test_repetitions_show_how_the_error_spreads(method: str) -> None:
         < errors["high_signed_error_percent"]
     )
     assert abs(errors["mean_signed_error_percent"]) <= errors["mean_error_percent"]
-    assert select(method, profile, {"launches": 20, "repetitions": 40}, 3).to_dict() == again.to_dict()
+    assert select(method, profile, {"launches": 20, "repetitions": 40}, 3).document() == again.document()
 
 
 def test_equal_spacing_that_meets_the_period_of_the_workload_is_warned_of() -> None:
     kernels, durations = [*"abcd"] * 50, [1, 10, 100, 1000] * 50
     blind = select("systematic", timed(kernels, durations), {"launches": 50})
-    (warning,) = blind.extra["warnings"]
-    assert "repeats every 4 launches, and equal spacing meets only 1" in warning
+    (warning,) = blind.warnings
+    assert blind.document().to_dict()["warnings"] == [warning.to_dict()]
+    assert "repeats every 4 launches, and equal spacing meets only 1" in warning.text
+    assert (warning.code, warning.parameters[0]) == ("spacing_meets_period", ("period", 4))
     assert blind.evaluation.error_percent > 50
     seeing = select("systematic", timed(kernels, durations), {"launches": 40})
-    assert "warnings" not in seeing.extra
+    assert not seeing.warnings and "warnings" not in seeing.document().to_dict()
     apart = select("systematic", timed([f"k{i}" for i in range(200)], durations), {"launches": 50})
-    assert "warnings" not in apart.extra
-    assert "one random start" in apart.interval_reason
+    assert not apart.warnings
+    assert apart.interval_reason == make_note("interval_of_one_start")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +109,8 @@ def test_without_an_interval_a_way_to_one_is_offered(method: str, parameters: di
     launches = counted_launches({"instructions": [1e8] * 50, "cycles_gpc_avg": np.arange(1.0, 51.0)})
     selection = select(method, Profile(detailed=launches), parameters)
     assert selection.interval is None
-    assert "launches_per_group=2" in selection.interval_reason
+    assert selection.interval_reason is not None
+    assert "launches_per_group=2" in selection.interval_reason.text
 
 
 def test_ratios_of_few_launches_have_no_interval() -> None:
@@ -122,7 +126,7 @@ def test_ratios_of_few_launches_have_no_interval() -> None:
     both = Profile(detailed=replace(launches, table=table, names=made_launches(kernels).names))
     selection = select("stratified", both, {"launches": 4, "estimator": "ratio"})
     assert selection.interval is None
-    assert "launches_per_group=5" in selection.interval_reason
+    assert selection.interval_reason == make_note("interval_of_few_ratios", least=5)
     enough = select("stratified", both, {"launches": 4, "estimator": "ratio", "launches_per_group": 5})
     assert enough.interval is not None
 

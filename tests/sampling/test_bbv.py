@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from made_launches import made_launches
 from pyarrow import csv, parquet
 
-from assay_sampling.bbv import read_basic_block_vectors, read_block_size_variation
 from assay_sampling.errors import InputError
-from assay_sampling.launches import Launches
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.readers.block_files import read_basic_block_vectors, read_block_size_variation
+from tests.support.sampling.made_launches import made_launches
 
 GOOD = "launch,block,count,warps\n0,2,7,8\n0,0,5,8\n1,0,0,4\n2,1,9,2\n"
 
@@ -69,15 +69,15 @@ def test_processes(tmp_path: Path) -> None:
             r"lacks 1 of the 3 launches of the profile, first launch 2 of process 0",
         ),
         (GOOD + "3,0,1,1\n", "row 5 is of launch 3 of process 0, which the profile does not have"),
-        (GOOD + "0,2,7,8\n", "block 2 of launch 0 of process 0 stands twice"),
+        (GOOD + "0,2,7,8\n", "block 2 of launch 0 of process 0 appears twice"),
         (GOOD.replace("0,0,5,8", "0,0,5,9"), "field 'warps': launch 0 of process 0 has two numbers of warps"),
-        (GOOD.replace("7", "-7"), "field 'count': -7 in row 1 is no whole number"),
+        (GOOD.replace("7", "-7"), "field 'count': -7 in row 1 is not a whole number"),
         (GOOD.replace("7", "7.5"), "7.5 in row 1"),
         (GOOD.replace("7", "nan"), "nothing in row 1"),
         (GOOD.replace("7", ""), "nothing in row 1"),
         (GOOD.replace("0,5,8", "0,nan,8").replace("7", "7.5"), "7.5 in row 1"),
-        (GOOD.replace("7", "1e16"), "in row 1 is no whole number from 0 to 2"),
-        (GOOD.replace("7", "seven"), "field 'count': the column is not of numbers but string"),
+        (GOOD.replace("7", "1e16"), "in row 1 is not a whole number in 0..2"),
+        (GOOD.replace("7", "seven"), "field 'count': the column holds string, not numbers"),
         (GOOD.replace("count", "counts"), "no column 'count', only launch, block, counts, warps"),
         (GOOD.replace("warps", "count"), "no column 'count'"),
         ("launch,block,count,warps\n", "it has no rows"),

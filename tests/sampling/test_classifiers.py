@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from made_launches import made_launches
 
-from assay_sampling.classifiers import (
+from assay_sampling.errors import MissingExtraError
+from assay_sampling.labelling.classifiers import (
     MODEL_NAMES,
     NOTHING_HELD_OUT,
     Accuracy,
@@ -23,9 +23,10 @@ from assay_sampling.classifiers import (
     predict_signatures,
     train,
 )
-from assay_sampling.encoding import Encoder, distinct_signatures
-from assay_sampling.errors import MissingExtraError
-from assay_sampling.launches import Launches
+from assay_sampling.labelling.encoding import Encoder
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.signatures import distinct_signatures
+from tests.support.sampling.made_launches import made_launches
 
 
 def examples_of(launches: Launches, labels: list[int] | np.ndarray) -> tuple[Encoder, Examples]:
@@ -84,7 +85,7 @@ def test_answers_are_the_same_each_time_and_do_not_hang_on_the_chunks(
     models = [Model(encoder, train(name, examples, seed=5)) for name in MODEL_NAMES]
     found = predict_launches(models, rest)
     assert found.shape == (3, 200)
-    monkeypatch.setattr("assay_sampling.classifiers._CHUNK_SIGNATURES", 7)
+    monkeypatch.setattr("assay_sampling.labelling.classifiers._CHUNK_SIGNATURES", 7)
     again = [Model(encoder, train(name, examples, seed=5)) for name in MODEL_NAMES]
     assert np.array_equal(predict_launches(again, rest), found)
 
@@ -192,7 +193,7 @@ def test_a_scikit_learn_without_weights_for_the_perceptron_gets_repeated_rows(
 
 
 def test_a_large_window_with_a_group_of_one_launch_trains(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_sampling.classifiers._EARLY_STOPPING_ROWS", 10)
+    monkeypatch.setattr("assay_sampling.labelling.classifiers._EARLY_STOPPING_ROWS", 10)
     launches = made_launches(["a"] * 60 + ["b"] * 60, grid_x=np.arange(1, 121))
     for labels in ([0] * 60 + [1] * 60, [0] * 60 + [1] * 59 + [2]):
         encoder, examples = examples_of(launches, labels)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
-from made_launches import CYCLES, made_launches
 
-from assay_sampling.cold_start import compare_outputs, compare_recordings
+from assay_sampling.cold_start.comparison import compare_outputs, compare_recordings
 from assay_sampling.errors import CounterUnavailableError, MisalignedError, ParameterError, RefusedError
-from assay_sampling.launch_table import Condition, TableMetadata
-from assay_sampling.launches import Launches
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import Condition, TableMetadata
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import CYCLES, made_launches
 
 
 def launches(
@@ -95,7 +95,7 @@ def test_simulated_launches_take_the_cycles_that_the_spec_names(
     assert found.launch.tolist() == [launch]
     assert (found.warm_cost[0], found.flushed_cost[0]) == cycles
     assert found.differences_percent[0] == pytest.approx(100 * (cycles[0] / cycles[1] - 1))
-    assert found.notes == []
+    assert found.notes == ()
     active = compare_outputs(folder / f"{warm}.out.gz", folder / f"{cold}.out.gz", active_cycles=True)
     assert (active.warm_cost[0], active.flushed_cost[0]) == (cycles[0] - 5000, cycles[1] - 5000)
 
@@ -105,7 +105,7 @@ def test_the_simulators_own_flush_is_no_cold_cache(shared_data: Path) -> None:
     folder = shared_data / "accel_sim"
     found = compare_outputs(folder / "reuse.base.out.gz", folder / "reuse.flushL1L2.out.gz")
     assert found.differences_percent.tolist() == [0.0] * 4
-    assert "not a cold cache" in found.notes[0]
+    assert found.notes[0].code == "flushed_by_switch"
 
 
 @pytest.mark.shared_data

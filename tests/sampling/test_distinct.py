@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from assay_sampling import distinct
-from assay_sampling.distinct import distinct_rows
+from assay_sampling.clustering import distinct
+from assay_sampling.clustering.distinct import distinct_rows
 
 ROWS = hnp.arrays(
     np.float64,

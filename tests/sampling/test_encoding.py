@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
-from assay_sampling import encoding
-from assay_sampling.encoding import MOST_FEATURES, Encoder, distinct_signatures
-from assay_sampling.launches import Launches
+from assay_sampling.labelling import encoding
+from assay_sampling.labelling.encoding import MOST_FEATURES, Encoder
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.signatures import distinct_signatures
+from tests.support.sampling.made_launches import made_launches
 
 
 def test_signatures_are_numbered_in_order_of_first_appearance() -> None:
@@ -69,7 +70,7 @@ def test_groups_are_exact_even_where_hashes_collide(made: list[tuple[str, int, i
 
 
 def _few_bits(columns: list[np.ndarray], bits: int) -> np.ndarray:
-    from assay_sampling.row_hash import hash_rows  # noqa: PLC0415 - the true one, beneath the patch
+    from assay_sampling.launches.row_hash import hash_rows  # noqa: PLC0415 - the true one, beneath the patch
 
     return hash_rows(columns) >> np.uint64(64 - bits)
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_launches import CYCLES, made_launches
 
+from assay_sampling.counters.definitions import COST_UNITS
 from assay_sampling.errors import CounterUnavailableError, RefusedError
-from assay_sampling.evaluation import COST_UNITS, Cost, cost_of, evaluate
-from assay_sampling.launch_table import BASELINE, Condition, TableMetadata
-from assay_sampling.launches import Launches
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import BASELINE, Condition, TableMetadata
+from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate
+from tests.support.sampling.made_launches import CYCLES, made_launches
 
 
 def cost(*values: float) -> Cost:
@@ -149,3 +150,16 @@ def test_a_cost_that_was_not_measured_for_all_is_an_error() -> None:
         cost_of(launches_lasting(1, None), "duration_ns")
     with pytest.raises(CounterUnavailableError, match="'cycles_gpc_avg' was not measured"):
         cost_of(launches_lasting(1, 2), "cycles_gpc_avg")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("weights", [(1e308, 1.0), (1e307, 1e307), (1e306, 0.0)])
+def test_weights_whose_projection_cannot_be_held_are_refused(weights: tuple[float, float]) -> None:
+    with pytest.raises(RefusedError, match="its weights project too large a total"):
+        evaluate(
+            cost(20.0, 30.0),
+            np.array([0, 1]),
+            np.array(weights),
+            labels=np.array([0, 1]),
+            representative_groups=np.array([0, 1]),
+        )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from assay_core.records.failure import failure, failure_of
 from assay_sampling.errors import StorageError
-from assay_sampling.failures import FailureClass, Fault, failure, failure_class_named, failure_of
+from assay_sampling.running.failures import FailureClass, Fault, failure_class_named
 
 RETRYABLE = {
     "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches, table2_launches
 
-from assay_sampling.counters import FEATURE_SETS
+from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
+from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import CounterUnavailableError
-from assay_sampling.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.readers import ReadOptions, read_launches
+from tests.support.sampling.counted_launches import counted_launches, table2_launches
 
 
 def fit(rows: np.ndarray) -> FeatureSpace:

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.intervals import (
-    NO_INTERVAL_SINGLE_LAUNCH,
-    NO_INTERVAL_UNSAMPLED_GROUP,
+from assay_sampling.estimation.intervals import (
     Interval,
     bootstrap_interval,
     draw_per_group,
@@ -21,7 +19,8 @@ from assay_sampling.intervals import (
     ratio_interval,
     stratified_interval,
 )
-from assay_sampling.student_t import t_quantile
+from assay_sampling.estimation.student_t import t_quantile
+from assay_sampling.notes.registry import make_note
 
 Answer = tuple[Interval | None, str]
 
@@ -68,7 +67,7 @@ def test_one_group_by_hand() -> None:
         np.array([2.0, 4.0, 6.0]), np.zeros(3, int), np.array([10]), confidence=0.95
     )
     assert interval is not None
-    assert reason == ""
+    assert reason is None
     error = math.sqrt(100 * 0.7 * 4 / 3)
     assert interval.low == pytest.approx(40 - 4.302652729911275 * error)
     assert interval.high == pytest.approx(40 + 4.302652729911275 * error)
@@ -94,8 +93,11 @@ def test_groups_drawn_whole_add_nothing() -> None:
 @pytest.mark.parametrize("make", [stratified_interval, bootstrap_interval])
 def test_where_no_spread_is_known_the_reason_is(make: Callable[..., Answer]) -> None:
     costs = np.array([1.0, 2.0, 3.0])
-    assert make(costs, np.array([0, 0, 1]), np.array([2, 2])) == (None, NO_INTERVAL_SINGLE_LAUNCH)
-    assert make(costs, np.zeros(3, int), np.array([4, 2])) == (None, NO_INTERVAL_UNSAMPLED_GROUP)
+    assert make(costs, np.array([0, 0, 1]), np.array([2, 2])) == (
+        None,
+        make_note("interval_of_single_launch"),
+    )
+    assert make(costs, np.zeros(3, int), np.array([4, 2])) == (None, make_note("interval_of_unsampled_group"))
     with pytest.raises(ValueError, match="more launches are drawn"):
         make(costs, np.zeros(3, int), np.array([2]))
 
@@ -117,7 +119,7 @@ def test_the_residuals_of_a_ratio_are_what_spreads() -> None:
     assert interval.basis == "ratio_t"
     none, reason = ratio_interval(costs, np.zeros(4), groups, sizes, whole)
     assert none is None
-    assert "no instructions" in reason
+    assert reason == make_note("interval_without_instructions")
 
 
 def test_a_spread_that_is_known_needs_no_t() -> None:

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_launches import CYCLES, made_launches
 
-from assay_sampling import launch_table as lt
 from assay_sampling.errors import LaunchTableError, NotJoinableError
-from assay_sampling.identity import Condition, Device, may_be_one_kind
-from assay_sampling.joining import join
-from assay_sampling.launches import Launches
+from assay_sampling.launches import table as lt
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.joining import join
+from assay_sampling.running.identity import Condition, Device, may_be_one_kind
+from tests.support.sampling.made_launches import CYCLES, made_launches
 
 OTHER_CYCLES = lt.CounterColumn("cycles_gpc_avg", "cycle", "another_metric", "hardware")
 VOLTA = Device(0, "Tesla V100-SXM2-16GB", "", "7.0", 80)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling import kernel_values as kv
-from assay_sampling.kernel_values import kernel_values
-from assay_sampling.rank_draws import draw_ranks, draw_rows, order_by_group
+from assay_sampling.estimation.rank_draws import draw_ranks, draw_rows, order_by_group
+from assay_sampling.methods import kernel_values as kv
+from assay_sampling.methods.kernel_values import kernel_values
 
 
 def test_atoms_are_in_the_order_of_kernel_and_value() -> None:

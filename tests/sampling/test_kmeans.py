@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from assay_sampling.counters import FEATURE_SETS
+from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
+from assay_sampling.clustering.kmeans import Clustering, _pruned_downwards, _Solution, cluster, cluster_sweep
+from assay_sampling.clustering.kmeans_search import Seeding
+from assay_sampling.clustering.lloyd import WeightedPoints, assign, converge, lloyd_step, settle, transfer
+from assay_sampling.clustering.micro_clusters import micro_clusters
+from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.feature_space import FeatureSpace, feature_matrix
-from assay_sampling.kmeans import Clustering, _pruned_downwards, _Solution, cluster, cluster_sweep
-from assay_sampling.kmeans_search import Seeding
-from assay_sampling.lloyd import WeightedPoints, assign, converge, lloyd_step, settle, transfer
-from assay_sampling.micro_clusters import micro_clusters
 from assay_sampling.readers import ReadOptions, read_launches
 
 LATTICE = hnp.arrays(
@@ -230,7 +230,7 @@ def test_micro_clusters_keep_weight_and_mean_and_bound_the_scatter() -> None:
 
 SAME_EVERYWHERE = """
 import numpy as np
-from assay_sampling.kmeans import cluster_sweep
+from assay_sampling.clustering.kmeans import cluster_sweep
 rng = np.random.default_rng(0)
 rows = rng.normal(0, 50, (12, 4))[rng.integers(0, 12, 3000)] + rng.normal(size=(3000, 4))
 for found in cluster_sweep(rows, 12, seed=1):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.segments import Moments, best_cuts, moments, split_segments
+from assay_sampling.clustering.segments import Moments, best_cuts, moments, split_segments
 
 atom = st.tuples(st.integers(0, 10**12), st.integers(1, 1000))
 atoms = st.lists(st.lists(atom, min_size=2, max_size=12, unique_by=lambda a: a[0]), min_size=1, max_size=5)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from assay_sampling import launch_table as lt
 from assay_sampling.errors import LaunchTableError, RefusedError
-from assay_sampling.launches import EXACT_IDENTITY, Launches, gather, sequence_hash
+from assay_sampling.launches import table as lt
+from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, gather, sequence_hash
 
 CYCLES = lt.CounterColumn("cycles_gpc_avg", "cycle", "gpc__cycles_elapsed.avg", "hardware")
 
@@ -46,7 +46,7 @@ def test_launches_are_sorted_by_process_and_launch() -> None:
 
 
 def test_a_launch_that_stands_twice_is_refused() -> None:
-    with pytest.raises(LaunchTableError, match="launch 3 of process 0 stands twice"):
+    with pytest.raises(LaunchTableError, match="launch 3 of process 0 appears twice"):
         recording([3, 1, 3])
 
 

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from assay_sampling.kernel_values import kernel_values
-from assay_sampling.samplers.sieve import SieveParameters, sieve
-from assay_sampling.samplers.stem import StemParameters, draw, stem
+from assay_sampling.methods.kernel_values import kernel_values
+from assay_sampling.methods.sieve.sampler import SieveParameters, sieve
+from assay_sampling.methods.stem.sampler import StemParameters, draw, stem
 
 KERNELS = 1_000_000
 
@@ -28,7 +28,7 @@ def launches() -> tuple[np.ndarray, np.ndarray, float]:
 
 
 def test_sieve_of_a_million_kernels(launches: tuple[np.ndarray, np.ndarray, float]) -> None:
-    from made_launches import made_launches  # noqa: PLC0415
+    from tests.support.sampling.made_launches import made_launches  # noqa: PLC0415
 
     kernel, executed, sort_seconds = launches
     shapes = made_launches(["k"] * len(kernel))

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_accel_sim_trace import EXIT, block_text, write_trace
 
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.miss_rate_curve import (
+from assay_sampling.scale_model.miss_rate_curve import (
     StackDistances,
     TraceAccesses,
     exact_distances,
     sector_distances,
     stack_distances,
 )
+from tests.support.sampling.accel_sim_traces import EXIT, block_text, write_trace
 
 
 def simulated_misses(sectors: list[int], sectors_per_line: int, capacity: int) -> int:

@@ -6,16 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
-from made_launches import made_launches
 
-from assay_sampling.counters import COST_COUNTERS, FEATURE_SETS, metric_of, require_counters
+from assay_sampling.counters.definitions import COST_COUNTERS, FEATURE_SETS, metric_of
+from assay_sampling.counters.missing import require_counters
 from assay_sampling.errors import AssayError, CounterUnavailableError
-from assay_sampling.launch_table import Device, table_metadata, with_metadata
-from assay_sampling.launches import Launches
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Device, table_metadata, with_metadata
+from assay_sampling.methods.needs import Needs
+from assay_sampling.methods.registry import methods_without_counters, needs, samplers, select
 from assay_sampling.nsight.tool import Program, options_since, tool_of_release
-from assay_sampling.profile import Profile
-from assay_sampling.samplers import Needs, methods_without_counters, needs, samplers, select
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import made_launches
 
 MISSING = ("global_load_sectors", "shared_load_instructions", "thread_blocks")
 

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from made_launches import made_launches
 
-from assay_sampling import labelling
-from assay_sampling.classifiers import MODEL_NAMES, Answers, Examples, ModelName, train
-from assay_sampling.encoding import Encoder, distinct_signatures
 from assay_sampling.errors import ParameterError
-from assay_sampling.labelling import label_rest
-from assay_sampling.model_vote import Abstention, Vote, calibrate, vote, vote_weights
+from assay_sampling.labelling import light_run as labelling
+from assay_sampling.labelling.classifiers import MODEL_NAMES, Answers, Examples, ModelName, train
+from assay_sampling.labelling.encoding import Encoder
+from assay_sampling.labelling.light_run import label_rest
+from assay_sampling.labelling.vote import Abstention, Vote, calibrate, vote, vote_weights
+from assay_sampling.launches.signatures import distinct_signatures
+from tests.support.sampling.made_launches import made_launches
 
 
 def answers(labels: list[int], confidence: float = 0.8, groups: int = 3) -> Answers:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from reader_files import nsys_call, nsys_export, nsys_kernel, raw_page, raw_row, write
 
-from assay_sampling.notes import NOTES, Note, distinct_notes, flags_of, make_note, note_table
+from assay_sampling.notes.registry import NOTES, Note, distinct_notes, flags_of, make_note, note_table
 from assay_sampling.readers import inspect_recording, read_launches
-from assay_sampling.selection import ProfileSummary
-from assay_sampling.validity import FLAGS
+from assay_sampling.running.validity import FLAGS
+from assay_sampling.scoring.selection import ProfileSummary
+from tests.support.sampling.reader_files import nsys_call, nsys_export, nsys_kernel, raw_page, raw_row, write
 
 _PAGE = Path(__file__).parents[2] / "docs" / "notes.md"
 
@@ -25,7 +25,7 @@ def test_every_flag_of_a_note_is_in_the_registry_of_flags() -> None:
 
 def test_a_note_is_its_code_its_sentence_and_its_flag() -> None:
     note = make_note("kernels_lost", calls=3)
-    assert note.text == str(note) == "the profiler lost kernels: 3 launch calls have none in the file"
+    assert note.text == str(note) == "the profiler lost kernels: 3 launch calls have no kernel in the file"
     assert note.to_dict() == {
         "code": "kernels_lost", "text": note.text, "flag": "launches_dropped", "invalidates": True,
         "calls": 3,
@@ -66,7 +66,7 @@ def test_words_of_an_application_set_no_flag(tmp_path: Path) -> None:
     assert (late.flag, "dropped" in late.text) == (None, True)
 
 
-def test_inspection_gives_notes_as_values_and_a_selection_as_sentences(tmp_path: Path) -> None:
+def test_inspection_gives_notes_as_values_and_so_does_a_selection(tmp_path: Path) -> None:
     names = {1: "k", 5: "cudaLaunchKernel_v7000"}
     calls = [nsys_call(i, i, nameId=5, returnValue=0) for i in (1, 2)]
     later = nsys_call(9, 9, nameId=5, returnValue=0)
@@ -75,8 +75,8 @@ def test_inspection_gives_notes_as_values_and_a_selection_as_sentences(tmp_path:
     (note,) = inspect_recording(path)["notes"]
     assert note == {
         "code": "kernels_lost", "flag": "launches_dropped", "invalidates": True, "calls": 1,
-        "text": "the profiler lost kernels: 1 launch call has none in the file",
+        "text": "the profiler lost kernels: 1 launch call has no kernel in the file",
     }  # fmt: skip
     launches = read_launches(path)
     assert launches.notes == (Note("kernels_lost", (("calls", 1),)),)
-    assert ProfileSummary.of(launches).to_dict()["notes"] == [note["text"]]
+    assert ProfileSummary.of(launches).document().to_dict()["notes"] == [note]

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_sampling.launch_table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
-from assay_sampling.launches import Launches, gather
-from assay_sampling.overlap import overlap_of
+from assay_sampling.launches.in_memory import Launches, gather
+from assay_sampling.launches.overlap import overlap_of
+from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 
 
 def light(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
-from assay_sampling.overlap import Overlap, overlap_of
+from assay_sampling.launches.overlap import Overlap, overlap_of
+from tests.support.sampling.made_launches import made_launches
 
 
 def test_gpus_and_processes_do_not_overlap_one_another() -> None:

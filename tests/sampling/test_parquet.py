@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_files import kernel_names, texts, write_gzip
 
-from assay_sampling import launch_table as lt
-from assay_sampling import parquet
+from assay_core.files.launch_file import new_launch_file
 from assay_sampling.errors import InputError, LaunchTableError, StorageError
-from assay_sampling.parquet import LaunchWriter, pack_names, unpack_names
+from assay_sampling.launches import parquet
+from assay_sampling.launches import table as lt
+from assay_sampling.launches.parquet import pack_names, unpack_names
 from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from tests.support.sampling.reader_files import kernel_names, texts, write_gzip
 
 _METADATA = lt.TableMetadata(
     level="detailed",
@@ -65,7 +66,7 @@ def _batches(count: int, cuts: list[int], schema: pa.Schema = _SCHEMA, seed: int
 
 
 def _written(path: Path, batches: list[lt.LaunchBatch], schema: pa.Schema = _SCHEMA) -> Path:
-    with LaunchWriter(path, schema) as writer:
+    with new_launch_file(path, schema) as writer:
         for batch in batches:
             writer.write(batch)
         assert writer.launches == sum(batch.records.num_rows for batch in batches)
@@ -175,14 +176,14 @@ def test_the_synthetic_mark_cannot_be_taken_back(tmp_path: Path) -> None:
 def test_an_error_leaves_nothing_behind_and_the_old_file_as_it_was(tmp_path: Path) -> None:
     path = _written(tmp_path / "x", _batches(3, []))
     before = path.read_bytes()
-    with pytest.raises(RuntimeError, match="stop"), LaunchWriter(path, _SCHEMA) as writer:
+    with pytest.raises(RuntimeError, match="stop"), new_launch_file(path, _SCHEMA) as writer:
         writer.write(_batches(5, [])[0])
         raise RuntimeError("stop")
     assert [p.name for p in tmp_path.iterdir()] == ["x"] and path.read_bytes() == before
 
 
 def test_nothing_stands_under_the_name_before_the_end(tmp_path: Path) -> None:
-    with LaunchWriter(tmp_path / "x", _SCHEMA) as writer:
+    with new_launch_file(tmp_path / "x", _SCHEMA) as writer:
         writer.write(_batches(5, [])[0])
         assert [p.name for p in tmp_path.iterdir()] == [f"x.tmp-{os.getpid()}"]
     assert [p.name for p in tmp_path.iterdir()] == ["x"]
@@ -223,13 +224,13 @@ def test_a_disk_that_fills_up_while_rows_are_written(tmp_path: Path, monkeypatch
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 50_000)
     link = tmp_path / f"x.tmp-{os.getpid()}"
     link.symlink_to("/dev/full")
-    with pytest.raises(StorageError, match="cannot be written"):
+    with pytest.raises(StorageError, match=r"the disk refused|no space left"):
         _written(tmp_path / "x", _batches(200_000, []))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_that_is_not_there_is_a_storage_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot be written"):
+    with pytest.raises(StorageError, match=r"the disk refused|no space left"):
         _written(tmp_path / "none" / "x", [])
 
 
@@ -240,8 +241,9 @@ def test_batches_of_another_schema_or_without_names_are_refused(tmp_path: Path) 
     nameless = lt.LaunchBatch(_batches(3, [])[0].records, {})
     with pytest.raises(LaunchTableError, match="no name was given"):
         _written(tmp_path / "x", [nameless])
-    with pytest.raises(LaunchTableError):
-        LaunchWriter(tmp_path / "x", pa.schema([("a", pa.int64())]))
+    strange = pa.schema([("a", pa.int64())])
+    with pytest.raises(LaunchTableError), new_launch_file(tmp_path / "x", strange):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
-from assay_sampling import periodicity
-from assay_sampling.periodicity import Period, find_period, period_of
+from assay_sampling.launches import periodicity
+from assay_sampling.launches.periodicity import Period, find_period, period_of
+from tests.support.sampling.made_launches import made_launches
 
 
 def codes(text: str) -> np.ndarray:

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
-from assay_sampling import bbv_matching
-from assay_sampling.bbv import BasicBlockVectors
-from assay_sampling.bbv_matching import match_launches
 from assay_sampling.errors import CounterUnavailableError, InputError, ParameterError, RefusedError
-from assay_sampling.profile import Profile
-from assay_sampling.samplers import select
-from assay_sampling.selection import Selection
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.photon import matching as bbv_matching
+from assay_sampling.methods.photon.matching import match_launches
+from assay_sampling.methods.registry import select
+from assay_sampling.notes.registry import make_note
+from assay_sampling.readers.block_files import BasicBlockVectors
+from assay_sampling.scoring.selection import Selection
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import made_launches
 
 
 def vectors_of(dense: list[list[int]], warps: list[int]) -> BasicBlockVectors:
@@ -184,8 +185,7 @@ def test_by_hand(tmp_path: Path) -> None:
     assert selection.evaluation.projected == 2 * 10 + 30 + 40
     assert selection.group_launches.tolist() == [2, 1, 1]
     assert selection.extra["photon"] == {"launches_matched_to_other_kernels": 0}
-    assert "chosen by a fixed rule" in selection.to_dict()["interval_reason"]
-    assert "launches_per_group=2" in selection.to_dict()["interval_reason"]
+    assert selection.document().to_dict()["interval_reason"] == make_note("interval_of_fixed_rule").to_dict()
 
 
 def test_several_random_launches_of_each_kind_give_an_interval_that_holds(tmp_path: Path) -> None:

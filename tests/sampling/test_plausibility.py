@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_launches import made_launches
-from reader_files import RAW_FIELDS, RAW_UNITS, raw_page, raw_row, write
 
 from assay_sampling.errors import InputError, RefusedError
-from assay_sampling.joining import join
-from assay_sampling.launch_table import Device, TableMetadata
-from assay_sampling.overlap import overlap_of
-from assay_sampling.profile import Profile
+from assay_sampling.launches.joining import join
+from assay_sampling.launches.overlap import overlap_of
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Device, TableMetadata
+from assay_sampling.methods.registry import select
 from assay_sampling.readers import inspect_recording, open_recording, read_launches
-from assay_sampling.samplers import select
+from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.reader_files import RAW_FIELDS, RAW_UNITS, raw_page, raw_row, write
 
 THREADS = "smsp__thread_inst_executed_per_inst_executed.ratio"
 HIT_RATE = "l1tex__t_sector_hit_rate.pct"
@@ -161,12 +161,12 @@ def test_a_representative_that_costs_nothing_is_noted() -> None:
     (note,) = chosen.notes
     assert note.code == "representative_without_cost"
     assert note.text == (
-        "1 of 2 representatives costs nothing in duration_ns, first launch 0 of process 0: what it stands "
-        "for is projected as nothing"
+        "1 of 2 representatives costs 0 in duration_ns, first launch 0 of process 0: the launches that it "
+        "stands for are projected as 0"
     )
-    assert chosen.to_dict()["score_notes"] == [note.to_dict()]
+    assert chosen.document().to_dict()["score_notes"] == [note.to_dict()]
     whole = select("systematic", Profile(light=made_launches(["a"], duration_ns=[5])), {})
-    assert whole.to_dict()["score_notes"] == []
+    assert whole.document().to_dict()["score_notes"] == []
 
 
 def test_joined_files_say_what_cannot_be_told() -> None:
@@ -186,7 +186,7 @@ def test_joined_files_say_what_cannot_be_told() -> None:
     assert join([part("k", 0, known), part("k", 1, known)]).notes == ()
     (note,) = join([part("k", 0, known), part("z", 1, bare)], ranks=False).notes
     assert (note.code, note.text) == (
-        "gpu_unknown", "z does not say on which GPU: taken for that of the other files"
+        "gpu_unknown", "z does not name the GPU: assumed to be that of the other files"
     )  # fmt: skip
     (note,) = join([part("k", 0, known), part("z", 1, known)], ranks=True).notes
     assert (note.code, note.text) == (

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches, table2_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling import principal_kernels as module
-from assay_sampling.counters import FEATURE_SETS
+from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
-from assay_sampling.launches import Launches
-from assay_sampling.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
-from assay_sampling.profile import Profile
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.pks import principal_kernels as module
+from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
+from assay_sampling.methods.registry import select
+from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import ReadOptions, read_launches
-from assay_sampling.samplers import select
+from tests.support.sampling.counted_launches import counted_launches, table2_launches
 
 
 @pytest.fixture(scope="module")
@@ -336,7 +337,7 @@ def test_several_launches_a_group_give_an_interval_that_holds() -> None:
     profile = Profile(detailed=two_groups())
     first = select("pks", profile, {"k": 2})
     assert first.interval is None
-    assert "launches_per_group=2" in first.interval_reason
+    assert first.interval_reason == make_note("interval_of_fixed_rule")
     held = 0
     for seed in range(200):
         drawn = select("pks", profile, {"k": 2, "launches_per_group": 10}, seed)
@@ -347,7 +348,7 @@ def test_several_launches_a_group_give_an_interval_that_holds() -> None:
         assert drawn.interval is not None
         held += drawn.interval.low <= drawn.evaluation.total <= drawn.interval.high
     assert 0.92 <= held / 200 <= 0.98
-    assert [entry["launches"] for entry in drawn.to_dict()["groups"]] == [100, 200]
+    assert [entry["launches"] for entry in drawn.document().to_dict()["groups"]] == [100, 200]
 
 
 def test_groups_smaller_than_what_is_drawn_are_taken_whole() -> None:

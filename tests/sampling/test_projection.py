@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.projection import LaunchSize, ProjectionParameters, Projector, Series, project
-from assay_sampling.projection_csv import read_series
-from assay_sampling.projection_stability import StabilityDetector
+from assay_sampling.notes.registry import make_note
+from assay_sampling.projection.projector import LaunchSize, ProjectionParameters, Projector, Series, project
+from assay_sampling.projection.series_csv import read_series
+from assay_sampling.projection.stability import StabilityDetector
 
 RULES = ("artifact", "paper", "instructions")
 
@@ -101,7 +102,7 @@ def test_the_paper_rule_below_a_wave_needs_the_instructions() -> None:
     assert (known.simulated_cycles, known.projected_cycles) == (400, pytest.approx(400 + 89_600 / 32))
     unknown = project(RAMP, LaunchSize(100, 40), parameters("paper"), final_cycles=1017)
     assert (unknown.stop, unknown.projected_cycles) == (None, 1017)
-    assert unknown.reason == "the grid is smaller than a wave, and its instructions are not known"
+    assert unknown.reason == make_note("small_grid_of_unknown_instructions")
 
 
 def test_the_default_rule_by_hand() -> None:
@@ -150,7 +151,7 @@ def test_without_a_stop_there_is_a_reason_and_no_projection(
 ) -> None:
     found = project(series, size, ProjectionParameters(window_cycles=200, s=5))
     assert found.stop is None
-    assert found.reason is not None and found.reason.startswith(reason)
+    assert found.reason is not None and found.reason.text.startswith(reason)
     assert found.projected_cycles == (series.cycles[-1] if len(series) else None)
     assert found.to_dict()["stop_cycles"] is None
 

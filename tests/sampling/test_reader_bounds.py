@@ -16,14 +16,30 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import ncu_reports
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from accel_sim_logs import Launch, output
-from made_launches import made_launches
-from reader_files import (
+
+from assay_client.recordings.analyses import load_selection
+from assay_sampling.documents.selection import LabelsEntry
+from assay_sampling.errors import AssayError, InputError
+from assay_sampling.files import reading as files
+from assay_sampling.launches.parquet import unpack_names
+from assay_sampling.projection.series_csv import read_series
+from assay_sampling.readers import inspect_recording, read_launches
+from assay_sampling.readers.block_files import read_basic_block_vectors
+from assay_sampling.readers.ncu.container import read_container
+from assay_sampling.scoring.saved_labels import first_difference, labels_from
+from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
+from assay_sampling.simulators.accel_sim.output import read_output
+from assay_sampling.simulators.accel_sim.trace import block_counts, read_blocks
+from assay_sampling.simulators.accel_sim.visualizer import IntervalLog
+from tests.support.sampling import ncu_reports
+from tests.support.sampling.accel_sim_logs import Launch, output
+from tests.support.sampling.accel_sim_traces import TRACE
+from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.reader_files import (
     kernel_names,
     nsys_call,
     nsys_export,
@@ -36,19 +52,6 @@ from reader_files import (
     trace_range,
     write,
 )
-
-from assay_client.analyses import load_selection
-from assay_sampling.bbv import read_basic_block_vectors
-from assay_sampling.errors import AssayError, InputError
-from assay_sampling.parquet import unpack_names
-from assay_sampling.projection_csv import read_series
-from assay_sampling.readers import files, inspect_recording, read_launches
-from assay_sampling.readers.ncu_container import read_container
-from assay_sampling.saved_labels import first_difference, labels_from
-from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
-from assay_sampling.simulators.accel_sim_output import read_output
-from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
-from assay_sampling.simulators.accel_sim_visualizer import IntervalLog
 
 _MEMORY_BYTES = 512 << 20
 _VECTORS = ("launch", "block", "count", "warps")
@@ -121,30 +124,6 @@ def test_a_number_of_an_interval_log(tmp_path: Path, number: str) -> None:
 
 
 # --- traces ---------------------------------------------------------------------------------------
-
-
-TRACE = """-kernel name = k
--kernel id = 1
--grid dim = (1,1,1)
--block dim = (32,1,1)
--shmem = 0
--nregs = 8
--binary version = 70
--cuda stream id = 0
--accelsim tracer version = 4
-#traces format = PC mask dest_num reg_dests opcode src_num reg_srcs mem_width addresses
-
-#BEGIN_TB
-
-thread block = 0,0,0
-
-warp = 0
-insts = 2
-0000 ffffffff 1 R1 LDG.E 1 R2 4 1 0x7f0000000000 4
-0010 ffffffff 0 EXIT 0 0
-
-#END_TB
-"""
 
 
 @pytest.mark.parametrize(
@@ -307,15 +286,33 @@ def test_a_report_that_goes_on_with_zeros(tmp_path: Path) -> None:
     """Found by ``make fuzz``: ten megabytes of empty blocks took a minute."""
     content = b"".join(ncu_reports.report(["a"])) + bytes(10 << 20)
     path = write(tmp_path / "x.ncu-rep", content)
-    assert "says nothing of itself" in refusal(lambda: read_container(path, path)).cause
+    assert "has an empty header" in refusal(lambda: read_container(path, path)).cause
 
 
 # --- selections and labels ------------------------------------------------------------------------
 
 
 def _selection() -> dict[str, Any]:
-    entry = {"process": 0, "launch": 0, "kernel": "k", "grid": [1, 1, 1], "block": [1, 1, 1], "weight": 1.0}
-    return {"groups": [{"launches": 1, "representatives": [entry]}]}
+    entry = {
+        "process": 0, "launch": 0, "sim_id": 1, "kernel": "k", "grid": [1, 1, 1], "block": [1, 1, 1],
+        "weight": 1.0,
+    }  # fmt: skip
+    sequence = {"exact": "00", "name_block": "00"}
+    profile = {
+        "launches": 1, "kernels": 1, "devices": [], "sources": [], "synthetic": False, "sequence": sequence,
+    }  # fmt: skip
+    return {
+        "method": "pks", "parameters": {}, "seed": 0, "profile": profile,
+        "groups": [{"id": 0, "launches": 1, "representatives": [entry]}],
+    }  # fmt: skip
+
+
+_LABELS = {"version": 1, "launches": 1, "type": "uint8", "encoding": "zlib+base64", "data": ""}
+
+
+def test_the_selection_that_is_spoiled_below_is_whole(tmp_path: Path) -> None:
+    saved = load_selection(write(tmp_path / "s.json", json.dumps(_selection() | {"labels": _LABELS})))
+    assert saved.document.labels is not None
 
 
 @pytest.mark.parametrize(
@@ -345,23 +342,25 @@ def test_labels_that_unpack_to_far_more_than_a_workload_has() -> None:
         "version": 1, "launches": launches, "type": "uint8", "encoding": "zlib+base64",
         "data": b64encode(data).decode(),
     }  # fmt: skip
-    error = refusal(lambda: labels_from(document, np.array([launches])))
-    assert "at most" in error.cause
+    error = refusal(lambda: labels_from(LabelsEntry.model_validate(document), np.array([launches])))
+    assert "more than 50,000,000" in error.cause
 
 
 @pytest.mark.parametrize("launches", [[10**30], [-5], [2**62, 2**62], [float("inf")]])
 def test_counts_of_groups_that_cannot_be(tmp_path: Path, launches: list[Any]) -> None:
-    document = _selection() | {"labels": {"version": 1, "launches": 1, "type": "uint8", "data": ""}}
-    document["groups"] = [document["groups"][0] | {"launches": n} for n in launches]
-    saved = load_selection(write(tmp_path / "s.json", json.dumps(document)))
+    document = _selection() | {"labels": _LABELS}
+    document["groups"] = [document["groups"][0] | {"id": i, "launches": n} for i, n in enumerate(launches)]
     with little_memory(), suppress(InputError):
-        assert saved.labels() is None
+        assert load_selection(write(tmp_path / "s.json", json.dumps(document))).labels() is None
 
 
 @pytest.mark.parametrize("size", [10**30, float("inf"), "many", None, 10**15])
-def test_checkpoints_of_a_size_that_cannot_be(size: Any) -> None:
-    document = {"checkpoints": {"launches_per_block": size, "exact": "AAAA", "name_block": "AAAA"}}
-    assert first_difference(document, made_launches(["a", "b"]), "exact") is None
+def test_checkpoints_of_a_size_that_cannot_be(tmp_path: Path, size: Any) -> None:
+    checkpoints = {"launches_per_block": size, "exact": "AAAA", "name_block": "AAAA"}
+    document = _selection() | {"labels": _LABELS | {"checkpoints": checkpoints}}
+    with little_memory(), suppress(InputError):
+        saved = load_selection(write(tmp_path / "s.json", json.dumps(document)))
+        assert first_difference(saved.document.labels, made_launches(["a", "b"]), "exact") is None
 
 
 # --- series ---------------------------------------------------------------------------------------

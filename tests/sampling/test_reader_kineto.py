@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_files import (
+
+from assay_sampling.errors import InputError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.notes.registry import make_note
+from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.kineto import json_events
+from tests.support.sampling.reader_files import (
     kernel_names,
     sentences,
     texts,
@@ -24,11 +30,6 @@ from reader_files import (
     write,
     write_gzip,
 )
-
-from assay_sampling.errors import InputError
-from assay_sampling.launches import Launches
-from assay_sampling.notes import make_note
-from assay_sampling.readers import ReadOptions, json_events, open_recording, read_launches
 
 # --- real traces, against a plain computation -----------------------------------------------------
 

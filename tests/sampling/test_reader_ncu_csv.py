@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_files import (
+
+from assay_sampling.counters.definitions import counter_of_metric
+from assay_sampling.errors import InputError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import Condition, counter_columns
+from assay_sampling.readers import ReadOptions, open_recording, read_launches
+from assay_sampling.readers.ncu import raw_page as ncu_csv
+from tests.support.sampling.reader_files import (
     RAW_FIELDS,
     RAW_UNITS,
     kernel_names,
@@ -21,12 +28,6 @@ from reader_files import (
     write,
     write_gzip,
 )
-
-from assay_sampling.counters import counter_of_metric
-from assay_sampling.errors import InputError
-from assay_sampling.launch_table import Condition, counter_columns
-from assay_sampling.launches import Launches
-from assay_sampling.readers import ReadOptions, ncu_csv, open_recording, read_launches
 
 # --- real files -----------------------------------------------------------------------------------
 
@@ -296,7 +297,7 @@ def test_nvtx_ranges_become_a_path(tmp_path: Path) -> None:
     rows = [raw_row(0) | {column: stack}, raw_row(1) | {column: ""}, raw_row(2) | {column: "what is this"}]
     launches = _read(tmp_path, raw_page(rows, (*RAW_FIELDS, column), (*RAW_UNITS, "")))
     assert texts(launches, "nvtx_id") == ["step/a:b", None, None]
-    assert "the NVTX ranges of 1 launch are of a form that is not known" in sentences(launches)
+    assert "the NVTX ranges of 1 launch have an unknown form" in sentences(launches)
 
 
 def test_a_column_of_ranges_may_hold_line_ends(tmp_path: Path) -> None:
@@ -393,7 +394,7 @@ def test_any_preamble_is_skipped(tmp_path: Path) -> None:
 def test_messages_after_the_rows_are_passed_on(tmp_path: Path) -> None:
     page = raw_page([raw_row(0)]) + "==ERROR== The application returned an error code (9).\n\ndone\n"
     launches = _read(tmp_path, page)
-    assert "2 lines that are no launches were skipped, the first is line 4" in sentences(launches)
+    assert "2 lines that are not launches were skipped, the first is line 4" in sentences(launches)
     assert "the profiler says: ==ERROR== The application returned an error code (9)." in sentences(launches)
 
 

@@ -9,44 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_files import kernel_names, raw_line, sentences, write
 
 from assay_sampling.errors import InputError
-from assay_sampling.launches import Launches
-from assay_sampling.readers import ncu_details, open_recording, read_launches
-
-FIELDS = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream",
-          "Block Size", "Grid Size", "Device", "CC", "Section Name", "Metric Name", "Metric Unit",
-          "Metric Value", "Rule Name", "Rule Type", "Rule Description")  # fmt: skip
-METRICS = (
-    ("Elapsed Cycles", "cycle", "1,234"),
-    ("Duration", "us", "56.06"),
-    ("SM Frequency", "Ghz", "1.13"),
-    ("DRAM Throughput", "%", "23.97"),
-    ("Executed Instructions", "inst", "14,103,936"),
-    ("Static Shared Memory Per Block", "Kbyte/block", "1.02"),
-    ("Dynamic Shared Memory Per Block", "byte/block", "16"),
-    ("Registers Per Thread", "register/thread", "59"),
-    ("Function Cache Configuration", "", "CachePreferNone"),
-)
-RULE = ("SpeedOfLight", "", "", "", "SOLBottleneck", "OPT", "Says much, and\nmore")
-
-
-def launch_rows(
-    identifier: int,
-    metrics: tuple[tuple[str, str, str], ...] = METRICS,
-    host: str = "127.0.0.1",
-    pid: int = 7,
-) -> list[str]:
-    """The lines of one launch: its metrics, and a rule in between."""
-    identity = [str(identifier), str(pid), "app", host, f"void k{identifier % 2}(int)", "1", "13",
-                "(1024, 1, 1)", f"({identifier + 1}, 2, 1)", "0", "8.0"]  # fmt: skip
-    lines = [raw_line([*identity, "Section", *metric, ""]) for metric in metrics]
-    return [*lines[:2], raw_line([*identity, *RULE]), *lines[2:]]
-
-
-def details_page(*launches: list[str], preamble: str = "") -> str:
-    return preamble + raw_line(FIELDS) + "".join(line for rows in launches for line in rows)
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.readers import open_recording, read_launches
+from assay_sampling.readers.ncu import details_page as ncu_details
+from tests.support.sampling.ncu_details_pages import METRICS, details_page, launch_rows
+from tests.support.sampling.reader_files import kernel_names, raw_line, sentences, write
 
 
 def _read(tmp_path: Path, page: str) -> Launches:
@@ -199,7 +168,7 @@ def test_one_launch_never_has_two_values_or_two_names(tmp_path: Path) -> None:
     twice = (*METRICS, ("Elapsed Cycles", "cycle", "1,234"))
     assert len(_read(tmp_path, details_page(launch_rows(0, twice)))) == 1
     other = (*METRICS, ("Elapsed Cycles", "cycle", "1,235"))
-    assert "stands twice" in _error(tmp_path, details_page(launch_rows(0, other))).cause
+    assert "appears twice" in _error(tmp_path, details_page(launch_rows(0, other))).cause
     rows = launch_rows(0)
     renamed = rows[-1].replace("void k0", "void k1")
     error = _error(tmp_path, details_page([*rows[:-1], renamed]))
@@ -219,7 +188,7 @@ def test_text_of_the_profiler_and_of_the_application_is_skipped(tmp_path: Path) 
     launches = _read(tmp_path, page)
     assert len(launches) == 2
     assert any("announced 3 launches, but the file holds 2" in note for note in sentences(launches))
-    assert any(note.startswith("1 line that is no launch was skipped") for note in sentences(launches))
+    assert any(note.startswith("1 line that is not a launch was skipped") for note in sentences(launches))
 
 
 def test_pages_without_shapes_in_their_identity(tmp_path: Path) -> None:

@@ -13,17 +13,26 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ncu_reports import fake_package, metrics, report
-from reader_files import RAW_UNITS, kernel_names, raw_page, raw_row, sentences, texts, write
 
-from assay_client import analyses as client
-from assay_sampling.counters import counter_of_metric, require_counters
+from assay_client.recordings import analyses as client
+from assay_sampling.counters.definitions import COST_UNITS, counter_of_metric
+from assay_sampling.counters.missing import require_counters
 from assay_sampling.errors import AssayError, CounterUnavailableError, InputError, MissingExtraError
-from assay_sampling.evaluation import COST_UNITS, cost_of
-from assay_sampling.launches import Launches
+from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
+from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
-from assay_sampling.readers.ncu_container import read_container
-from assay_sampling.synthetic import SYNTHETIC_MARK
+from assay_sampling.readers.ncu.container import read_container
+from assay_sampling.scoring.evaluation import cost_of
+from tests.support.sampling.ncu_reports import fake_package, metrics, report
+from tests.support.sampling.reader_files import (
+    RAW_UNITS,
+    kernel_names,
+    raw_page,
+    raw_row,
+    sentences,
+    texts,
+    write,
+)
 
 REAL = ("rtx3070_daxpy_3_kernels.ncu-rep", "rtx3070_vectoradd_1_kernel.ncu-rep")
 
@@ -180,7 +189,7 @@ def test_fewer_results_than_the_container_says_are_refused(tmp_path: Path, packa
 
 def test_a_crash_of_the_package_is_an_error(tmp_path: Path, package: Install) -> None:
     package(*_actions("a"), crash=True)
-    with pytest.raises(InputError, match=r"broke on it \(status -11"):
+    with pytest.raises(InputError, match=r"crashed \(status -11"):
         _read(tmp_path, "a")
 
 
@@ -273,7 +282,7 @@ def test_two_units_of_one_metric_are_left_out_too(tmp_path: Path, package: Insta
     second[1]["metrics"]["gpu__time_duration.sum"] = (2500.0, "ns")
     package(*second)
     (note,) = _read(tmp_path, "a", "b").notes
-    assert "in 'us' and then in 'ns'" in note.text
+    assert "in 'us' and in 'ns'" in note.text
 
 
 def test_a_method_refuses_only_for_a_counter_that_it_needs(tmp_path: Path, package: Install) -> None:
@@ -331,7 +340,7 @@ def test_processes_come_from_the_container(tmp_path: Path, package: Install) -> 
     rows = [(r["process"], r["report_id"]) for r in launches.table.to_pylist()]
     assert rows == [(0, 0), (0, 2), (1, 1)]
     package(*_actions("b", "a", "c"))
-    with pytest.raises(InputError, match="cannot be given to their processes"):
+    with pytest.raises(InputError, match="cannot be assigned to their processes"):
         _read(tmp_path, "a", "b", "c", pids=[9, 8, 9])
 
 
@@ -339,7 +348,7 @@ def test_the_synthetic_mark_in_the_host_name(tmp_path: Path, package: Install) -
     package(*_actions("a"))
     assert _read(tmp_path, "a", host=SYNTHETIC_MARK).metadata.synthetic
     assert not _read(tmp_path, "a").metadata.synthetic
-    with pytest.raises(InputError, match="cannot be taken back"):
+    with pytest.raises(InputError, match="cannot be removed"):
         _read(tmp_path, "a", host=SYNTHETIC_MARK, options=ReadOptions(synthetic=False))
 
 

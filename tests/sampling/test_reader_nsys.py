@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_files import (
+
+from assay_sampling.errors import InputError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.notes.registry import make_note
+from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from tests.support.sampling.reader_files import (
     PID,
     TID,
     kernel_names,
@@ -22,11 +27,6 @@ from reader_files import (
     write,
     write_gzip,
 )
-
-from assay_sampling.errors import InputError
-from assay_sampling.launches import Launches
-from assay_sampling.notes import make_note
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
 
 _REAL = "nsys/a100_nerf_1106_kernels.sqlite"
 

@@ -9,7 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from reader_files import (
+
+from assay_sampling.errors import InputError
+from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from tests.support.sampling.reader_files import (
     kernel_names,
     nsys_call,
     nsys_export,
@@ -22,11 +27,6 @@ from reader_files import (
     texts,
     write,
 )
-
-from assay_sampling.errors import InputError
-from assay_sampling.launches import Launches
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
-from assay_sampling.synthetic import SYNTHETIC_MARK
 
 _REAL = "nsys/a100_nerf_1106_kernels.sqlite"
 
@@ -131,7 +131,7 @@ def test_a_parquet_export_tells_of_lost_kernels_too(tmp_path: Path) -> None:
     ]
     source = nsys_export(tmp_path / "x.sqlite", [nsys_kernel(1, 1)], calls, strings=names)
     folder = parquet_folder(source, tmp_path / "parquet")
-    said = "the profiler lost kernels: 2 launch calls have none in the file"
+    said = "the profiler lost kernels: 2 launch calls have no kernel in the file"
     assert sentences(read_launches(folder)) == sentences(read_launches(source)) == (said,)
 
 
@@ -198,7 +198,7 @@ def test_a_file_that_says_it_is_synthetic_is_believed(tmp_path: Path, kind: str)
     path = MARKED[kind](tmp_path)
     assert read_launches(path).metadata.synthetic
     assert read_launches(path, ReadOptions(synthetic=True)).metadata.synthetic
-    with pytest.raises(InputError, match="marked synthetic, which cannot be taken back"):
+    with pytest.raises(InputError, match="marked synthetic, and that mark cannot be removed"):
         read_launches(path, ReadOptions(synthetic=False))
 
 
@@ -210,7 +210,7 @@ def test_text_of_the_application_is_no_mark(tmp_path: Path) -> None:
 def test_a_page_whose_launches_differ_in_the_mark_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay_sampling.readers.ncu_csv._FIRST_BLOCK_BYTES", 600)
+    monkeypatch.setattr("assay_sampling.readers.ncu.raw_page._FIRST_BLOCK_BYTES", 600)
     rows = [raw_row(i, Host_Name=SYNTHETIC_MARK if i > 20 else "127.0.0.1") for i in range(30)]
     with pytest.raises(InputError, match="the first ones are not") as caught:
         read_launches(write(tmp_path / "x", raw_page(rows)))

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reader_files import PID, TID, nsys_call, nsys_export, nsys_kernel, parquet_folder
 
-from assay_sampling.notes import Note
+from assay_sampling.notes.registry import Note
 from assay_sampling.readers import inspect_recording, read_launches
-from assay_sampling.validity import FLAGS
+from assay_sampling.running.validity import FLAGS
+from tests.support.sampling.reader_files import PID, TID, nsys_call, nsys_export, nsys_kernel, parquet_folder
 
 _NAMES = {1: "void first<int>(int*)", 5: "cudaLaunchKernel_v7000", 7: "cudaGraphLaunch_v10000"}
 _OTHER_THREAD, _OTHER_PROCESS = TID + 1, TID + (1 << 24)

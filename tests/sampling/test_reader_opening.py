@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from reader_files import (
+
+from assay_sampling.errors import InputError, RefusedError, StorageError
+from assay_sampling.files.reading import PlainFile
+from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
+from tests.support.sampling.reader_files import (
     nsys_call,
     nsys_export,
     nsys_kernel,
@@ -19,10 +23,6 @@ from reader_files import (
     write,
     write_gzip,
 )
-
-from assay_sampling.errors import InputError, RefusedError, StorageError
-from assay_sampling.readers import ReadOptions, inspect_recording, open_recording, read_launches
-from assay_sampling.readers.files import PlainFile
 
 _NCU, _KINETO = "ncu-raw-csv", "kineto-json"
 
@@ -159,13 +159,13 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
         (b"PK\x03\x04", "zip"),
         (b"version https://git-lfs.github.com/spec/v1\noid", "LFS pointer"),
         ('\ufeff"ID"'.encode("utf-16-le"), "UTF-16"),
-        (b"hello\n", "no profile file"),
-        (b"\0\1\2" * 999, "no profile"),
-        (b'{"a": 1}', "no profile file"),
-        (b"[1, 2]", "no profile file"),
+        (b"hello\n", "not a profile file"),
+        (b"\0\1\2" * 999, "not a profile"),
+        (b'{"a": 1}', "not a profile file"),
+        (b"[1, 2]", "not a profile file"),
         (b"PAR1", "Parquet"),
         (b"SQLite format 3\0" + b"\0" * 20, "cut off"),
-        (b"x,y\n1,2\n", "no profile file"),
+        (b"x,y\n1,2\n", "not a profile file"),
     ],
 )
 def test_what_is_no_recording_is_refused_with_what_it_is(tmp_path: Path, content: bytes, cause: str) -> None:

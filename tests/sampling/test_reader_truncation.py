@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from reader_files import (
+
+from assay_core.files.launch_file import new_launch_file
+from assay_sampling.errors import InputError
+from assay_sampling.readers import open_recording, read_launches
+from tests.support.sampling.reader_files import (
     RAW_FIELDS,
     RAW_UNITS,
     nsys_call,
@@ -22,10 +26,6 @@ from reader_files import (
     write,
     write_gzip,
 )
-
-from assay_sampling.errors import InputError
-from assay_sampling.parquet import LaunchWriter
-from assay_sampling.readers import open_recording, read_launches
 
 
 def _rows(path: Path) -> list[dict[str, object]]:
@@ -104,7 +104,7 @@ def test_an_export(tmp_path: Path) -> None:
 def test_our_own_file(tmp_path: Path) -> None:
     page = write(tmp_path / "page", raw_page([raw_row(i) for i in range(3)]))
     target = tmp_path / "o.parquet"
-    with open_recording(page) as recording, LaunchWriter(target, recording.schema) as writer:
+    with open_recording(page) as recording, new_launch_file(target, recording.schema) as writer:
         for batch in recording.batches():
             writer.write(batch)
     content = target.read_bytes()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_sampling.counters import features_of, registry
+from assay_sampling.counters.definitions import features_of, registry
+from assay_sampling.counters.replay_passes import PassCount, replay_passes
 from assay_sampling.errors import ParameterError
-from assay_sampling.replay_passes import PassCount, replay_passes
 
 COSTS = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
 
@@ -56,6 +56,6 @@ def test_any_set_has_a_count_that_covers_its_parts(counters: set[str]) -> None:
 
 
 def test_the_data_name_hardware_counters_only() -> None:
-    text = resources.files("assay_sampling").joinpath("replay_passes.toml").read_text()
+    text = resources.files("assay_sampling.counters").joinpath("replay_passes.toml").read_text()
     for entry in tomllib.loads(text)["set"]:
         assert {registry()[name].variant for name in entry["counters"]} == {"hardware"}, entry["name"]

@@ -11,26 +11,27 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_accel_sim_trace import EXIT, MOV, block_text, write_trace
 
-from assay_sampling.cold_start_correction import (
+from assay_sampling.cold_start.correction import (
     Latencies,
     active_controllers,
     corrected_ipc,
     correction_cycles,
     corrections,
 )
+from assay_sampling.cold_start.reuse import footprint, forward_reuse
 from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
-from assay_sampling.reuse import footprint, forward_reuse
-from assay_sampling.simulators.accel_sim_cold import read_details
-from assay_sampling.simulators.accel_sim_kernels_list import read_kernels_list
-from assay_sampling.simulators.accel_sim_trace import block_counts, read_blocks
-from assay_sampling.simulators.accel_sim_warm_up import (
+from assay_sampling.notes.registry import make_note
+from assay_sampling.simulators.accel_sim.cold import read_details
+from assay_sampling.simulators.accel_sim.kernels_list import read_kernels_list
+from assay_sampling.simulators.accel_sim.trace import block_counts, read_blocks
+from assay_sampling.simulators.accel_sim.warm_up import (
     memory_only_path,
     memory_only_trace,
     warm_up_list,
     warm_up_order,
 )
+from tests.support.sampling.accel_sim_traces import EXIT, MOV, block_text, write_trace
 
 
 def load(*addresses: int, opcode: str = "LDG.E", width: int = 4) -> str:
@@ -183,7 +184,8 @@ def test_a_log_of_sm7_qv100_cannot_be_corrected(shared_data: Path) -> None:
     log = shared_data / "accel_sim" / "reuse.base.out.gz"
     found = corrections(log, {1: 1.0, 2: 1.0, 3: 0.865})
     assert (found["dram_latency_cycles"], found["l2_latency_cycles"]) == (100, 160)
-    assert "is not above the L2's of 160" in found["refused"]
+    assert "is not above the L2's of 160" in found["refused"]["cause"]
+    assert (found["refused"]["code"], found["refused"]["error"]) == ("not_corrected", "refused")
     assert [row["corrected_ipc"] for row in found["launches"]] == [None] * 4
 
 
@@ -199,9 +201,9 @@ def test_a_log_with_other_latencies_is_corrected(shared_data: Path, tmp_path: Pa
     details = read_details(log)
     assert (details.l2_latency_cycles, details.dram_latency_cycles, details.line_bytes) == (187, 254, 128)
     first, second, third, _ = corrections(log, {1: 1.0, 2: 1.0, 3: 0.5})["launches"]
-    assert first["reason"] == "the reuse of the launch before it is not known"
+    assert first["reason"] == make_note("reuse_unknown").to_dict()
     # Launch 2 reads nothing from DRAM: the table of the whole run so far must not be taken for it.
-    assert second["reason"] == "no request went to DRAM"
+    assert second["reason"]["cause"] == "no request went to DRAM"
     assert third["accesses"] == 12_788
     assert 1.0 <= third["controllers"] <= 32.0
     delta = 12_788 / (third["controllers"] * 128) * 1.0 * 67

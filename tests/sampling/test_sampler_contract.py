@@ -11,18 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
-from assay_sampling.counters import FEATURE_SETS
+from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import AssayError
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
-from assay_sampling.samplers import samplers, select
-from assay_sampling.scoring import score_saved
-from assay_sampling.selection import SavedSelection, Selection
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.registry import samplers, select
+from assay_sampling.scoring.elsewhere import score_saved
+from assay_sampling.scoring.selection import SavedSelection, Selection
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import made_launches
 
 METHODS = list(samplers())
 
@@ -188,7 +188,7 @@ def test_the_same_seed_gives_the_same_answer_whatever_ran_before(method: str) ->
     again = answer_or_error(method, profile, 7)
     assert (first is None) == (again is None)
     if first is not None and again is not None:
-        assert json.dumps(first.to_dict(labels=True)) == json.dumps(again.to_dict(labels=True))
+        assert first.document(labels=True) == again.document(labels=True)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -197,9 +197,9 @@ def test_what_is_saved_is_scored_as_it_was(method: str) -> None:
     selection = answer_or_error(method, Profile(detailed=launches))
     if selection is None:
         return
-    text = json.dumps(selection.to_dict(labels=True), allow_nan=False)
-    assert json.loads(text) == selection.to_dict(labels=True)
-    saved = SavedSelection.from_dict(json.loads(text), "selection.json")
+    text = json.dumps(selection.document(labels=True).to_dict(), allow_nan=False)
+    assert json.loads(text) == selection.document(labels=True).to_dict()
+    saved = SavedSelection.read(json.loads(text), "selection.json")
     again = score_saved(saved, launches)
     assert again.error_percent == pytest.approx(selection.evaluation.error_percent, rel=1e-9, abs=1e-9)
     assert again.group_error_percent == pytest.approx(

@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
+from assay_sampling.documents.selection import CheckpointsEntry, LabelsEntry
 from assay_sampling.errors import InputError, MisalignedError
-from assay_sampling.profile import Profile
-from assay_sampling.samplers import select
-from assay_sampling.saved_labels import Checkpoints, first_difference, labels_document, labels_from
-from assay_sampling.scoring import score_saved
-from assay_sampling.selection import SavedSelection, Selection
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.registry import select
+from assay_sampling.scoring.elsewhere import score_saved
+from assay_sampling.scoring.saved_labels import Checkpoints, first_difference, labels_document, labels_from
+from assay_sampling.scoring.selection import SavedSelection, Selection
+from tests.support.sampling.made_launches import made_launches
 
 
 @given(st.lists(st.integers(0, 70_000), max_size=300), st.integers(0, 300))
@@ -26,8 +27,8 @@ from assay_sampling.selection import SavedSelection, Selection
 def test_labels_are_read_back(given_labels: list[int], empty: int) -> None:
     labels = np.array(given_labels, np.int64)
     groups = int(labels.max(initial=0)) + 1 + empty
-    document = json.loads(json.dumps(labels_document(labels, groups)))
-    found = labels_from(document, np.bincount(labels, minlength=groups))
+    entry = LabelsEntry.model_validate_json(json.dumps(labels_document(labels, groups).to_dict()))
+    found = labels_from(entry, np.bincount(labels, minlength=groups))
     assert found is not None
     assert found.tolist() == given_labels
 
@@ -37,44 +38,45 @@ def test_labels_are_read_back(given_labels: list[int], empty: int) -> None:
 )
 def test_labels_take_no_more_bytes_than_they_need(groups: int, kind: str) -> None:
     labels = np.arange(groups)
-    document = labels_document(labels, groups)
-    assert document["type"] == kind
-    assert len(zlib.decompress(base64.b64decode(document["data"]))) == groups * int(kind[4:]) // 8
+    entry = labels_document(labels, groups)
+    assert entry.type == kind
+    assert len(zlib.decompress(base64.b64decode(entry.data))) == groups * int(kind[4:]) // 8
 
 
 def test_a_repeating_workload_takes_few_bytes() -> None:
     labels = np.tile(np.arange(40) % 17, 25_000)
-    assert len(labels_document(labels, 17)["data"]) < 8_000
+    assert len(labels_document(labels, 17).data) < 8_000
 
 
-def broken(**changes: Any) -> dict[str, Any]:
-    return {**labels_document(np.array([0, 1, 1]), 2), **changes}
+def broken(**changes: Any) -> LabelsEntry:
+    return labels_document(np.array([0, 1, 1]), 2).model_copy(update=changes)
 
 
 @pytest.mark.parametrize(
-    "document",
+    "entry",
     [
-        broken(type="float64"), broken(encoding="zip"), broken(launches=4), broken(data="!"), broken(data=3),
+        broken(type="float64"), broken(encoding="zip"), broken(launches=4), broken(data="!"),
         broken(data=base64.b64encode(b"no zlib").decode()),
         broken(data=base64.b64encode(zlib.compress(bytes(10**6))).decode()),
         broken(data=base64.b64encode(zlib.compress(bytes([0, 1]))).decode()),
         broken(data=base64.b64encode(zlib.compress(bytes([0, 0, 1]))).decode()),
         broken(data=base64.b64encode(zlib.compress(bytes([0, 1, 9]))).decode()),
-        {"version": 1},
     ],
 )  # fmt: skip
-def test_labels_that_cannot_be_are_an_input_error(document: Any) -> None:
+def test_labels_that_cannot_be_are_an_input_error(entry: LabelsEntry) -> None:
     with pytest.raises(InputError, match="field 'labels'"):
-        labels_from(document, np.array([1, 2]))
+        labels_from(entry, np.array([1, 2]))
 
 
-@pytest.mark.parametrize("document", [None, 3, {}, broken(version=2)])
-def test_labels_of_no_known_version_are_none(document: Any) -> None:
-    assert labels_from(document, np.array([1, 2])) is None
+@pytest.mark.parametrize("entry", [None, broken(version=2)])
+def test_labels_of_no_known_version_are_none(entry: LabelsEntry | None) -> None:
+    assert labels_from(entry, np.array([1, 2])) is None
 
 
 def saved(selection: Selection) -> SavedSelection:
-    return SavedSelection.from_dict(json.loads(json.dumps(selection.to_dict(labels=True))), "selection.json")
+    return SavedSelection.read(
+        json.loads(json.dumps(selection.document(labels=True).to_dict())), "selection.json"
+    )
 
 
 def test_a_saved_selection_is_scored_by_groups() -> None:
@@ -102,11 +104,15 @@ def test_the_first_launch_that_differs_is_named() -> None:
     assert len(caught.value.differences) == 1
 
 
+def with_checkpoints(checkpoints: Checkpoints) -> LabelsEntry:
+    return labels_document(np.array([0]), 1, checkpoints)
+
+
 def test_of_many_launches_the_block_is_named() -> None:
     kernels = ["a", "b", "c"] * 1500
     launches = made_launches(kernels)
-    document = {"checkpoints": Checkpoints.of(launches).to_dict()}
-    assert document["checkpoints"]["launches_per_block"] == 5
+    document = with_checkpoints(Checkpoints.of(launches))
+    assert document.checkpoints is not None and document.checkpoints.launches_per_block == 5
     assert first_difference(document, launches, "exact") is None
     kernels[3003] = "z"
     text = first_difference(document, made_launches(kernels), "name_block")
@@ -122,16 +128,16 @@ def test_of_many_launches_the_block_is_named() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [None, {}, {"checkpoints": None}, {"checkpoints": {"launches_per_block": 0, "exact": ""}},
-     {"checkpoints": {"launches_per_block": 1, "exact": "!"}}],
+    [None, broken(), broken(checkpoints=CheckpointsEntry(launches_per_block=0, exact="", name_block="")),
+     broken(checkpoints=CheckpointsEntry(launches_per_block=1, exact="!", name_block=""))],
 )  # fmt: skip
-def test_without_checkpoints_nothing_is_named(document: Any) -> None:
+def test_without_checkpoints_nothing_is_named(document: LabelsEntry | None) -> None:
     assert first_difference(document, made_launches(["a"]), "exact") is None
 
 
 def test_two_launches_of_one_block_that_change_places_are_a_difference() -> None:
     kernels = ["a", "b", "c"] * 1500
-    document = {"checkpoints": Checkpoints.of(made_launches(kernels)).to_dict()}
+    document = with_checkpoints(Checkpoints.of(made_launches(kernels)))
     kernels[11], kernels[12] = kernels[12], kernels[11]
     text = first_difference(document, made_launches(kernels), "exact")
     assert text == "between process 0 launch 10 and process 0 launch 14"

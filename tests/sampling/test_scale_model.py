@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.notes.registry import make_note
 from assay_sampling.scale_model.evaluation import best_constant, evaluate
 from assay_sampling.scale_model.prediction import (
     Calibration,
@@ -80,15 +81,15 @@ def test_the_cliff_is_divided_by_what_does_not_wait_and_the_correction_starts_ag
 def test_without_f_mem_a_cliff_is_refused_and_what_lies_before_it_is_not(rule: str) -> None:
     found = predict(rule, models(mpki=CLIFF_AT_64), (32, 64, 128))
     assert [prediction.ipc is None for prediction in found] == [False, True, True]
-    assert "f_mem at 16" in found[1].reason
-    assert "mpki falls by more than 2x at 64" in found[2].reason
+    assert found[1].reason == make_note("memory_share_missing", factor=2.0, size=64, scale_model=16)
+    assert found[2].reason == found[1].reason
 
 
 @pytest.mark.parametrize("rule", ["tool", "printed", "log_quadratic"])
 def test_a_gap_in_the_miss_rates_is_refused(rule: str) -> None:
     found = predict(rule, models(mpki={8: 5.0, 16: 5.0, 32: 5.0, 128: 5.0}), (32, 64, 128))
     assert [prediction.ipc is None for prediction in found] == [False, True, True]
-    assert "no mpki at 64" in found[1].reason
+    assert found[1].reason == make_note("miss_rate_missing", size=64)
 
 
 def test_a_cliff_is_more_than_a_halving_at_one_doubling() -> None:
@@ -127,17 +128,17 @@ def test_scale_models_that_are_two_doublings_apart() -> None:
 
 
 def test_what_the_rules_refuse() -> None:
-    with pytest.raises(ParameterError, match="none called"):
+    with pytest.raises(ParameterError, match="is not a rule"):
         predict("guess", models(), [32])
-    with pytest.raises(ParameterError, match="no larger than"):
+    with pytest.raises(ParameterError, match="not larger than"):
         predict("linear", models(), [16])
     for rule in ("tool", "printed", "log_quadratic"):
-        with pytest.raises(ParameterError, match="no doubling"):
+        with pytest.raises(ParameterError, match="not a doubling"):
             predict(rule, models(), [48])
     assert ipcs("power_law", models(), 48) == pytest.approx([160 * 3 ** math.log2(1.6)])
     (slower,) = predict("tool", models(large_ipc=100.0), [32])
     assert slower == Prediction(32, None, reason=slower.reason)
-    assert "no faster" in slower.reason
+    assert slower.reason == make_note("correction_not_positive")
 
 
 HEADER = "workload,size,size_unit,ipc,mpki,f_mem\n"
@@ -273,10 +274,10 @@ def test_a_prediction_has_its_interval() -> None:
 
 def test_notes_say_what_a_prediction_does_not_know() -> None:
     no_curve = predict_workload(Workload("w", "sm", {8: 10.0, 16: 19.0}, {}, {}), rule="linear")
-    assert any("a cliff would not be seen" in note for note in no_curve.notes)
-    assert any("no interval" in note for note in no_curve.notes)
+    assert make_note("no_miss_rate_curve") in no_curve.notes
+    assert any(note.code == "rule_not_calibrated" for note in no_curve.notes)
     fallen = Workload("w", "sm", {8: 10.0, 16: 40.0}, {8: 5.0, 16: 1.0, 32: 1.0}, {})
-    assert any("between the scale models" in note for note in predict_workload(fallen).notes)
+    assert any(note.code == "cliff_between_scale_models" for note in predict_workload(fallen).notes)
 
 
 def test_a_workload_whose_every_target_lies_beyond_the_cliff_is_refused() -> None:
@@ -359,12 +360,12 @@ def test_other_scale_models_go_wrong_where_the_authors_say(shared_data: Path) ->
     assert by_name["gr"].round().tolist() == [14.0, 30.0]
     # f_mem was measured at 16 SMs, not at 32, so what lies beyond the cliff is not predicted.
     assert np.isnan(by_name["dct"][1]) and np.isnan(by_name["fwt"][1])
-    assert "tool: dct at 128: mpki falls" in found.refused[0]
+    assert found.refused[0].text.startswith("tool: dct at 128: mpki falls")
 
 
 @pytest.mark.shared_data
 def test_short_kernels_are_unlike_the_published_workloads(shared_data: Path) -> None:
-    """What docs/methods.md says of the simulated `sc_*` runs: active IPC, 10 and 20 SMs to 80."""
+    """What docs/methods/scale-model.md says of the simulated `sc_*` runs: active IPC, 10 and 20 SMs to 80."""
     text = (shared_data / "accel_sim" / "summary.csv").read_text()
     ipc: dict[str, dict[int, float]] = {}
     for row in csv.DictReader(io.StringIO(text)):

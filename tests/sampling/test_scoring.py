@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_launches import CYCLES, made_launches
 
 from assay_sampling.errors import (
     CounterUnavailableError,
@@ -17,11 +16,12 @@ from assay_sampling.errors import (
     ParameterError,
     RefusedError,
 )
-from assay_sampling.evaluation import cost_of, evaluate
-from assay_sampling.launch_table import Condition, Device, TableMetadata
-from assay_sampling.launches import Launches
-from assay_sampling.scoring import score_on, score_relative, score_saved
-from assay_sampling.selection import ProfileSummary, Representatives, SavedSelection, Selection
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import Condition, Device, TableMetadata
+from assay_sampling.scoring.elsewhere import score_on, score_relative, score_saved
+from assay_sampling.scoring.evaluation import cost_of, evaluate
+from assay_sampling.scoring.selection import ProfileSummary, Representatives, SavedSelection, Selection
+from tests.support.sampling.made_launches import CYCLES, made_launches
 
 KERNELS = ["a", "b", "a", "b", "a", "c"]
 LABELS = np.array([0, 1, 0, 1, 0, 1])
@@ -59,7 +59,7 @@ def selected(launches: Launches, quantity: str = "duration_ns") -> Selection:
 
 
 def saved(selection: Selection) -> SavedSelection:
-    return SavedSelection.from_dict(json.loads(json.dumps(selection.to_dict())), "selection.json")
+    return SavedSelection.read(json.loads(json.dumps(selection.document().to_dict())), "selection.json")
 
 
 def test_weights_are_taken_as_they_are() -> None:
@@ -98,9 +98,9 @@ def test_a_recording_of_other_launches_is_refused_by_what_differs() -> None:
         score_saved(selection, recording(kernels=["a", "z", *KERNELS[2:]], duration_ns=[10] * 6))
     with pytest.raises(MisalignedError, match=r"launch 0: block \[64, 1, 1\] and not \[32, 1, 1\]"):
         score_saved(selection, recording(duration_ns=[10] * 6, block_x=[64] + [32] * 5))
-    with pytest.raises(MisalignedError, match="process 0 launch 0 is not there"):
+    with pytest.raises(MisalignedError, match="process 0 launch 0 is missing"):
         score_saved(selection, recording(duration_ns=[10] * 6, launch=[1, 2, 3, 4, 5, 6]))
-    with pytest.raises(MisalignedError, match="other launches stand between them"):
+    with pytest.raises(MisalignedError, match="the launches between them differ"):
         score_saved(selection, recording(kernels=["a", "b", "a", "b", "c", "a"], duration_ns=[10] * 6))
 
 
@@ -121,7 +121,7 @@ def test_recordings_that_know_only_totals_are_the_same_launches() -> None:
     assert score_saved(saved(selected(whole)), totals).error_percent == 0.0
     assert score_saved(saved(selected(totals)), whole).error_percent == 0.0
     turned = recording(duration_ns=[10] * 6, grid_x=[2, 4, 3, 4, 2, 4], grid_y=[3, 1, 2, 1, 3, 2])
-    with pytest.raises(MisalignedError, match="other launches stand between"):
+    with pytest.raises(MisalignedError, match="launches between them differ"):
         score_saved(saved(selected(whole)), turned)
 
 
@@ -136,14 +136,14 @@ def test_synthetic_and_measured_never_meet() -> None:
 def test_a_selection_that_cannot_prove_its_launches_is_refused() -> None:
     launches = recording(duration_ns=[10] * 6)
     for key in ("launches", "synthetic", "devices", "sequence"):
-        document = selected(launches).to_dict()
+        document = selected(launches).document().to_dict()
         del document["profile"][key]
         with pytest.raises(InputError, match=f"profile.{key}"):
-            score_saved(SavedSelection.from_dict(document, "selection.json"), launches)
-    document = selected(launches).to_dict()
+            score_saved(SavedSelection.read(document, "selection.json"), launches)
+    document = selected(launches).document().to_dict()
     document["groups"][0]["representatives"][0]["launch"] = 1 << 70
     with pytest.raises(InputError, match="negative or too large"):
-        SavedSelection.from_dict(document, "selection.json")
+        SavedSelection.read(document, "selection.json")
 
 
 def test_an_empty_recording_is_refused() -> None:
@@ -259,5 +259,5 @@ def test_recordings_of_other_launches_have_no_speedup() -> None:
     # Other grids are no matter between GPUs, but two recordings of one GPU must have the same.
     other_grids = {"duration_ns": [10] * 6, "grid_x": [3, 4, 2, 4, 2, 8]}
     assert score_relative(selection, fine, recording("T4", **other_grids)).speedup_true == 1
-    with pytest.raises(MisalignedError, match=r"not those of each other \(exact comparison\)"):
+    with pytest.raises(MisalignedError, match=r"but differ from each other \(exact comparison\)"):
         score_relative(selection, fine, recording("A100", **other_grids))

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import CYCLES, made_launches
 
-from assay_sampling.counters import registry
+from assay_sampling.counters.definitions import registry
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
-from assay_sampling.launch_table import TableMetadata
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import TableMetadata
+from assay_sampling.methods.registry import select
+from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import read_launches
-from assay_sampling.samplers import select
-from assay_sampling.selection import Selection
+from assay_sampling.scoring.selection import Selection
+from tests.support.sampling.made_launches import CYCLES, made_launches
 
 INSTRUCTIONS = registry()["instructions"].column("smsp__inst_executed.sum")
 
@@ -61,7 +62,7 @@ def test_weights_are_the_instructions_that_a_launch_stands_for() -> None:
     assert [t["kernels"] for t in selection.extra["tiers"]] == [1, 1, 1]
     assert [t["strata"] for t in selection.extra["tiers"]] == [1, 1, 2]
     assert "sweep" not in selection.extra
-    assert selection.to_dict()["parameters"]["representative"] == "first_dominant"
+    assert selection.document().to_dict()["parameters"]["representative"] == "first_dominant"
 
 
 def test_the_projection_is_the_weighted_harmonic_mean_of_the_ipc() -> None:
@@ -107,7 +108,7 @@ def test_what_holds_for_every_selection(drawn: list[tuple[int, int, int]], rule:
     share = np.bincount(selection.labels, x) > 0
     assert (x[chosen.row] > 0).tolist() == share.tolist()
     again = sieved(launches, stratification=method, representative=rule)
-    assert again.to_dict() == selection.to_dict()
+    assert again.document().to_dict() == selection.document().to_dict()
 
 
 def test_the_first_launch_of_the_dominant_block_size() -> None:
@@ -166,12 +167,12 @@ def test_random_launches_of_each_stratum_have_an_interval() -> None:
         inside += selection.interval.low <= cycles.sum() <= selection.interval.high
     assert 88 <= inside <= 100
     assert (
-        sieved(launches, 3, launches_per_group=8).to_dict()
-        == sieved(launches, 3, launches_per_group=8).to_dict()
+        sieved(launches, 3, launches_per_group=8).document().to_dict()
+        == sieved(launches, 3, launches_per_group=8).document().to_dict()
     )
     fixed = sieved(launches)
     assert fixed.interval is None
-    assert "fixed rule" in fixed.interval_reason
+    assert fixed.interval_reason == make_note("interval_of_fixed_rule")
     census = sieved(counted([5, 6, 500]), launches_per_group=9)
     assert census.evaluation.error_percent == pytest.approx(0, abs=1e-12)
     assert census.representatives.weight == pytest.approx([1, 1, 1])

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.kernel_values import kernel_values
-from assay_sampling.samplers.sieve_tiers import Strata, Stratification, stratify
-from assay_sampling.segments import Moments
-from assay_sampling.strata_dp import dp_cuts, joined_blocks
-from assay_sampling.strata_kde import density_cuts, kde_strata
-from assay_sampling.strata_script import script_cuts
+from assay_sampling.clustering.segments import Moments
+from assay_sampling.methods.kernel_values import kernel_values
+from assay_sampling.methods.sieve.strata_dp import dp_cuts, joined_blocks
+from assay_sampling.methods.sieve.strata_kde import density_cuts, kde_strata
+from assay_sampling.methods.sieve.strata_script import script_cuts
+from assay_sampling.methods.sieve.tiers import Strata, Stratification, stratify
 
 counts = st.one_of(
     st.integers(0, 12), st.integers(1, 10**4), st.integers(1, 10**12), st.sampled_from([3, 7, 30, 70])

@@ -7,19 +7,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
-from made_launches import made_launches
 
-from assay_sampling.allocation import allocate
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
-from assay_sampling.kernel_values import kernel_values
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.kernel_values import kernel_values
+from assay_sampling.methods.registry import select
+from assay_sampling.methods.stem.allocation import allocate
+from assay_sampling.methods.stem.root_splits import split_jointly
+from assay_sampling.methods.stem.sampler import (
+    StemParameters,
+    as_artifact,
+    draw,
+    predicted_bound_percent,
+    stem,
+)
+from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import read_launches
-from assay_sampling.root_splits import split_jointly
-from assay_sampling.samplers import select
-from assay_sampling.samplers.stem import StemParameters, as_artifact, draw, predicted_bound_percent, stem
-from assay_sampling.selection import Selection
+from assay_sampling.scoring.selection import Selection
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import made_launches
 
 
 def timed(durations: Any, kernels: list[str] | None = None) -> Launches:
@@ -94,8 +101,8 @@ def test_weights_add_up_to_the_launches_of_each_cluster() -> None:
     assert selection.extra["clusters"] == len(selection.group_launches)
     assert selection.extra["clusters_without_sample"] == 0
     assert (
-        selection.to_dict()
-        == stemmed(timed(duration.astype(np.int64), [f"k{k}" for k in kernel]), 5).to_dict()
+        selection.document().to_dict()
+        == stemmed(timed(duration.astype(np.int64), [f"k{k}" for k in kernel]), 5).document().to_dict()
     )
     other = stemmed(timed(duration.astype(np.int64), [f"k{k}" for k in kernel]), 6)
     assert not np.array_equal(other.representatives.row, chosen.row)
@@ -127,9 +134,9 @@ def test_the_artifact_loses_what_it_does_not_sample() -> None:
     assert selection.evaluation.error_percent == 50
     assert selection.extra["clusters_without_sample"] == 1
     assert selection.interval is None
-    assert "variant=artifact" in selection.interval_reason
-    assert selection.to_dict()["groups"][0]["representatives"] == []
-    with pytest.raises(RefusedError, match="the artifact samples no launch"):
+    assert selection.interval_reason == make_note("interval_of_stem_artifact")
+    assert selection.document().to_dict()["groups"][0]["representatives"] == []
+    with pytest.raises(RefusedError, match="the artifact samples no launches"):
         stemmed(timed([100, 100]), variant="artifact")
     assert stemmed(timed([100, 100])).evaluation.error_percent == 0
 

@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from counted_launches import counted_launches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_launches import made_launches
 
 from assay_sampling.errors import CounterUnavailableError, InputError, ParameterError, RefusedError
-from assay_sampling.launch_table import TableMetadata
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import TableMetadata
+from assay_sampling.methods.registry import select
+from assay_sampling.methods.tbpoint.features import tbpoint_features
+from assay_sampling.notes.registry import make_note
 from assay_sampling.readers import read_launches
-from assay_sampling.samplers import select
-from assay_sampling.selection import Selection
-from assay_sampling.tbpoint_features import NO_BLOCK_SIZES, tbpoint_features
+from assay_sampling.scoring.selection import Selection
+from tests.support.sampling.counted_launches import counted_launches
+from tests.support.sampling.made_launches import made_launches
 
 
 def launches_of(instructions: Any, cycles: Any = None, **more: Any) -> Launches:
@@ -59,7 +60,7 @@ def test_features_are_in_units_of_their_means() -> None:
     assert features.instructions.tolist() == [10, 30]
     assert features.counters[0] == "instructions"
     assert "local_load_sectors" in features.counters
-    assert features.notes == (NO_BLOCK_SIZES,)
+    assert features.notes == (make_note("block_sizes_unknown"),)
 
 
 def test_thread_instructions_follow_from_the_active_threads() -> None:
@@ -170,7 +171,7 @@ def test_several_random_launches_of_each_group_give_an_interval() -> None:
     assert held >= 34
     again = tbpoint(launches, 39, threshold=0.2, launches_per_group=8)
     assert np.array_equal(again.representatives.row, selection.representatives.row)
-    assert tbpoint(launches).to_dict()["interval_reason"].startswith("the representatives are chosen by")
+    assert tbpoint(launches).document().to_dict()["interval_reason"]["code"] == "interval_of_fixed_rule"
 
 
 def test_sizes_of_thread_blocks_tell_launches_apart(tmp_path: Path) -> None:
@@ -259,13 +260,13 @@ def test_huge_numbers_and_names() -> None:
     selection = tbpoint(launches)
     assert selection.group_launches.tolist() == [2, 1]
     assert selection.representatives.weight.tolist() == [2.0, 1.0]
-    assert len(selection.to_dict()["groups"][0]["representatives"][0]["kernel"]) == 1_000_000
+    assert len(selection.document().to_dict()["groups"][0]["representatives"][0]["kernel"]) == 1_000_000
     largest = tbpoint(launches_of([1e300, 1.5e300, 1.0], cycles=[1.0, 1.0, 1.0]))
     assert len(largest.group_launches) == 3
 
 
 def list_of_columns() -> list[Any]:
-    from assay_sampling.counters import registry  # noqa: PLC0415
+    from assay_sampling.counters.definitions import registry  # noqa: PLC0415
 
     names = (
         "instructions", "thread_instructions", "global_load_sectors", "global_store_sectors", "cycles_gpc_avg"
@@ -293,7 +294,7 @@ def test_too_many_distinct_launches_are_refused_with_an_alternative() -> None:
     ("parameters", "shown"),
     [
         ({"sweep": True, "threshold": 0.1}, "leave threshold or sweep out"),
-        ({"target_error_percent": 3}, "concerns the sweep"),
+        ({"target_error_percent": 3}, "applies to the sweep only"),
         ({"threshold": 0}, "greater than 0"),
         ({"threshold": "nan"}, "finite number"),
         ({"memory": "bytes"}, "'sectors' or 'requests'"),

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 
+from assay_sampling.clustering.complete_linkage import complete_linkage
 from assay_sampling.errors import MissingExtraError, ParameterError, RefusedError
-from assay_sampling.tbpoint_clustering import complete_linkage
 
 
 def same_partition(a: np.ndarray, b: np.ndarray) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.tbpoint_model import instructions_per_cycle, ipc_variation
+from assay_sampling.projection.tbpoint.model import instructions_per_cycle, ipc_variation
 
 
 def transition_matrix(p: float, stall_cycles: list[float]) -> np.ndarray:
@@ -106,7 +106,7 @@ def test_what_holds_for_every_ipc(p: float, lengths: list[float]) -> None:
 
 def test_blocks_of_samples_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ipc_variation(0.1, 50, 3, samples=100, seed=4).samples
-    monkeypatch.setattr("assay_sampling.tbpoint_model._BLOCK_VALUES", 21)
+    monkeypatch.setattr("assay_sampling.projection.tbpoint.model._BLOCK_VALUES", 21)
     assert np.array_equal(ipc_variation(0.1, 50, 3, samples=100, seed=4).samples, whole)
 
 

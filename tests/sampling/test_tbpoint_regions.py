@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.tbpoint_occupancy import SM_LIMITS, blocks_per_sm, limits_of, resident_blocks
-from assay_sampling.tbpoint_regions import NO_REGION, epochs_of, regions_of
+from assay_sampling.projection.tbpoint.occupancy import SM_LIMITS, blocks_per_sm, limits_of, resident_blocks
+from assay_sampling.projection.tbpoint.regions import NO_REGION, epochs_of, regions_of
 
 VOLTA = SM_LIMITS["7.0"]
 
@@ -48,7 +48,7 @@ def test_what_occupancy_refuses() -> None:
         blocks_per_sm(VOLTA, **{**shape, "block_threads": 0})
     with pytest.raises(ParameterError, match="0 SMs"):
         resident_blocks(VOLTA, 0, **shape)
-    with pytest.raises(ParameterError, match=r"'6.1' are not known; use one of 7.0, 7.5"):
+    with pytest.raises(ParameterError, match=r"'6.1' are unknown; use one of 7.0, 7.5"):
         limits_of("6.1")
 
 

@@ -1,6 +1,6 @@
 """TBPoint within the launches of recorded simulator runs (block times of a simulator, of synthetic traces).
 
-Exact numbers, so that a change of the state machine is seen. What they teach stands in docs/methods.md:
+Exact numbers, so that a change of the state machine is seen. docs/methods/tbpoint.md says what they teach:
 launches of few waves save nothing, and two units that agree do not prove that the caches are warm.
 """
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tbpoint_runs import SampledRun, sample_run, table_lines
+
+from tests.support.sampling.tbpoint_runs import SampledRun, sample_run, table_lines
 
 RUNS = {
     # By block times alone, then with the simulator's own instruction count: skipped %, error %, speedup.
@@ -52,7 +53,7 @@ def test_recorded_block_times(shared_data: Path, folder: Path, run: str, launch:
 
 
 def test_the_table() -> None:
-    from assay_sampling.tbpoint_replay import LaunchSample  # noqa: PLC0415
+    from assay_sampling.projection.tbpoint.replay import LaunchSample  # noqa: PLC0415
 
     sample = LaunchSample(200.0, 100.0, 190.0, np.array([3]), 0.25)
     run = SampledRun("a.base", 1, 4, 2, 1, sample, sample)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import ParameterError, RefusedError
-from assay_sampling.tbpoint_regions import NO_REGION
-from assay_sampling.tbpoint_replay import sample_launch
-from assay_sampling.tbpoint_sampling import RegionSampler
+from assay_sampling.projection.tbpoint.regions import NO_REGION
+from assay_sampling.projection.tbpoint.replay import sample_launch
+from assay_sampling.projection.tbpoint.sampling import RegionSampler
 
 
 def scheduled(durations: list[int], slots: int) -> tuple[np.ndarray, np.ndarray]:

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_launches import CYCLES, made_launches
-from two_level_profiles import CYCLES_PER_NS, light_half
 
-from assay_sampling import two_level
-from assay_sampling.classifiers import MODEL_NAMES
-from assay_sampling.counters import CYCLE_COUNTERS, FEATURE_SETS, registry
+from assay_sampling.counters.definitions import CYCLE_COUNTERS, FEATURE_SETS, registry
 from assay_sampling.errors import CounterUnavailableError, MisalignedError, RefusedError
-from assay_sampling.launch_table import Condition, CounterColumn, Device, TableMetadata
-from assay_sampling.launches import Launches
-from assay_sampling.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
-from assay_sampling.profile import Profile
+from assay_sampling.labelling.classifiers import MODEL_NAMES
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Condition, CounterColumn, Device, TableMetadata
+from assay_sampling.methods.pks import two_level
+from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, nearest_groups, principal_kernels
+from assay_sampling.methods.pks.two_level import two_level_selection
+from assay_sampling.methods.registry import select
 from assay_sampling.readers import ReadOptions, read_launches
-from assay_sampling.samplers import select
-from assay_sampling.selection import Selection
-from assay_sampling.two_level import two_level_selection
+from assay_sampling.scoring.selection import Selection
+from tests.support.sampling.made_launches import CYCLES, made_launches
+from tests.support.sampling.two_level_profiles import CYCLES_PER_NS, light_half
 
 WINDOW = 1_000
 
@@ -134,8 +134,8 @@ def test_the_whole_workload_is_scored_in_the_light_runs_nanoseconds(
 def test_the_windows_numbers_are_those_of_pks_on_the_window(
     selection: Selection, profile: Profile, known: Launches
 ) -> None:
-    alone = select("pks", Profile(detailed=known.slice(0, WINDOW)), {}, 0).to_dict()
-    facts = selection.to_dict()
+    alone = select("pks", Profile(detailed=known.slice(0, WINDOW)), {}, 0).document().to_dict()
+    facts = selection.document().to_dict()
     assert facts["sweep"] == alone["sweep"]
     assert facts["pca_components"] == alone["pca_components"]
     window = facts["two_level"]["window"]
@@ -168,12 +168,12 @@ def test_labels_come_from_the_best_model_and_all_are_reported(selection: Selecti
 
 
 def test_the_same_seed_gives_the_same_document(selection: Selection, profile: Profile) -> None:
-    assert two_level_selection(profile).to_dict() == selection.to_dict()
+    assert two_level_selection(profile).document().to_dict() == selection.document().to_dict()
 
 
 def test_the_sampler_hands_both_levels_on(selection: Selection, profile: Profile) -> None:
     found = select("pks", profile, {"k_max": "20"}, 0)
-    assert found.to_dict() == selection.to_dict()
+    assert found.document().to_dict() == selection.document().to_dict()
 
 
 def test_a_window_need_not_start_at_zero(known: Launches) -> None:

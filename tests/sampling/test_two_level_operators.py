@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_launches import CYCLES, made_launches
 
-from assay_sampling.counters import features_of, registry
-from assay_sampling.launch_table import TableMetadata
-from assay_sampling.launches import Launches
-from assay_sampling.profile import Profile
-from assay_sampling.two_level import two_level_selection
+from assay_sampling.counters.definitions import features_of, registry
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import TableMetadata
+from assay_sampling.methods.pks.two_level import two_level_selection
+from tests.support.sampling.made_launches import CYCLES, made_launches
 
 KERNEL, LAUNCHES, WINDOW = "void scale<float>(float*, int)", 600, 200
 SLOW = np.random.default_rng(5).random(LAUNCHES) < 0.4

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server_support import HandClock, StandInExecutor
 
-from assay_server.app import Server, ServerConfig
+from assay_server.app import Server, ServerSettings
+from assay_server.limits import DEFAULT_LIMITS, Limits
+from tests.support.server.server_support import HandClock, StandInExecutor
 
 
 @pytest.fixture
@@ -32,13 +33,13 @@ def make_server(short_path: Path, analysis: StandInExecutor) -> Iterator[Callabl
     """Starts servers in this process over one state directory; all are stopped at the end."""
     started: list[Server] = []
 
-    def make(clock: HandClock | None = None, **settings: Any) -> Server:
-        config = ServerConfig(
+    def make(clock: HandClock | None = None, limits: Limits = DEFAULT_LIMITS, **settings: Any) -> Server:
+        config = ServerSettings(
             state_dir=short_path / "state",
             listen=settings.pop("listen", (f"unix:{short_path}/server.sock",)),
             **{"lease_ms": 60_000, "retry_delay_ms": 1, **settings},
         )
-        server = Server(config, clock=clock, make_executor=lambda: analysis)
+        server = Server(config, limits=limits, clock=clock, make_executor=lambda: analysis)
         server.start()
         started.append(server)
         return server

@@ -5,83 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from made_segments import made_segments
-from server_support import eventually
-from test_ingest import Box
 
+from assay_core.records.campaign import CampaignState, RunState
 from assay_sampling.errors import MisalignedError, RefusedError
-from assay_sampling.launch_table import BASELINE
-from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
-from assay_server.campaigns.analyses import Analyses, WorkerPool
-from assay_server.campaigns.analysis_parts import submit_analysis
-from assay_server.store.model import Campaign, CampaignState, FailureRecord
-
-
-class HandExecutor(Executor):
-    """Gives futures that the test resolves by hand."""
-
-    def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self.calls: list[tuple[Any, ...]] = []
-        self.futures: list[Future[Any]] = []
-        self.broken = False
-
-    def submit(self, function: Any, /, *arguments: Any, **_keywords: Any) -> Future[Any]:
-        if self.broken:
-            raise BrokenExecutor
-        self.requests.append(arguments[0])
-        self.calls.append(arguments)
-        self.futures.append(Future())
-        return self.futures[-1]
-
-
-class Lab(Box):
-    """A box with analyses on an executor of the test's."""
-
-    def __init__(self, state: Path) -> None:
-        self.executors: list[HandExecutor] = []
-        super().__init__(state)
-
-    def open(self) -> None:
-        super().open()
-        self.analyses = Analyses(self.coordinator, self._executor)
-
-    def _executor(self) -> Executor:
-        self.executors.append(HandExecutor())
-        return self.executors[-1]
-
-    @property
-    def futures(self) -> list[Future[Any]]:
-        return [future for executor in self.executors for future in executor.futures]
-
-    def end_runs(self, *, fail_second: bool = False) -> None:
-        box: Box = self
-        for segment in made_segments((100, 50)):
-            box.send(segment)
-        assert box.finish(2, 150)
-        box.key = box.lease()
-        if fail_second:
-            with self.coordinator.schedule() as schedule:
-                schedule.fail(
-                    box.key, FailureRecord("input_unreadable", "/data/y", "it is cut off", "copy it", False)
-                )
-        else:
-            box.send(made_segments((70,))[0])
-            assert box.finish(1, 70)
-
-    def campaign(self) -> Campaign:
-        with self.coordinator.snapshot() as store:
-            found = store.campaign("made-1")
-        assert found is not None
-        return found
-
-    def report(self, form: str) -> bytes:
-        return self.coordinator.records.report_path("made-1", form).read_bytes()
+from assay_sampling.launches.table import BASELINE
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+from assay_server.campaigns.analysing.analyses import WorkerPool
+from assay_server.campaigns.analysing.parts import submit_analysis
+from tests.support.server.analysis_lab import HandExecutor, Lab
+from tests.support.server.server_support import eventually
 
 
 @pytest.fixture
@@ -130,8 +67,11 @@ def test_runs_without_data_are_named_and_fail_the_campaign_with_its_report(lab: 
     [request] = lab.executors[0].requests
     assert [r.run_id for r in request.runs] == ["made-1.0000"]
     assert request.failed_runs == (
-        FailedRun("made-1.0001", "input_unreadable: /data/y: it is cut off", "w", "A100", "light"),
+        FailedRun("made-1.0001", RunState.FAILED, request.failed_runs[0].failure, "w", "A100", "light"),
     )
+    [failed] = request.failed_runs
+    assert failed.failure is not None and failed.failure.subject == "/data/y"
+    assert failed.reason == "input_unreadable: /data/y: it is cut off"
     lab.futures[0].set_result((b"{}", b"<p>"))
     campaign = lab.campaign()
     assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, True)
@@ -192,7 +132,10 @@ def test_an_analysis_that_breaks_its_pool_twice_is_given_up(lab: Lab) -> None:
     campaign = lab.campaign()
     assert campaign.state is CampaignState.FAILED
     assert campaign.failure is not None
-    assert campaign.failure.cause == "its process died, most likely killed by the system for want of memory"
+    assert (
+        campaign.failure.cause
+        == "its process died, most likely because the system ran out of memory and killed it"
+    )
 
 
 def test_a_report_that_the_disk_refuses_fails_the_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

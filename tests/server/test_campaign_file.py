@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from assay_sampling.errors import CampaignError
-from assay_sampling.launch_table import Condition
-from assay_server.campaigns.spec import load_campaign, resolved_path
-from assay_server.campaigns.yaml_source import parse_yaml
+from assay_sampling.launches.table import Condition
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.yaml_source import parse_yaml
+from assay_server.campaigns.planning.plan import resolved_path
 from assay_server.limits import CampaignFileLimits
 
 GOOD = """\
@@ -122,7 +123,7 @@ FAULTS = [
     (
         "reference: V100",
         "reference: H100",
-        "15: field analysis.reference: no recording is of the device 'H100'; there are V100, A100",
+        "15: field analysis.reference: no recording has the device 'H100'; there are V100, A100",
     ),
     (
         "- systematic",
@@ -138,7 +139,7 @@ FAULTS = [
     (
         "device: A100",
         "device: V100\n        condition: {cache: all, sm_percent: 50}",
-        "11: field workloads[0].recordings[1].device: 'V100' stands twice under the same condition",
+        "11: field workloads[0].recordings[1].device: 'V100' appears twice under the same condition",
     ),
     (
         "        light: a100.sqlite\n",
@@ -150,12 +151,12 @@ FAULTS = [
     (
         "seed: 7",
         "seed: 7\nseed: 8",
-        "4: the key 'seed' stands twice, first on line 3",
+        "4: the key 'seed' appears twice, first on line 3",
     ),
     (
         "seed: 7\n",
         "seed: &x 7\nplayback: *x\n",
-        "4: aliases (*name) are not read here; write the value out",
+        "4: aliases (*name) are not supported here; write out the value",
     ),
     (
         "    recordings:",
@@ -163,9 +164,9 @@ FAULTS = [
         "6: it is indented with a tab; indent with spaces: YAML allows no tabs",
     ),
     ("seed: 7", "seed: !!python/name:os.system x", "3: the tag "
-     "'tag:yaml.org,2002:python/name:os.system' is not read here; write the plain value"),
+     "'tag:yaml.org,2002:python/name:os.system' is not supported here; write the plain value"),
     ("seed: 7", "seed: .inf", "3: '.inf' cannot be read as float"),
-    ("seed: 7", "seed: 7\n---\nseed: 8", "4: a second document begins; one file is one campaign"),
+    ("seed: 7", "seed: 7\n---\nseed: 8", "4: a second document begins; give each campaign its own file"),
 ]  # fmt: skip
 
 
@@ -237,16 +238,16 @@ def test_plain_words_are_what_the_core_schema_of_yaml_1_2_makes_of_them(word: st
     ("text", "expected"),
     [
         # By YAML 1.1 these are numbers to the base of 60: 302 s for 900 KB, with nobody answered.
-        ("seed: " + "1:" * 450_000 + "1", "1: a value of 900,001 characters; at most 65,536 are read"),
+        ("seed: " + "1:" * 450_000 + "1", "1: a value has 900,001 characters; at most 65,536 are allowed"),
         ("seed: " + "1:" * 30_000 + "1\ncampaign: a", "1: field seed: '1:1:1:1:1"),
-        ("seed: " + "9" * 65, "1: a number of 65 characters; at most 64 are read"),
-        ("seed: 0x" + "f" * 65_000, "1: a number of 65,002 characters; at most 64 are read"),
-        ("seed: " + "1" * 64 + "e" + "9" * 300, "1: a number of 365 characters"),
+        ("seed: " + "9" * 65, "1: a number has 65 characters; at most 64 are allowed"),
+        ("seed: 0x" + "f" * 65_000, "1: a number has 65,002 characters; at most 64 are allowed"),
+        ("seed: " + "1" * 64 + "e" + "9" * 300, "1: a number has 365 characters"),
         ("seed: 1e999", "1: '1e999' cannot be read as float"),
-        ("x" * 65_537 + ": 1", "1: a value of 65,537 characters"),
+        ("x" * 65_537 + ": 1", "1: a value has 65,537 characters"),
         ("seed: !!bool yes", "1: 'yes' cannot be read as bool"),
         ("seed: !!int x", "1: 'x' cannot be read as int"),
-        ("seed: !" + "t" * 1000 + " 1", "1: the tag '!" + "t" * 99 + "' is not read here"),
+        ("seed: !" + "t" * 1000 + " 1", "1: the tag '!" + "t" * 99 + "' is not supported here"),
     ],
 )
 def test_no_value_holds_the_server_up(text: str, expected: str) -> None:
@@ -273,7 +274,7 @@ def test_a_laughing_bomb_is_refused_before_it_unfolds() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
     assert message("\n".join(lines)) == (
-        "campaign.yaml:2: aliases (*name) are not read here; write the value out"
+        "campaign.yaml:2: aliases (*name) are not supported here; write out the value"
     )
 
 
@@ -319,7 +320,7 @@ def test_paths_start_from_the_folder_of_the_file() -> None:
     with pytest.raises(CampaignError) as caught:
         resolved_path("b.csv", "campaigns", "c.yaml")
     assert str(caught.value) == (
-        "c.yaml: the path 'b.csv' is relative, and the folder of the file was not given; "
+        "c.yaml: the path 'b.csv' is relative, but the folder of the file was not given; "
         "give an absolute path"
     )
 
@@ -377,15 +378,15 @@ LIVE_FAULTS = [
     (
         "gpus: [V100, RTX 2060]\n",
         "",
-        "10: field workloads[0].command: no GPU to run it on is named; give a list of kinds in 'gpus'\n"
-        "campaign.yaml:17: field analysis.reference: no recording is of the device 'V100'; there are A100",
+        "10: field workloads[0].command: there is no GPU to run it on; give a list of kinds in 'gpus'\n"
+        "campaign.yaml:17: field analysis.reference: no recording has the device 'V100'; there are A100",
     ),
     (
         "RTX 2060]",
         "NVIDIA  v100]",
         "3: field gpus[1]: 'NVIDIA  v100' is the same kind of GPU as 'V100'",
     ),
-    ("RTX 2060]", '" "]', "3: field gpus[1]: ' ' names no kind of GPU"),
+    ("RTX 2060]", '" "]', "3: field gpus[1]: ' ' is not a kind of GPU"),
     ("first: 1000", "first: 0", "4: field detailed.first: 0 is below 1"),
     ("first: 1000", "frist: 1000", "4: field detailed.frist: unknown key; did you mean 'first'?"),
     (
@@ -410,18 +411,18 @@ LIVE_FAULTS = [
     (
         "{cache: all}",
         "{cache: none}",
-        "6: field conditions[0]: this is the baseline, which is always run; name conditions beside it",
+        "6: field conditions[0]: this is the baseline, which always runs; list only other conditions",
     ),
     (
         "{cache: all}",
         "{cache: all, sm_percent: 50}",
-        "6: field conditions[0]: caches are flushed only under Nsight Compute, which profiles one launch of "
-        "each process at a share of the SMs; write two conditions, one for each",
+        "6: field conditions[0]: only Nsight Compute flushes caches, and at a share of the SMs it profiles "
+        "one launch of each process; write two conditions, one for each",
     ),
     (
         "{cache: all}",
         "{sm_share: partition}",
-        "6: field conditions[0].sm_share: a partition is of some of the SMs; give an sm_percent below 100",
+        "6: field conditions[0].sm_share: a partition holds part of the SMs; give an sm_percent below 100",
     ),
     (
         "{cache: all}",
@@ -431,7 +432,7 @@ LIVE_FAULTS = [
     (
         "{cache: all}",
         "{sm_percent: 50.0}",
-        "7: field conditions[1]: the condition cache=none clock=none sm=50% stands twice",
+        "7: field conditions[1]: the condition cache=none clock=none sm=50% appears twice",
     ),
     (
         "{cache: all}",
@@ -467,24 +468,24 @@ LIVE_FAULTS = [
     (
         'OMP_NUM_THREADS: "1"',
         '"A=B": c',
-        "12: field workloads[0].environment.A=B: 'A=B' cannot be set: no name, or '=' or a null in it",
+        "12: field workloads[0].environment.A=B: 'A=B' cannot be set: it is empty or has '=' or a null in it",
     ),
     ("timeout_s: 3600", "timeout_s: -1", "13: field workloads[0].timeout_s: -1 is not above 0.0"),
     (
         "    recordings:\n      - {device: A100, light: old.sqlite}\n",
         "    timeout_s: 5\n",
         "14: field workloads[1]: it has nothing to run; give a 'command' or 'recordings'\n"
-        "campaign.yaml:15: field workloads[1].timeout_s: it belongs to a workload with a 'command'",
+        "campaign.yaml:15: field workloads[1].timeout_s: this key needs a 'command' in the workload",
     ),
     (
         "    timeout_s: 3600",
         "    recordings: [{device: A100, light: x}]",
-        "13: field workloads[0].recordings: it has a 'command' too; make two workloads of it",
+        "13: field workloads[0].recordings: the workload also has a 'command'; split it into two workloads",
     ),
     (
         "reference: V100",
         "reference: H100",
-        "18: field analysis.reference: no GPU or recording is of the device 'H100'; "
+        "18: field analysis.reference: no GPU or recording has the device 'H100'; "
         "there are V100, RTX 2060, A100",
     ),
 ]

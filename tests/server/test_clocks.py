@@ -6,20 +6,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playing_agent import PlayingAgent
-from server_support import CAMPAIGN, HandClock
 
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import Inventory, Slot
 from assay_server.app import Server
-from assay_server.campaigns.coordinator import Coordinator
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.campaigns.transitions import SchedulePolicy
-from assay_server.store.model import Agent, AttemptKey, AttemptState, FailureRecord, Slot
+from assay_server.store.model import Agent
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import LeaseKeeper
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import CAMPAIGN, HandClock
 
 DAY_MS = 24 * 3600 * 1000
-HANG = FailureRecord("hang", "the workload", "no progress", "raise the limit", True)
+HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     submit(made, CAMPAIGN, "c.yaml", "/data")
     with made.schedule() as schedule:
         schedule.register(
-            Agent("a", "s", "a", {}, (Slot("0", ("recorded",)), Slot("1", ("recorded",))), 0), {}
+            Agent("a", "s", "a", Inventory(), (Slot("0", ("recorded",)), Slot("1", ("recorded",))), 0), {}
         )
     yield made
 
@@ -61,7 +65,7 @@ def test_a_server_that_was_stopped_ends_no_lease_for_it(
     passes(1)
     passes(3600)  # SIGSTOP
     assert live(coordinator) == 2
-    assert "was stopped for 3600 s: all leases are given anew" in caplog.text
+    assert "was stopped for 3600 s: all leases start again" in caplog.text
     for _ in range(59):
         passes(1)
     assert live(coordinator) == 2
@@ -100,7 +104,7 @@ def test_a_clock_that_was_set_makes_no_retry_wait_longer_than_its_pause(
 
 
 def _not_before(server: Server) -> int:
-    store = SqliteStore(server.config.state_dir / "metadata.sqlite")
+    store = SqliteStore(server.settings.state_dir / "metadata.sqlite")
     try:
         with store.snapshot() as read:
             return max(piece.not_before_ms for piece in read.slices("made-1.0000"))
@@ -114,7 +118,7 @@ def test_an_agent_that_was_seen_tomorrow_is_seen_now(make_server: Callable[..., 
         agent.register()
     server.stop()
     server = make_server(HandClock(9 * DAY_MS))
-    store = SqliteStore(server.config.state_dir / "metadata.sqlite")
+    store = SqliteStore(server.settings.state_dir / "metadata.sqlite")
     with store.snapshot() as read:
         assert [found.seen_at_ms for found in read.agents()] == [9 * DAY_MS]
     store.close()

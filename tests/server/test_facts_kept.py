@@ -7,23 +7,21 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from alembic import command
-from test_store_contract import attempt, campaign, run
 
-from assay_protos import agent_pb2
-from assay_sampling.attempt_facts import (
-    MOST_BYTES,
-    AttemptFacts,
-    LibraryFact,
-    LibraryFacts,
-    ToolFact,
-)
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.work import CommandSource
+from assay_sampling.running.attempt_facts import MOST_BYTES, AttemptFacts, LibraryFact, LibraryFacts, ToolFact
 from assay_server.analysis.provenance import run_facts
-from assay_server.analysis.request import RunFacts
-from assay_server.campaigns.analyses import analysis_request
-from assay_server.rpc.convert import attempt_message, log_of
+from assay_server.analysis.runs.request import RunFacts
+from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.rpc.bounds import bounded_log
+from assay_server.rpc.statuses import attempt_detail
 from assay_server.store import migrate
-from assay_server.store.model import AttemptLog, AttemptState, Command, RunState, Slice, SliceState
+from assay_server.store.model import Slice, SliceState
+from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.stored_values import attempt, campaign, run
 
 DAY_MS = 86_400_000
 NSYS = AttemptFacts(
@@ -43,17 +41,17 @@ NSYS = AttemptFacts(
 
 def test_facts_are_taken_over_as_they_are_unless_they_are_none() -> None:
     text = NSYS.to_json()
-    assert log_of(agent_pb2.AttemptLog(facts_json=text)).facts == text
+    assert bounded_log(AttemptLog(facts_json=text)).facts_json == text
     newer = '{"version": 7, "more": []}'
-    assert log_of(agent_pb2.AttemptLog(facts_json=newer)).facts == newer
+    assert bounded_log(AttemptLog(facts_json=newer)).facts_json == newer
     for wrong in ("", "no json", "[]", "[" * 100_000, '{"a": "%s"}' % ("x" * MOST_BYTES)):
-        assert log_of(agent_pb2.AttemptLog(facts_json=wrong)).facts == ""
+        assert bounded_log(AttemptLog(facts_json=wrong)).facts_json == ""
 
 
 def test_they_go_to_whoever_asks_for_the_run() -> None:
-    made = attempt(log=AttemptLog(facts=NSYS.to_json()))
-    assert attempt_message(made).facts_json == NSYS.to_json()
-    assert attempt_message(attempt()).facts_json == ""
+    made = attempt(log=AttemptLog(facts_json=NSYS.to_json()))
+    assert attempt_detail(made).to_proto().facts_json == NSYS.to_json()
+    assert attempt_detail(attempt()).to_proto().facts_json == ""
 
 
 def test_an_attempt_of_an_earlier_schema_has_none(tmp_path: Path) -> None:
@@ -87,14 +85,14 @@ def test_an_attempt_of_an_earlier_schema_has_none(tmp_path: Path) -> None:
         [old] = read.attempts("c-1.0000")
         facts = read.published_facts("c-1.0000")
     store.close()
-    assert (old.log.text, old.log.facts) == ("said", "")
+    assert (old.log.text, old.log.facts_json) == ("said", "")
     assert facts == [(5, "")]
     assert run_facts(facts, measured=True) == RunFacts(days=("1970-01-01",))
 
 
-def test_the_facts_of_a_run_are_those_of_its_published_attempts() -> None:
+def test_the_facts_of_a_run_are_those_of_its_published_attempts(tmp_path: Path) -> None:
     store = SqliteStore(None)
-    live = run(0, command=Command(("train",)), state=RunState.DONE, recorded_path="")
+    live = run(0, command=CommandSource(("train",)), state=RunState.DONE, recorded=None)
     pieces = [Slice(live.run_id, n, state=SliceState.DONE) for n in range(3)]
     made = campaign(synthetic=False)
     other = AttemptFacts(gpu="H100", driver="550.163", tools=(ToolFact("nsys", "2024.1"),))
@@ -114,13 +112,13 @@ def test_the_facts_of_a_run_are_those_of_its_published_attempts() -> None:
                     state=state,
                     slot_id=f"g{token}",
                     leased_at_ms=day * DAY_MS,
-                    log=AttemptLog(facts=facts),
+                    log=AttemptLog(facts_json=facts),
                 )
             )
     with store.snapshot() as read:
         assert [at for at, _ in read.published_facts(live.run_id)] == [2 * DAY_MS, 2 * DAY_MS, 3 * DAY_MS]
         assert read.published_facts("nothing") == []
-        [found] = analysis_request(read, "made-1", lambda piece: piece.file).runs
+        [found] = analysis_request(read, "made-1", LocalRecordStore(tmp_path)).runs
     store.close()
     assert found.facts == RunFacts(
         gpus=("H100",),

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay_sampling.errors import CampaignError, ParameterError
-from assay_server.campaigns.forecast import forecast_campaign
+from assay_server.campaign_file.reading import CampaignFile, read_campaign_file
+from assay_server.campaigns.planning.forecast import forecast_campaign
 
 LIVE = """\
 campaign: lab
@@ -38,8 +39,12 @@ SIMPLE = {
 }
 
 
+def read(text: str) -> CampaignFile:
+    return read_campaign_file(text, "c.yaml")
+
+
 def test_live_runs_are_summed_for_each_gpu() -> None:
-    document = forecast_campaign(LIVE, "c.yaml", "/base", SIMPLE)
+    document = forecast_campaign(read(LIVE), "/base", SIMPLE)
     rows = [
         (r["level"], r["condition"]["cache"], r["condition"]["sm_percent"], r["slices"], r["passes"],
          r["launches"], r["bytes"], round(r["hours"] * 3600))
@@ -67,13 +72,13 @@ def test_live_runs_are_summed_for_each_gpu() -> None:
 def test_recordings_are_played_and_looked_for(tmp_path: Path, playback: str, seconds: float) -> None:
     (tmp_path / "here.sqlite").touch()
     text = RECORDED.replace("PLAYBACK", playback)
-    document = forecast_campaign(text, "c.yaml", str(tmp_path), {})
+    document = forecast_campaign(read(text), str(tmp_path), {})
     assert [r["hours"] * 3600 for r in document["runs"]] == pytest.approx([seconds] * 2)
     assert document["missing_files"] == [str(tmp_path / "away.csv")]
 
 
 def test_every_assumption_is_told_with_its_meaning() -> None:
-    document = forecast_campaign(LIVE, "c.yaml", "/base", {"launches": "7"})
+    document = forecast_campaign(read(LIVE), "/base", {"launches": "7"})
     assert document["assumptions"]["launches"]["value"] == 7
     assert all(entry["meaning"] for entry in document["assumptions"].values())
 
@@ -89,27 +94,27 @@ def test_every_assumption_is_told_with_its_meaning() -> None:
 )
 def test_an_assumption_that_is_none_is_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(ParameterError, match=text):
-        forecast_campaign(LIVE, "c.yaml", "/base", given)
+        forecast_campaign(read(LIVE), "/base", given)
 
 
 def test_a_file_that_is_not_valid_is_refused_with_its_line() -> None:
     with pytest.raises(CampaignError, match=r"c\.yaml:3: field gpu:"):
-        forecast_campaign(LIVE.replace("gpus:", "gpu:"), "c.yaml", "/base", {})
+        forecast_campaign(read(LIVE.replace("gpus:", "gpu:")), "/base", {})
 
 
 def test_a_window_without_an_end_is_forecast_to_the_programs_end() -> None:
     text = LIVE.replace("first: 1000, slice_launches: 400", "first: auto, time_budget_s: 60")
-    document = forecast_campaign(text, "c.yaml", "/base", {"launches": "1700", "program_seconds": "1"})
+    document = forecast_campaign(read(text), "/base", {"launches": "1700", "program_seconds": "1"})
     detailed, light = document["runs"][:2]
     assert (detailed["slices"], detailed["launches"], detailed["at_most"]) == (3, 1700, True)
     assert (light["slices"], light["launches"], light["at_most"]) == (1, 1700, False)
-    assert forecast_campaign(LIVE, "c.yaml", "/base", {})["runs"][0]["at_most"] is False
+    assert forecast_campaign(read(LIVE), "/base", {})["runs"][0]["at_most"] is False
 
 
 def test_assumptions_size_the_slices_for_which_the_file_says_nothing() -> None:
     text = LIVE.replace("first: 1000, slice_launches: 400", "first: 50000")
     slow = {"launches": "50000", "program_seconds": "5000", "pass_milliseconds": "50"}
-    document = forecast_campaign(text, "c.yaml", "/base", slow)
+    document = forecast_campaign(read(text), "/base", slow)
     features = document["runs"][0]
     assert 0 < features["skipped_percent"] < 20
-    assert features["slices"] < forecast_campaign(text, "c.yaml", "/base", {})["runs"][0]["slices"]
+    assert features["slices"] < forecast_campaign(read(text), "/base", {})["runs"][0]["slices"]

@@ -9,92 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_segments import MadeSegment, made_batch, made_schema, made_segments, packed, packed_names
-from server_support import HandClock
 
+from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
-from assay_sampling.launch_table import Names
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.ingest import Answer, Ingest, Upload
-from assay_server.campaigns.publish import Publisher
-from assay_server.campaigns.retry import RetryPolicy
-from assay_server.campaigns.submit import submit
-from assay_server.campaigns.transitions import SchedulePolicy
-from assay_server.store.model import Agent, AttemptKey, AttemptLog, AttemptState, Claim, Slot
+from assay_sampling.launches.table import Names
+from assay_server.campaigns.ingest.segments import Answer
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.sqlite import SqliteStore
-
-TEXT = """\
-campaign: made
-synthetic: {synthetic}
-workloads:
-  - name: w
-    recordings:
-      - {{device: V100, light: x}}
-      - {{device: A100, light: y}}
-"""
-
-
-class Box:
-    """A coordinator over a state directory, with one agent that has leased the first run."""
-
-    def __init__(self, state: Path, *, synthetic: bool = False) -> None:
-        self.state = state
-        state.mkdir(parents=True, exist_ok=True)
-        self.clock = HandClock()
-        self.open()
-        submit(self.coordinator, TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data")
-        slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
-        with self.coordinator.schedule() as schedule:
-            schedule.register(Agent("a", "s", "a", {}, slots, 0), {})
-        self.key = self.lease()
-
-    def open(self) -> None:
-        self.metadata = SqliteStore(self.state / "metadata.sqlite")
-        policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
-        self.coordinator = Coordinator(self.metadata, LocalRecordStore(self.state), policy, self.clock)
-        self.ingest = Ingest(self.coordinator)
-        self.publisher = Publisher(self.coordinator)
-
-    def close(self) -> None:
-        self.ingest.close()
-        self.metadata.close()
-
-    def restart(self) -> None:
-        self.close()
-        self.open()
-
-    def lease(self, slot: str = "0") -> AttemptKey:
-        with self.coordinator.schedule() as schedule:
-            lease = schedule.lease("a", slot)
-        assert lease is not None
-        return lease.attempt.key
-
-    def claim(self, key: AttemptKey | None = None) -> Claim:
-        """What the agent says that was given the lease of this attempt."""
-        key = key or self.key
-        with self.coordinator.snapshot() as store:
-            attempt = store.attempt(key.run_id, key.slice, key.attempt)
-        return Claim(key, "a", "s", b"" if attempt is None else attempt.write_secret)
-
-    def send(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> Answer:
-        upload = segment if isinstance(segment, Upload) else segment.upload(self.claim(key))
-        return self.ingest.take(upload).result(timeout=20)
-
-    def refused(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> str:
-        answer = self.send(segment, key)
-        assert answer.refusal is not None
-        return f"{answer.refusal.failure_class}: {answer.refusal.cause}"
-
-    def state_of(self, key: AttemptKey | None = None) -> AttemptState:
-        key = key or self.key
-        with self.coordinator.snapshot() as store:
-            attempt = store.attempt(key.run_id, key.slice, key.attempt)
-        assert attempt is not None
-        return attempt.state
-
-    def finish(self, segments: int, launches: int) -> bool:
-        return self.publisher.finish(self.claim(), segments, launches, (), AttemptLog())
+from tests.support.server.ingest_box import Box
+from tests.support.server.made_segments import (
+    MadeSegment,
+    made_batch,
+    made_schema,
+    made_segments,
+    packed,
+    packed_names,
+)
 
 
 @pytest.fixture
@@ -141,13 +70,16 @@ def test_resends_that_race_become_one_segment(box: Box) -> None:
 def test_another_hash_under_the_same_number_is_refused(box: Box) -> None:
     box.send(made_segments((100,))[0])
     assert box.refused(made_segments((99,))[0]) == (
-        "server_refused: it has another hash than the segment of this number that is already stored"
+        "server_refused: its hash differs from that of the stored segment with this number"
     )
     assert box.state_of() is AttemptState.FAILED
 
 
 def test_a_segment_out_of_order_is_refused(box: Box) -> None:
-    assert box.refused(made_segments((100, 50))[1]) == "server_refused: it comes where segment 0 is due"
+    assert (
+        box.refused(made_segments((100, 50))[1])
+        == "server_refused: it came instead of segment 0, which is next"
+    )
 
 
 def test_an_old_token_does_not_even_reach_the_disk(box: Box) -> None:
@@ -169,9 +101,9 @@ def test_a_wrong_or_old_token_is_refused_and_harms_nobody(box: Box) -> None:
     for forged in (
         replace(box.key, token=box.key.token + 1),
         replace(box.key, attempt=2),
-        replace(box.key, run_id="../x"),
+        replace(box.key, run_id="another-1.0000"),
     ):
-        assert box.refused(segment, forged).startswith("lease_expired: the attempt is not wanted any more")
+        assert box.refused(segment, forged).startswith("lease_expired: the attempt is no longer wanted")
     assert box.send(segment) == DURABLE
     old = box.key
     box.clock.ms += 1001
@@ -185,31 +117,31 @@ def test_a_wrong_or_old_token_is_refused_and_harms_nobody(box: Box) -> None:
 
 def test_synthetic_and_measured_never_meet(box: Box, tmp_path: Path) -> None:
     assert box.refused(made_segments((10,), synthetic=True)[0]) == (
-        "server_refused: its data are synthetic and the campaign's measured"
+        "server_refused: its data is synthetic and the campaign's is measured"
     )
     with box.coordinator.snapshot() as store:
         run = store.run(box.key.run_id)
     assert run is not None and run.failure is not None
     assert run.failure.remedy == (
-        "the two never meet: say in the campaign file, with 'synthetic:', which they are"
+        "the two never mix: set 'synthetic:' in the campaign file to match the data"
     )
     other = Box(tmp_path / "other", synthetic=True)
     assert other.refused(made_segments((10,), synthetic=False)[0]) == (
-        "server_refused: its data are measured and the campaign's synthetic"
+        "server_refused: its data is measured and the campaign's is synthetic"
     )
     other.close()
 
 
 def test_the_level_must_be_that_of_the_run(box: Box) -> None:
     assert box.refused(made_segments((10,), "detailed")[0]) == (
-        "server_refused: it holds a detailed recording where a light one is due"
+        "server_refused: it holds a detailed recording, but a light one is expected"
     )
 
 
 def test_the_schema_stays_that_of_the_first_segment(box: Box) -> None:
     box.send(made_segments((10,))[0])
     other = made_segments((10, 10), counters=1)[1]
-    assert box.refused(other) == "server_refused: its schema is not that of the attempt's first segment"
+    assert box.refused(other) == "server_refused: its schema differs from that of the attempt's first segment"
 
 
 def test_every_name_must_have_come_before(box: Box) -> None:
@@ -218,9 +150,7 @@ def test_every_name_must_have_come_before(box: Box) -> None:
     part = packed_names(names)
     box.send(MadeSegment(0, 10, part, packed(schema, [first])))
     second = packed(schema, [made_batch(schema, 10, 10, names, kernels=3)])
-    assert box.refused(MadeSegment(1, 10, b"", second)).startswith(
-        "server_refused: no name was given for the id 0x"
-    )
+    assert box.refused(MadeSegment(1, 10, b"", second)).startswith("server_refused: it uses the id 0x")
 
 
 def test_names_of_earlier_segments_are_known_after_a_restart(box: Box) -> None:
@@ -234,10 +164,10 @@ def test_names_of_earlier_segments_are_known_after_a_restart(box: Box) -> None:
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
-        ({"data": b"changed"}, "its bytes do not have the hash that its header names"),
-        ({"names": b"changed"}, "its bytes do not have the hash that its header names"),
-        ({"names": b""}, "its bytes do not have the hash that its header names"),
-        ({"launches": 11}, "it holds 10 launches where its header says 11"),
+        ({"data": b"changed"}, "its bytes do not match the hash in its header"),
+        ({"names": b"changed"}, "its bytes do not match the hash in its header"),
+        ({"names": b""}, "its bytes do not match the hash in its header"),
+        ({"launches": 11}, "it holds 10 launches, but its header says 11"),
         ({"launches": 0}, "0 launches in "),
         ({"launches": 65_537}, "65,537 launches in "),
         ({"launches": -1}, "-1 launches in "),
@@ -298,7 +228,7 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
     for future in (one, two):
         assert isinstance(future.exception(timeout=20), StorageError)
     monkeypatch.undo()
-    with pytest.raises(StorageError, match="a segment before it was not stored"):
+    with pytest.raises(StorageError, match="an earlier segment was not stored"):
         box.ingest.take(following[1])  # checked after the first had failed
     assert box.state_of() is AttemptState.LEASED
     assert [box.send(s) for s in (first, second, third)] == [DURABLE] * 3
@@ -319,7 +249,7 @@ def test_segments_after_the_finish_are_not_wanted(box: Box) -> None:
     first, second = made_segments((100, 50))
     box.send(first)
     assert box.finish(1, 100)
-    assert box.refused(second).startswith("lease_expired: the attempt is not wanted any more")
+    assert box.refused(second).startswith("lease_expired: the attempt is no longer wanted")
     assert box.send(first) == DUPLICATE
 
 

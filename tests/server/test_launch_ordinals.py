@@ -9,14 +9,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_segments import MadeSegment, made_batch, made_schema, packed, packed_names
-from playing_agent import PlayingAgent
 
-from assay_protos import agent_pb2, common_pb2, ingest_pb2
+from assay_core.records.machine import InstalledDevice, Slot
+from assay_core.records.upload import SegmentAnswer
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launch_table import Level, Names, make_batch
+from assay_sampling.launches.table import Level, Names, make_batch
 from assay_server.app import Server
-from assay_server.campaigns.ordinals import LaunchOrdinals
+from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
+from tests.support.server.made_segments import MadeSegment, made_batch, made_schema, packed, packed_names
+from tests.support.server.playing_agent import PlayingAgent
 
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12)), min_size=1, max_size=12)
 INT64_MAX = 2**63 - 1
@@ -74,9 +75,12 @@ def test_a_recording_of_chosen_launches_is_taken_in_any_order() -> None:
 
 def test_the_message_names_launch_and_process() -> None:
     twice = refusal([[(0, 0), (0, 1)], [(1, 0), (0, 1)]], may_skip=True)
-    assert twice == "launch 1 of process 0 stands twice in its attempt"
+    assert twice == "launch 1 of process 0 appears twice in its attempt"
     gap = refusal([[(3, 7), (3, 8)], [(3, 11)]], may_skip=False)
-    assert gap == "2 launches of process 3 from 9 on are left out, and what an agent measures has no gaps"
+    assert (
+        gap
+        == "2 launches of process 3 from 9 on are missing, and launches that an agent measures have no gaps"
+    )
 
 
 def test_a_refused_segment_leaves_no_trace() -> None:
@@ -97,10 +101,10 @@ RECORDED = """\
 campaign: recorded
 workloads: [{name: training, recordings: [{device: V100, light: light.sqlite}]}]
 """
-VIRTUAL = agent_pb2.Slot(
+VIRTUAL = Slot(
     slot_id="GPU-0",
-    device=common_pb2.Device(name="virtual V100", uuid="GPU-0", sm_count=80),
-    profilers=["nsight_compute", "nsight_systems"],
+    device=InstalledDevice(name="virtual V100", uuid="GPU-0", sm_count=80),
+    profilers=("nsight_compute", "nsight_systems"),
     synthetic=True,
 )
 
@@ -121,8 +125,8 @@ def segments_of(*pieces: range, level: Level = "light", synthetic: bool = False)
     return made
 
 
-def refused(answers: list[ingest_pb2.UploadResponse]) -> list[str]:
-    failures = [a.refusal.failure for a in answers if a.WhichOneof("message") == "refusal"]
+def refused(answers: list[SegmentAnswer]) -> list[str]:
+    failures = [a.refusal for a in answers if a.refusal is not None]
     return [f"{failure.failure_class}: {failure.cause}" for failure in failures]
 
 
@@ -130,7 +134,7 @@ def test_a_launch_that_comes_twice_is_refused_at_ingest_also_after_a_restart(
     make_server: Callable[..., Server],
 ) -> None:
     first, again = segments_of(range(100), range(99, 150))
-    twice = "server_refused: launch 99 of process 0 stands twice in its attempt"
+    twice = "server_refused: launch 99 of process 0 appears twice in its attempt"
     server = make_server()
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
@@ -148,21 +152,18 @@ def test_a_launch_that_comes_twice_is_refused_at_ingest_also_after_a_restart(
 def test_a_recording_may_leave_launches_out_and_a_measurement_may_not(server: Server) -> None:
     pieces = (range(10, 20), range(20, 40, 2))
     with PlayingAgent(server.addresses[0]) as agent:
-        request = agent_pb2.RegisterRequest(
-            agent_id=agent.agent_id,
-            session_id=agent.session_id,
-            slots=[VIRTUAL, agent_pb2.Slot(slot_id="recorded-0", profilers=["recorded"])],
-        )
-        agent.agent.Register(request, timeout=20)
+        agent.register([VIRTUAL, "recorded-0"])
         agent.submit(RECORDED)
         recorded = agent.lease("recorded-0", wait_ms=5000).work
         assert refused(agent.upload(recorded.key, segments_of(*pieces))) == []
         assert agent.finish(recorded.key, 2, 20).published
         agent.submit(LIVE)
         live = agent.lease("GPU-0", wait_ms=5000).work
-        level: Level = "detailed" if live.run.level == "detailed" else "light"
+        level: Level = "detailed" if live.level == "detailed" else "light"
         first, second = segments_of(*pieces, level=level, synthetic=True)
         assert refused(agent.upload(live.key, [first])) == []
-        cause = "1 launches of process 0 from 21 on are left out, and what an agent measures has no gaps"
+        cause = (
+            "1 launches of process 0 from 21 on are missing, and launches that an agent measures have no gaps"
+        )
         assert refused(agent.upload(live.key, [second])) == [f"server_refused: {cause}"]
         assert not agent.finish(live.key, 1, 10).published

@@ -7,12 +7,15 @@ from dataclasses import asdict
 
 import pytest
 
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState
+from assay_core.records.work import CommandSource
 from assay_sampling.errors import CampaignError
-from assay_server.campaigns.plan import plan_campaign
-from assay_server.campaigns.schedule import Lease
-from assay_server.campaigns.spec import load_campaign
-from assay_server.rpc.convert import work_message
-from assay_server.store.model import Attempt, AttemptKey, AttemptState, Command
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.campaigns.scheduling.leases import Lease
+from assay_server.rpc.statuses import work_of
+from assay_server.store.model import Attempt
 
 TEXT = """\
 campaign: lab
@@ -64,20 +67,20 @@ def test_a_workload_that_traces_itself_is_measured_by_its_trace_in_all_light_run
     }  # fmt: skip
     [first] = [piece for piece in plan.slices if piece.run_id == plan.runs[-1].run_id]
     attempt = Attempt(AttemptKey(first.run_id, 0, 1, 1), AttemptState.LEASED, "a", "a", "s", "gpu", 0, 0)
-    work = work_message(Lease(attempt, plan.runs[-1], first), 1000)
-    assert (work.run.profiler, work.run.command.kineto_file) == ("kineto", "out/b.json.gz")
+    work = work_of(Lease(attempt, plan.runs[-1], first), 1000)
+    assert (work.profiler, work.command and work.command.kineto_file) == ("kineto", "out/b.json.gz")
     assert {run.command.kineto_file for run in plan.runs if run.command and run.workload == "a"} == {""}
     # What an earlier release stored has no such field.
     stored = json.loads(json.dumps(asdict(plan.runs[0].command))) if plan.runs[0].command else {}
     del stored["kineto_file"]
-    assert Command(**{**stored, "argv": tuple(stored["argv"])}) == plan.runs[0].command
+    assert CommandSource(**{**stored, "argv": tuple(stored["argv"])}) == plan.runs[0].command
 
 
 @pytest.mark.parametrize(
     ("entry", "fault"),
     [
-        ("command: [./b], kineto: /tmp/b.json", "kineto: '/tmp/b.json' leads out of the folder of this file"),
-        ("command: [./b], kineto: ../b.json", "kineto: '../b.json' leads out of the folder of this file"),
+        ("command: [./b], kineto: /tmp/b.json", "kineto: '/tmp/b.json' is outside the folder of this file"),
+        ("command: [./b], kineto: ../b.json", "kineto: '../b.json' is outside the folder of this file"),
         (
             "command: [./b], kineto: '*.pt.trace.json'",
             "is a pattern, and traces of several processes are not",
@@ -85,7 +88,7 @@ def test_a_workload_that_traces_itself_is_measured_by_its_trace_in_all_light_run
         ("command: [./b], kineto: ''", "kineto: it is empty"),
         (
             "kineto: b.json, recordings: [{device: V100, light: b.json}]",
-            "kineto: it belongs to a workload with a 'command'",
+            "kineto: this key needs a 'command' in the workload",
         ),
     ],
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from assay_sampling.errors import CampaignError
-from assay_sampling.launch_table import BASELINE, Condition
-from assay_server.campaigns.forecast import forecast_campaign
-from assay_server.campaigns.live_spec import planned_slices
-from assay_server.campaigns.plan import Plan, analysis_settings, plan_campaign
-from assay_server.campaigns.schema import campaign_schema
-from assay_server.campaigns.spec import load_campaign
+from assay_sampling.launches.table import BASELINE, Condition
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.condition_runs import planned_slices
+from assay_server.campaign_file.reading import load_campaign, read_campaign_file
+from assay_server.campaign_file.schema import campaign_schema
+from assay_server.campaigns.planning.forecast import forecast_campaign
+from assay_server.campaigns.planning.plan import Plan, plan_campaign
 
 LIVE = """\
 campaign: cloud
@@ -79,15 +80,15 @@ def test_repeating_until_the_noise_is_small_needs_no_counters() -> None:
 @pytest.mark.parametrize("text", [LIVE, RECORDED])
 def test_the_methods_are_those_that_need_no_counters(text: str) -> None:
     campaign = load_campaign(text, "c.yaml")
-    names = [name for name, _ in analysis_settings(campaign).methods]
+    names = [name for name, _ in compile_campaign(campaign).analysis.methods]
     assert names == ["stem", "stratified", "random", "systematic"]
     asked = load_campaign(text + "analysis: {methods: [random]}\n", "c.yaml")
-    assert [name for name, _ in analysis_settings(asked).methods] == ["random"]
+    assert [name for name, _ in compile_campaign(asked).analysis.methods] == ["random"]
 
 
 def test_recordings_are_light_ones() -> None:
     runs = planned(RECORDED).runs
-    assert [(run.device_kind, run.level, run.recorded_path) for run in runs] == [
+    assert [(run.device_kind, run.level, str(run.recorded and run.recorded.path)) for run in runs] == [
         ("V100", "light", "/base/v100.json"), ("A100", "light", "/base/a100.json"),
     ]  # fmt: skip
 
@@ -150,9 +151,11 @@ def test_editors_are_told_both_forms() -> None:
 
 
 def test_the_forecast_holds_no_detailed_run_and_says_why() -> None:
-    document = forecast_campaign(LIVE, "c.yaml", "/base", {})
+    document = forecast_campaign(read_campaign_file(LIVE, "c.yaml"), "/base", {})
     assert document["light_only"] is True
     assert {run["level"] for run in document["runs"]} == {"light"}
     assert document["methods"] == ["stem", "stratified", "random", "systematic"]
-    with_counters = forecast_campaign(LIVE.replace("detailed: none", "seed: 1"), "c.yaml", "/base", {})
+    with_counters = forecast_campaign(
+        read_campaign_file(LIVE.replace("detailed: none", "seed: 1"), "c.yaml"), "/base", {}
+    )
     assert with_counters["light_only"] is False

@@ -9,15 +9,17 @@ from concurrent.futures import Future
 
 import grpc
 import pytest
-from made_segments import made_segments
-from playing_agent import PlayingAgent
-from server_support import CAMPAIGN, eventually
 
-from assay_protos import agent_pb2, campaign_pb2, common_pb2, ingest_pb2
+from assay_core.records.attempt import AttemptKey, Claim
+from assay_core.records.upload import AnnouncedSegment, SegmentHeader
+from assay_protos import campaign_pb2, ingest_pb2
 from assay_server.app import Server
-from assay_server.campaigns.ingest import Answer, Ingest, Upload
+from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
 from assay_server.limits import AgentLimits, CallLimits, Limits, LogLimits, QueryLimits, UploadLimits
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.made_segments import made_segments
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import CAMPAIGN, eventually
 
 MakeServer = Callable[..., Server]
 
@@ -30,10 +32,9 @@ def code(call: Callable[[], object]) -> tuple[str, str]:
 
 def header(size: int = 8 << 20) -> ingest_pb2.UploadRequest:
     """Announces a segment."""
-    key = common_pb2.AttemptKey(run_id="made-1.0000", attempt=1, token=1)
-    return ingest_pb2.UploadRequest(
-        header=ingest_pb2.SegmentHeader(key=key, launches=1, launches_bytes=size, launches_hash=b"h")
-    )
+    claim = Claim(AttemptKey("made-1.0000", 0, 1, 1), "", "", b"")
+    announced = AnnouncedSegment(claim, SegmentHeader(0, 1, 0, size, b"", b"h"))
+    return ingest_pb2.UploadRequest(header=announced.to_proto())
 
 
 def slowly(
@@ -135,7 +136,7 @@ def test_an_agent_that_waits_for_work_beyond_the_limit_is_answered_at_once(make_
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         began = time.monotonic()
-        assert not agent.lease(wait_ms=30_000).HasField("work")
+        assert agent.lease(wait_ms=30_000).work is None
         assert time.monotonic() - began < 20
 
 
@@ -143,23 +144,16 @@ def test_registrations_and_heartbeats_are_bounded(make_server: MakeServer) -> No
     limits = AgentLimits(registration_bytes=10_000, registration_slots=3, registration_attempts=2,
                          heartbeat_attempts=5)  # fmt: skip
     server = make_server(limits=Limits(agents=limits))
-    keys = [common_pb2.AttemptKey(run_id="r", token=i) for i in range(6)]
+    keys = [AttemptKey("r", 0, 1, i) for i in range(6)]
     with PlayingAgent(server.addresses[0]) as agent:
         said = code(lambda: agent.register([f"recorded-{i}" for i in range(4)]))
         assert said[0] == "INVALID_ARGUMENT" and "4 slots; at most 3 are taken" in said[1]
         said = code(lambda: agent.register(["x" * 10_000]))
         assert "bytes; at most 10,000 are taken" in said[1]
-        held = [agent_pb2.HeldAttempt(key=key) for key in keys[:3]]
-        request = agent_pb2.RegisterRequest(agent_id="a", session_id="s", name="n", held=held)
-        said = code(lambda: agent.agent.Register(request, timeout=20))
+        said = code(lambda: agent.register(sealed=keys[:3]))
         assert "3 attempts; at most 2 are taken" in said[1]
         agent.register()
-        beat = agent_pb2.HeartbeatRequest(
-            agent_id=agent.agent_id,
-            session_id=agent.session_id,
-            attempts=[agent_pb2.AttemptProgress(key=key) for key in keys],
-        )
-        said = code(lambda: agent.agent.Heartbeat(beat, timeout=20))
+        said = code(lambda: agent.heartbeat(keys))
         assert "6 attempts; at most 5 are taken" in said[1]
 
 
@@ -173,7 +167,7 @@ def test_agents_that_were_away_longest_are_forgotten_unless_they_hold_a_run(make
             with PlayingAgent(server.addresses[0], f"agent-{i}") as agent:
                 agent.register()
                 time.sleep(0.005)
-    store = SqliteStore(server.config.state_dir / "metadata.sqlite")
+    store = SqliteStore(server.settings.state_dir / "metadata.sqlite")
     with store.snapshot() as read:
         assert [agent.agent_id for agent in read.agents()] == ["agent-6", "agent-7", "agent-8", "busy"]
     store.close()
@@ -187,7 +181,7 @@ def test_bytes_that_are_no_request_get_one_line_and_a_typed_error(
     for method in ("AgentService/Heartbeat", "CampaignService/GetStatus", "AgentService/Register"):
         call = channel.unary_unary(f"/assay.v1.{method}")
         name, said = code(lambda call=call: call(b"\xff\xff\xff", timeout=20))  # type: ignore[misc]
-        assert (name, "its bytes are no such request" in said) == ("INVALID_ARGUMENT", True)
+        assert (name, "its bytes are not such a request" in said) == ("INVALID_ARGUMENT", True)
     watch = channel.unary_stream("/assay.v1.CampaignService/Watch")
     assert code(lambda: next(watch(b"\xff\xff", timeout=20)))[0] == "INVALID_ARGUMENT"
     upload = channel.stream_stream("/assay.v1.IngestService/Upload")
@@ -208,6 +202,7 @@ def test_messages_beyond_their_bytes_and_calls_beyond_their_number_are_refused(
         assert (name, "5000" in said) == ("RESOURCE_EXHAUSTED", True)
         assert agent.submit(CAMPAIGN) == "made-1"
         uploads = [agent.ingest.Upload(slowly(end, header())) for _ in range(2)]
+        time.sleep(1)  # a status that came before them would take the place of one
         eventually(lambda: _refused(lambda: agent.status("made-1")), "a refusal")
         end.set()
         for call in uploads:

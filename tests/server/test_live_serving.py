@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
-from made_segments import made_segments
-from playing_agent import PlayingAgent
-from server_support import StandInExecutor, eventually
 
-from assay_protos import agent_pb2, common_pb2
+from assay_core.records.machine import InstalledDevice, Inventory, Registration, Slot
+from assay_core.records.work import RecordedSource
 from assay_server.app import Server
+from tests.support.server.made_segments import made_segments
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import StandInExecutor, eventually
 
 LIVE = """\
 campaign: live
@@ -25,19 +27,16 @@ workloads:
     environment: {{A: b}}
     timeout_s: 60
 """
-SLOT = agent_pb2.Slot(
+SLOT = Slot(
     slot_id="GPU-virtual-V100-0",
-    device=common_pb2.Device(name="virtual V100", uuid="GPU-virtual-V100-0", sm_count=80),
-    profilers=["nsight_compute", "nsight_systems"],
+    device=InstalledDevice(name="virtual V100", uuid="GPU-virtual-V100-0", sm_count=80),
+    profilers=("nsight_compute", "nsight_systems"),
     synthetic=True,
 )
 
 
-def register(agent: PlayingAgent, *slots: agent_pb2.Slot) -> None:
-    request = agent_pb2.RegisterRequest(
-        agent_id=agent.agent_id, session_id=agent.session_id, name="box", slots=slots
-    )
-    agent.agent.Register(request, timeout=20, wait_for_ready=True)
+def register(agent: PlayingAgent, *slots: Slot) -> None:
+    agent.registered(Registration(agent.agent_id, agent.session_id, "box", Inventory(), slots))
 
 
 def test_an_agent_is_told_what_to_execute_and_collect(server: Server) -> None:
@@ -45,25 +44,25 @@ def test_an_agent_is_told_what_to_execute_and_collect(server: Server) -> None:
         register(agent, SLOT)
         agent.submit(LIVE.format(synthetic="true"), "/data")
         work = agent.lease(SLOT.slot_id).work
-        assert (work.run.run_id, work.run.level, work.run.profiler) == (
+        assert (work.key.run_id, work.level, work.profiler) == (
             "live-1.0000", "detailed", "nsight_compute",
         )  # fmt: skip
-        assert (work.launch_skip, work.launch_count, work.run.synthetic) == (0, 100, True)
-        command = work.run.command
+        assert (work.launch_skip, work.launch_count, work.synthetic) == (0, 100, True)
+        command = work.command
         assert list(command.argv) == ["/data/training.toml", "--epochs", "1"]
         assert (dict(command.environment), command.working_directory, command.timeout_s) == (
             {"A": "b"}, "/data", 60.0,
         )  # fmt: skip
-        assert {"cycles_gpc_avg", "instructions", "local_load_sectors"} <= set(work.run.counters)
-        assert not work.run.HasField("recorded") and not work.run.under_mps
+        assert {"cycles_gpc_avg", "instructions", "local_load_sectors"} <= set(work.counters)
+        assert not work.recorded and not work.under_mps
         agent.fail(work.key, "permission", retryable=False)
         light = agent.lease(SLOT.slot_id).work
-        assert (light.run.level, light.run.profiler, list(light.run.counters)) == (
+        assert (light.level, light.profiler, list(light.counters)) == (
             "light", "nsight_systems", [],
         )  # fmt: skip
         agent.fail(light.key, "permission", retryable=False)
         share = agent.lease(SLOT.slot_id).work
-        assert (share.run.condition.sm_percent, share.run.under_mps) == (50.0, True)
+        assert (share.condition.sm_percent, share.under_mps) == (50.0, True)
 
 
 def test_a_recorded_run_has_no_command(server: Server) -> None:
@@ -71,7 +70,7 @@ def test_a_recorded_run_has_no_command(server: Server) -> None:
         agent.register()
         agent.submit("campaign: a\nworkloads: [{name: w, recordings: [{device: V100, light: x}]}]")
         work = agent.lease().work
-        assert work.run.recorded.path == "/data/x" and not work.run.HasField("command")
+        assert work.recorded == RecordedSource(Path("/data/x")) and not work.command
 
 
 def test_status_says_what_no_agent_offers(server: Server) -> None:
@@ -85,7 +84,7 @@ def test_status_says_what_no_agent_offers(server: Server) -> None:
                 f"{'nsight_compute' if run.level == 'detailed' else 'nsight_systems'}: "
                 "virtual V100 is synthetic and the campaign measured"
             )
-        assert not agent.lease(SLOT.slot_id).HasField("work")
+        assert agent.lease(SLOT.slot_id).work is None
         assert agent.run(f"{campaign_id}.0000").run.waiting_for.startswith("no agent offers a measured V100")
         synthetic = agent.submit(LIVE.format(synthetic="true"), "/data")
         assert {r.waiting_for for r in agent.status(synthetic).runs} == {""}
@@ -134,7 +133,10 @@ def test_a_first_slice_without_launches_is_a_failure(server: Server) -> None:
 
 
 def test_a_live_campaign_needs_a_folder(server: Server) -> None:
-    with PlayingAgent(server.addresses[0]) as agent, pytest.raises(grpc.RpcError, match="has a command"):
+    with (
+        PlayingAgent(server.addresses[0]) as agent,
+        pytest.raises(grpc.RpcError, match="runs its command in"),
+    ):
         agent.submit(LIVE.format(synthetic="true"), "")
 
 
@@ -144,4 +146,4 @@ def test_measured_launches_never_enter_a_synthetic_campaign(server: Server) -> N
         agent.submit(LIVE.format(synthetic="true"), "/data")
         work = agent.lease(SLOT.slot_id).work
         [answer] = agent.upload(work.key, made_segments((10,), "detailed", synthetic=False))
-        assert "its data are measured and the campaign's synthetic" in answer.refusal.failure.cause
+        assert "its data is measured and the campaign's is synthetic" in answer.refusal.cause

@@ -6,25 +6,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from server_support import HandClock
-from test_schedule import HANG, Desk
 
-from assay_server.campaigns.plan import analysis_settings, plan_campaign
-from assay_server.campaigns.schedule import Schedule
-from assay_server.campaigns.spec import load_campaign
-from assay_server.campaigns.transitions import Effects
-from assay_server.campaigns.waiting import AWAY_AFTER_MS, waiting_for
-from assay_server.store.model import (
-    Agent,
-    AttemptKey,
-    Campaign,
-    CampaignState,
-    FailureRecord,
-    Run,
-    RunState,
-    Slot,
-)
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.campaigns.scheduling.schedule import Schedule
+from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.campaigns.scheduling.waiting import AWAY_AFTER_MS, waiting_for
+from assay_server.store.model import Agent, Campaign, Run
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.desk import HANG, Desk
+from tests.support.server.server_support import HandClock
 
 TEXT = """\
 campaign: live
@@ -36,12 +32,12 @@ workloads:
   - name: harmless
     command: [harmless]
 """
-LOST = FailureRecord("gpu_lost", "the attempt", "XID 79", "reset it", True)
+LOST = Failure("gpu_lost", "the attempt", "XID 79", "reset it", True)
 PROFILERS = ("nsight_compute", "nsight_systems")
 
 
 def slot(gpu: str, reason: str = "") -> Slot:
-    return Slot(f"GPU-{gpu}", PROFILERS, False, {"name": gpu.partition("-")[0]}, reason)
+    return Slot(f"GPU-{gpu}", PROFILERS, False, InstalledDevice(name=gpu.partition("-")[0]), reason)
 
 
 class LiveDesk(Desk):
@@ -51,9 +47,9 @@ class LiveDesk(Desk):
         self.clock, self.store, self.effects = HandClock(), SqliteStore(None), Effects()
         spec = load_campaign(TEXT, "campaign.yaml")
         plan = plan_campaign(spec, "live-1", "/data", "campaign.yaml")
-        settings = analysis_settings(spec)
+        compiled = compile_campaign(spec)
         campaign = Campaign(
-            "live-1", "live", 1, False, CampaignState.RUNNING, TEXT, "campaign.yaml", "/data", settings, 0
+            "live-1", "live", 1, False, CampaignState.RUNNING, TEXT, "campaign.yaml", "/data", compiled, 0
         )
         self.do(lambda s: s.add_campaign(campaign, plan.runs, plan.slices))
         self.register_gpus()
@@ -62,7 +58,7 @@ class LiveDesk(Desk):
         gpus = [
             slot(gpu, out.get(gpu.replace("-", "_"), "")) for gpu in ("V100-0", "V100-1", "V100-2", "A100-0")
         ]
-        agent = Agent("a", "s", "box", {}, tuple(gpus), 0)
+        agent = Agent("a", "s", "box", Inventory(), tuple(gpus), 0)
         self.do(lambda s: s.register(agent, {}))
 
     def key(self, gpu: str) -> AttemptKey:
@@ -88,7 +84,7 @@ def test_a_lost_gpu_does_not_cost_a_try(desk: LiveDesk) -> None:
     # It waits for nothing, and all of its three tries are left.
     for number, gpu in enumerate(("V100-1", "V100-2", "V100-1"), 2):
         again = desk.key(gpu)
-        assert (again.run_id, again.slice, again.attempt) == (first.run_id, first.slice, number)
+        assert (again.run_id, again.slice_index, again.attempt) == (first.run_id, first.slice_index, number)
         assert desk.runs("killer")[0].state is RunState.RUNNING
         desk.fail(again, HANG)
         desk.clock.ms += 10_000
@@ -97,7 +93,7 @@ def test_a_lost_gpu_does_not_cost_a_try(desk: LiveDesk) -> None:
 
 def test_the_second_gpu_that_a_workload_loses_ends_all_of_its_runs_and_no_others(desk: LiveDesk) -> None:
     first, second, third = desk.key("V100-0"), desk.key("V100-1"), desk.key("V100-2")
-    assert {first.slice, second.slice} == {0, 1}
+    assert {first.slice_index, second.slice_index} == {0, 1}
     assert third.run_id != first.run_id  # the light run of the same workload
     desk.fail(first, LOST)
     assert all(run.state is not RunState.FAILED for run in desk.runs("killer"))
@@ -146,7 +142,11 @@ def test_repeats_of_a_workload_that_was_given_up_are_not_planned(desk: LiveDesk)
 
 def test_a_run_says_which_gpus_are_out_of_service_why_and_what_to_do(desk: LiveDesk) -> None:
     run = desk.runs("killer")[0]
-    agents = [Agent("a", "s", "box", {}, (slot("V100-0", "XID 79: it fell off the bus"), slot("A100-0")), 0)]
+    agents = [
+        Agent(
+            "a", "s", "box", Inventory(), (slot("V100-0", "XID 79: it fell off the bus"), slot("A100-0")), 0
+        )
+    ]
     expected = (
         "every measured V100 with nsight_compute is out of service: V100 GPU-V100-0 of agent box (XID 79: it "
         "fell off the bus); reset or replace it, then, on its box: assay-agent quarantine clear UUID"
@@ -155,6 +155,6 @@ def test_a_run_says_which_gpus_are_out_of_service_why_and_what_to_do(desk: LiveD
     # One that has begun waits too, and none waits where another GPU does the work.
     begun = replace(run, state=RunState.RUNNING)
     assert waiting_for([begun], agents, 0) == {run.run_id: expected}
-    helped = [*agents, Agent("b", "s", "other", {}, (slot("V100-9"),), 0)]
+    helped = [*agents, Agent("b", "s", "other", Inventory(), (slot("V100-9"),), 0)]
     assert waiting_for([run, begun], helped, 0) == {}
     assert waiting_for([begun], agents, AWAY_AFTER_MS + 1) == {}

@@ -14,22 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.schedule import FinishOutcome, SegmentOutcome
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.campaigns.transitions import SchedulePolicy
-from assay_server.store.model import (
-    Agent,
-    Attempt,
-    AttemptKey,
-    AttemptLog,
-    AttemptState,
-    CampaignState,
-    FailureRecord,
-    RunState,
-    Segment,
-    Slot,
-)
+from assay_server.store.model import Agent, Attempt, Segment
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -73,9 +66,9 @@ def laboratory(state: Path, agents: list[Agent]) -> Iterator[Coordinator]:
 
 
 def virtual_agent(kind: str, slots: int = SLOTS_EACH, *, synthetic: bool = True) -> Agent:
-    device = {"name": f"virtual {kind}" if synthetic else f"NVIDIA {kind}"}
+    device = InstalledDevice(name=f"virtual {kind}" if synthetic else f"NVIDIA {kind}")
     made = tuple(Slot(f"{kind}-{i}", PROFILERS, synthetic, device) for i in range(slots))
-    return Agent(kind, "session", kind, {}, made, 0)
+    return Agent(kind, "session", kind, Inventory(), made, 0)
 
 
 def play(coordinator: Coordinator, agent: Agent) -> int:
@@ -98,12 +91,12 @@ def play(coordinator: Coordinator, agent: Agent) -> int:
 
 
 def end(coordinator: Coordinator, key: AttemptKey) -> None:
-    segment = Segment(key.run_id, key.slice, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
+    segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
     with coordinator.schedule() as schedule:
         assert schedule.add_segment(segment, key) is SegmentOutcome.ADDED
         assert schedule.begin_publish(key, 1, 10, (), AttemptLog()) is FinishOutcome.PUBLISH
     with coordinator.schedule() as schedule:
-        assert schedule.end_publish(key, PublishedFile(f"{key.run_id}/{key.slice}", 5, 10, "hash"))
+        assert schedule.end_publish(key, PublishedFile(f"{key.run_id}/{key.slice_index}", 5, 10, "hash"))
 
 
 def all_attempts(coordinator: Coordinator) -> list[Attempt]:
@@ -135,7 +128,7 @@ def test_a_thousand_runs_over_fifty_gpus(tmp_path: Path) -> None:
         assert all(a.leased_at_ms < a.ended_at_ms for a in of_slot)
         assert all(a.ended_at_ms < b.leased_at_ms for a, b in pairwise(of_slot))
     # Several slices of one run were made side by side, on equal GPUs.
-    slots = {(a.key.run_id, a.key.slice): a.slot_id for a in attempts}
+    slots = {(a.key.run_id, a.key.slice_index): a.slot_id for a in attempts}
     both = [(slots[run_id, 0], slots[run_id, 1]) for run_id, index in slots if index == 1]
     assert len(both) == 400 and any(one != other for one, other in both)
 
@@ -183,7 +176,7 @@ def test_an_attempt_that_ends_well_wakes_no_slot(tmp_path: Path) -> None:
             lease = schedule.lease(agent.agent_id, "V100-0")
         assert lease is not None
         with coordinator.schedule() as schedule:
-            schedule.fail(lease.attempt.key, FailureRecord("hang", "w", "no progress", "wait", True))
+            schedule.fail(lease.attempt.key, Failure("hang", "w", "no progress", "wait", True))
         assert woken[-1], "a slice waits again"
 
 
@@ -192,7 +185,14 @@ def test_no_run_meets_a_slot_that_it_does_not_fit(tmp_path: Path, wrong: str) ->
     agent = {
         "another mark": virtual_agent("V100", synthetic=False),
         "another GPU": virtual_agent("RTX 3070 Ti"),
-        "no profiler": Agent("a", "session", "a", {}, (Slot("s", ("recorded",), True, {"name": "V100"}),), 0),
+        "no profiler": Agent(
+            "a",
+            "session",
+            "a",
+            Inventory(),
+            (Slot("s", ("recorded",), True, InstalledDevice(name="V100")),),
+            0,
+        ),
     }[wrong]
     with laboratory(tmp_path, [agent]) as coordinator:
         assert play(coordinator, agent) == 0

@@ -12,9 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from assay_core.records.machine import InstalledDevice, Slot
+from assay_core.records.work import RecordedSource
 from assay_sampling.errors import StorageError
 from assay_server.store import migrate, tables
-from assay_server.store.model import SliceState, Slot
+from assay_server.store.model import SliceState
 from assay_server.store.sqlite import SqliteStore
 
 
@@ -69,8 +71,8 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         SqliteStore(path)
     assert str(caught.value) == (
-        f"{path}: it was written by a newer Assay (schema '9999', which this program does not know); "
-        "use that release or a newer one, or give another --state directory"
+        f"{path}: a newer Assay wrote it (schema '9999', which this program does not know); "
+        "use that release or a later one, or give another --state directory"
     )
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
@@ -82,7 +84,7 @@ def test_somebody_elses_database_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE photos (id INTEGER)")
     connection.close()
-    with pytest.raises(StorageError, match="it is a database of something else"):
+    with pytest.raises(StorageError, match="it is another program's database"):
         SqliteStore(path)
     assert [name for name, _ in schema(path)] == ["photos"]
 
@@ -129,11 +131,27 @@ def test_runs_of_the_first_schema_come_forward_as_recorded_ones(tmp_path: Path) 
     engine.dispose()
     store = SqliteStore(path)
     with store.snapshot() as read:
-        found = read.waiting_slice(Slot("any", ("recorded",), True, {"name": "A100"}), 0)
+        found = read.waiting_slice(Slot("any", ("recorded",), True, InstalledDevice(name="A100")), 0)
     store.close()
     assert found is not None
     run, piece = found
-    assert (run.run_id, run.recorded_path, run.device_key, run.command, run.counters, run.under_mps) == (
-        "c-1.0000", "/x", "", None, (), False,
+    assert (run.run_id, run.recorded, run.device_key, run.command, run.counters, run.under_mps) == (
+        "c-1.0000", RecordedSource(Path("/x")), "", None, (), False,
     )  # fmt: skip
     assert piece.state is SliceState.WAITING
+
+
+@pytest.mark.parametrize("document", ['{"version": 2}', "[]"])
+def test_a_compiled_campaign_that_cannot_be_read_is_told_with_its_name(tmp_path: Path, document: str) -> None:
+    path = tmp_path / "m.sqlite"
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(
+            "INSERT INTO campaigns VALUES ('c-1', 0, 'c', 1, 0, 'running', '', '', '', ?, 0, 0, NULL, 0)",
+            (document,),
+        )
+    connection.close()
+    store = SqliteStore(path)
+    with store.snapshot() as read, pytest.raises(StorageError, match="campaign c-1: its compiled form"):
+        read.campaign("c-1")
+    store.close()

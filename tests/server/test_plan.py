@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_sampling.counters import COST_COUNTERS, features_of
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import CommandSource, RecordedSource
+from assay_sampling.counters.definitions import COST_COUNTERS, features_of
 from assay_sampling.errors import CampaignError
-from assay_sampling.identity import device_key
-from assay_sampling.launch_table import BASELINE, Condition
-from assay_server.campaigns.live_spec import planned_slices
-from assay_server.campaigns.plan import analysis_settings, next_number, plan_campaign
-from assay_server.campaigns.spec import load_campaign
-from assay_server.store.model import Command, Flag
+from assay_sampling.launches.table import BASELINE, Condition
+from assay_sampling.running.identity import device_key
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.condition_runs import planned_slices
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import next_number, plan_campaign
 
 TEXT = """\
 campaign: lab
@@ -37,7 +40,8 @@ analysis: {methods: [random: {launches: 5}]}
 def test_runs_stand_in_the_order_of_the_file_detailed_first() -> None:
     plan = plan_campaign(load_campaign(TEXT, "c.yaml"), "lab-1", "/base", "c.yaml")
     assert [
-        (r.run_id, r.ordinal, r.workload, r.device_kind, r.level, r.recorded_path) for r in plan.runs
+        (r.run_id, r.ordinal, r.workload, r.device_kind, r.level, str(r.recorded and r.recorded.path))
+        for r in plan.runs
     ] == [
         ("lab-1.0000", 0, "b", "V100", "detailed", "/base/b.csv"),
         ("lab-1.0001", 1, "b", "V100", "light", "/base/b.sqlite"),
@@ -48,20 +52,20 @@ def test_runs_stand_in_the_order_of_the_file_detailed_first() -> None:
     # No recording says its condition: what the file leaves out is assumed, and is marked so.
     said = "the campaign file does not say: "
     partly, wholly = (
-        (Flag("condition_assumed", said + names),)
+        (ValidityFlag("condition_assumed", said + names),)
         for names in ("cache, sm_percent", "cache, clock, sm_percent")
     )
     assert [r.flags for r in plan.runs] == [partly] * 2 + [wholly] * 2
-    assert {(r.synthetic, r.recorded_time, r.profiler, r.repeat) for r in plan.runs} == {
-        (True, True, "recorded", 0)
-    }
+    assert {
+        (r.synthetic, r.recorded and r.recorded.recorded_time, r.profiler, r.repeat) for r in plan.runs
+    } == {(True, True, "recorded", 0)}
     assert [(s.run_id, s.index, s.launch_skip, s.launch_count) for s in plan.slices] == [
         (r.run_id, 0, 0, 0) for r in plan.runs
     ]
 
 
 def test_the_analysis_is_told_what_the_file_says() -> None:
-    settings = analysis_settings(load_campaign(TEXT, "c.yaml"))
+    settings = compile_campaign(load_campaign(TEXT, "c.yaml")).analysis
     assert (settings.seed, settings.methods, settings.reference, settings.memory_limit_bytes) == (
         3,
         (("random", {"launches": 5}),),
@@ -98,8 +102,8 @@ def test_a_live_workload_is_run_at_both_levels_and_under_every_condition() -> No
     plan = plan_campaign(load_campaign(LIVE, "c.yaml"), "live-1", "/base", "c.yaml")
     assert [run.run_id for run in plan.runs] == [f"live-1.{i:04d}" for i in range(25)]
     assert [run.ordinal for run in plan.runs] == list(range(25))
-    assert (plan.runs[0].recorded_path, plan.runs[0].device_key, plan.runs[0].command) == (
-        "/base/old.sqlite", "", None,
+    assert (plan.runs[0].recorded, plan.runs[0].device_key, plan.runs[0].command) == (
+        RecordedSource(Path("/base/old.sqlite")), "", None,
     )  # fmt: skip
     first = [
         (r.level, r.profiler, r.condition, r.under_mps, len([s for s in plan.slices if s.run_id == r.run_id]))
@@ -126,7 +130,7 @@ def test_a_live_workload_is_run_at_both_levels_and_under_every_condition() -> No
 def test_what_a_live_run_is_told_to_execute_and_collect() -> None:
     plan = plan_campaign(load_campaign(LIVE, "c.yaml"), "live-1", "/base", "c.yaml")
     detailed, light, flushed = plan.runs[1:4]
-    command = Command(("/base/sub/training.toml", "--epochs", "1"), {"A": "b"}, "/base", 60.0)
+    command = CommandSource(("/base/sub/training.toml", "--epochs", "1"), {"A": "b"}, "/base", 60.0)
     assert {id(r.command) for r in plan.runs[1:7]} == {id(detailed.command)} and detailed.command == command
     assert detailed.counters == (
         *features_of("table2"), "cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns",
@@ -195,12 +199,12 @@ def test_without_conditions_there_is_the_baseline_alone() -> None:
     ]
     windows = [(0, 500), (500, 500)]
     assert [(s.launch_skip, s.launch_count) for s in plan.slices] == [*windows, *windows, (0, 0)]
-    assert plan.runs[0].command == Command(("train",), {}, "/base")
+    assert plan.runs[0].command == CommandSource(("train",), {}, "/base")
 
 
 def test_a_command_needs_a_folder_to_run_in() -> None:
     text = "campaign: a\ngpus: [V100]\nworkloads: [{name: w, command: [train]}]"
-    with pytest.raises(CampaignError, match="'w' has a command, and the folder of the file"):
+    with pytest.raises(CampaignError, match="'w' runs its command in the file's folder"):
         plan_campaign(load_campaign(text, "c.yaml"), "a-1", "", "c.yaml")
 
 
@@ -275,7 +279,7 @@ def test_true_cycles_are_a_run_of_their_own_before_the_features() -> None:
     ("given", "told"),
     [
         ("first: none", "detailed.first: 'none' is not a whole number"),
-        ("sets: [cycles, cycles]", "detailed.sets: 'cycles' stands twice"),
+        ("sets: [cycles, cycles]", "detailed.sets: 'cycles' appears twice"),
         ("sets: [stalls]", "detailed.sets[0]: 'stalls' is not 'cycles' or 'features'"),
         ("time_budget_s: 0", "detailed.time_budget_s: 0 is not above 0"),
         ("slice_launches: auto", "detailed.slice_launches: 'auto' is not a whole number"),

@@ -10,16 +10,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_segments import made_segments
-from test_ingest import Box
 
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_sampling.readers import open_recording
 from assay_server.app import _recover
-from assay_server.campaigns.analyses import analysis_request
-from assay_server.store.model import AttemptLog, AttemptState, FailureRecord, RunState, Slice, SliceState
+from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
+from tests.support.server.ingest_box import Box
+from tests.support.server.made_segments import made_segments
 
 
 class PowerCut(BaseException):
@@ -224,21 +227,21 @@ def test_a_slice_behind_the_end_of_its_workload_is_published_as_empty(box: Box) 
         schedule.add_campaign(longer, runs, [Slice(run_id, 0), Slice(run_id, 1, launch_skip=100)])
     while box.key.run_id != run_id:
         with box.coordinator.schedule() as schedule:
-            schedule.fail(box.key, FailureRecord("application_failed", "x", "y", "z", False))
+            schedule.fail(box.key, Failure("application_failed", "x", "y", "z", False))
         box.key = box.lease()
-    assert box.key.slice == 0
+    assert box.key.slice_index == 0
     box.send(made_segments((100,))[0])
     assert box.finish(1, 100)
     box.key = box.lease()
-    assert (box.key.run_id, box.key.slice) == (run_id, 1)
+    assert (box.key.run_id, box.key.slice_index) == (run_id, 1)
     assert box.finish(0, 0)
     with box.coordinator.snapshot() as store:
         first, second = store.slices(run_id)
         ended = store.run(run_id)
-        request = analysis_request(store, "long-1", lambda piece: piece.file)
+        request = analysis_request(store, "long-1", box.coordinator.records)
     assert ended is not None and ended.state is RunState.DONE
     assert (second.state, second.file, second.launches) == (SliceState.DONE, "", 0)
-    assert request.runs[0].files == (first.file,)
+    assert request.runs[0].files == (str(box.state / "records" / first.file),)
     assert request.runs[0].content_hash == first.content_hash
     _recover(box.coordinator)
     assert files(box.state, "records") == [f"records/{run_id}/slice-00000.parquet"]

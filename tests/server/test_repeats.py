@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_analyses import Lab
-from test_schedule import Desk
 
+from assay_core.records.campaign import CampaignState, RunState
+from assay_core.records.work import CommandSource
+from assay_report.model.compared import NoiseEntry
 from assay_sampling.errors import CampaignError
-from assay_sampling.launch_table import BASELINE, Condition
-from assay_server.analysis.noise import interval_percent
-from assay_server.campaigns.live_spec import RepeatSpec
-from assay_server.campaigns.plan import plan_campaign
-from assay_server.campaigns.repeats import further_runs, repeats_wanted
-from assay_server.campaigns.spec import load_campaign
-from assay_server.store.model import Campaign, CampaignState, Command, RunState
+from assay_sampling.launches.table import BASELINE, Condition
+from assay_server.analysis.comparisons.noise import interval_percent
+from assay_server.campaign_file.compiled import RepeatRule
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.campaigns.planning.repeats import further_runs, repeats_wanted
+from assay_server.store.model import Campaign
+from tests.support.server.analysis_lab import Lab
+from tests.support.server.desk import Desk
 
 TEXT = """\
 campaign: live
@@ -32,7 +36,7 @@ workloads:
   - name: w
     command: [app]
 """
-SPEC = RepeatSpec(until_interval_percent=2.0, at_most=10)
+SPEC = RepeatRule(until_interval_percent=2.0, at_most=10)
 W = ("w", "V100")
 
 
@@ -44,12 +48,12 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     lab.close()
 
 
-def noise(interval: float | None, repeats: int = 3, **changes: Any) -> dict[str, Any]:
+def noise(interval: float | None, repeats: int = 3, **changes: Any) -> list[NoiseEntry]:
     entry = {
         "workload": "w", "device": "V100", "level": "light", "condition": BASELINE.to_dict(),
         "under_mps": False, "repeats": repeats, "interval_percent": interval,
     }  # fmt: skip
-    return {"noise": [{**entry, **changes}]}
+    return [NoiseEntry.model_validate({**entry, **changes})]
 
 
 def test_the_interval_is_students() -> None:
@@ -59,7 +63,7 @@ def test_the_interval_is_students() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "wanted"),
+    ("entries", "wanted"),
     [
         (noise(2.0), {}),
         (noise(2.1), {W: 4}),
@@ -71,11 +75,11 @@ def test_the_interval_is_students() -> None:
         (noise(9.0, level="detailed"), {}),
         (noise(9.0, under_mps=True), {}),
         (noise(9.0, condition=Condition("none", "none", 50.0).to_dict()), {}),
-        ({}, {}),
+        ([], {}),
     ],
 )
-def test_more_repeats_where_the_interval_is_too_wide(report: Any, wanted: Any) -> None:
-    assert repeats_wanted(report, SPEC) == wanted
+def test_more_repeats_where_the_interval_is_too_wide(entries: list[NoiseEntry], wanted: Any) -> None:
+    assert repeats_wanted(entries, SPEC) == wanted
 
 
 @given(st.floats(0, 1e6), st.integers(2, 30), st.floats(0.01, 100), st.integers(3, 20))
@@ -83,7 +87,7 @@ def test_every_round_adds_something_and_the_cap_holds(
     interval: float, repeats: int, limit: float, at_most: int
 ) -> None:
     found = repeats_wanted(
-        noise(interval, repeats), RepeatSpec(until_interval_percent=limit, at_most=at_most)
+        noise(interval, repeats), RepeatRule(until_interval_percent=limit, at_most=at_most)
     )
     for number in found.values():
         assert repeats < number <= min(at_most, 2 * repeats)
@@ -115,7 +119,7 @@ def analysing(desk: Desk) -> None:
         assert isinstance(campaign, Campaign)
         store.save_campaign(replace(campaign, state=CampaignState.ANALYSING))
         for run in store.runs("made-1"):
-            store.save_run(replace(run, state=RunState.DONE, command=Command(("app",))))
+            store.save_run(replace(run, state=RunState.DONE, command=CommandSource(("app",))))
 
 
 def test_an_analysed_campaign_runs_again_for_its_repeats() -> None:
@@ -157,7 +161,8 @@ def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: La
     with lab.coordinator.schedule() as schedule:
         campaign = schedule.store.campaign("made-1")
         assert campaign is not None
-        schedule.store.save_campaign(replace(campaign, text=TEXT))
+        compiled = compile_campaign(load_campaign(TEXT, "c.yaml"))
+        schedule.store.save_campaign(replace(campaign, compiled=compiled))
     lab.futures[0].set_result((json.dumps(noise(9.0)).encode(), b"<p>"))
     assert lab.campaign().state is CampaignState.RUNNING
     with lab.coordinator.snapshot() as store:

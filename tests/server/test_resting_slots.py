@@ -7,32 +7,27 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from server_support import HandClock
 
-from assay_sampling.failures import FailureClass, Fault, failure
-from assay_server.campaigns.coordinator import Coordinator
-from assay_server.campaigns.resting import RestPolicy
-from assay_server.campaigns.retry import RetryPolicy, failure_record
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import RunState
+from assay_core.records.failure import Failure, failure
+from assay_core.records.machine import Inventory, Slot
+from assay_sampling.running.failures import FailureClass, Fault
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.resting import RestPolicy
+from assay_server.campaigns.scheduling.retry import RetryPolicy
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
-from assay_server.campaigns.transitions import SchedulePolicy
-from assay_server.campaigns.waiting import waiting_for
-from assay_server.store.model import (
-    Agent,
-    AttemptKey,
-    AttemptLog,
-    FailureRecord,
-    Run,
-    RunState,
-    Segment,
-    Slot,
-)
+from assay_server.store.model import Agent, Run, Segment
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.server_support import HandClock
 
-DISK_FULL = failure_record(failure(FailureClass.DISK_FULL, "the spool", "no space is left"))
-PERMISSION = failure_record(failure(FailureClass.PERMISSION, "the driver"))
-HANG = failure_record(failure(FailureClass.HANG, "the workload"))
+DISK_FULL = failure(FailureClass.DISK_FULL, "the spool", "no space is left")
+PERMISSION = failure(FailureClass.PERMISSION, "the driver")
+HANG = failure(FailureClass.HANG, "the workload")
 
 
 class Lab:
@@ -48,7 +43,7 @@ class Lab:
 
     def register(self, *names: str, session: str = "s") -> None:
         for name in names:
-            agent = Agent(name, session, name, {}, (Slot("0", ("recorded",)),), 0)
+            agent = Agent(name, session, name, Inventory(), (Slot("0", ("recorded",)),), 0)
             with self.coordinator.schedule() as schedule:
                 schedule.register(agent, {})
             self.coordinator.restarted(agent)
@@ -63,12 +58,12 @@ class Lab:
         assert key is not None
         return key
 
-    def fail(self, key: AttemptKey, why: FailureRecord) -> None:
+    def fail(self, key: AttemptKey, why: Failure) -> None:
         with self.coordinator.schedule() as schedule:
             schedule.fail(key, why)
 
     def publish(self, key: AttemptKey) -> None:
-        segment = Segment(key.run_id, key.slice, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
+        segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
         with self.coordinator.schedule() as schedule:
             schedule.add_segment(segment, key)
             schedule.begin_publish(key, 1, 10, (), AttemptLog())
@@ -115,7 +110,7 @@ def test_one_sick_box_beside_a_healthy_one_costs_two_hundred_runs_nothing(
         for _ in range(4):
             if (sick := lab.lease("sick")) is not None:
                 tries += 1
-                lab.fail(sick, failure_record(failure(failure_class, "the box")))
+                lab.fail(sick, failure(failure_class, "the box"))
             lab.clock.ms += 250
         lab.publish(key)
     assert lab.states() == {"done": runs}
@@ -142,7 +137,7 @@ def test_a_slot_rests_longer_after_each_failure_in_a_row_and_a_run_that_is_done_
         "slot 0 of agent a rests for 5 s (failures in a row: 1): no space is left [disk_full]; "
         f"{FailureClass.DISK_FULL.remedy}"
     )
-    assert "slot 0 of agent a has done a run: it rests no more" in said
+    assert "slot 0 of agent a has done a run and no longer rests" in said
 
 
 def test_the_run_goes_to_another_slot_at_once(two: Lab) -> None:
@@ -180,7 +175,7 @@ def test_where_every_slot_rests_the_campaign_waits_and_says_so(two: Lab) -> None
     assert two.waiting() == set()
     two.fail(two.must_lease("b"), DISK_FULL)
     assert two.waiting() == {
-        "every slot for the playing of recordings rests, and is tried again now and then: 0 of agent a (no "
+        "every slot for the playing of recordings rests, with a retry now and then: 0 of agent a (no "
         f"space is left [disk_full]; {FailureClass.DISK_FULL.remedy}); 0 of agent b (no space is left "
         f"[disk_full]; {FailureClass.DISK_FULL.remedy})"
     }
@@ -237,7 +232,7 @@ def test_a_workload_that_fills_every_disk_is_found_out(tmp_path: Path) -> None:
     run = lab.runs()[0]
     assert run.state is RunState.FAILED and run.failure is not None
     assert run.failure.cause == (
-        "it failed so on 4 slots that did other runs since; the last time: no space is left"
+        "it failed like this on 4 slots that did other runs since; the last time: no space is left"
     )
     assert lab.coordinator.resting().rests == (), "the last box is not to blame"
 
@@ -260,4 +255,4 @@ def test_one_slot_gives_the_other_runs_their_turn_before_it_tries_again_what_fai
             lab.publish(key)
     assert lab.states() == {"done": 11, "failed": 1}, f"after {turns} turns"
     why = lab.runs()[0].failure
-    assert why is not None and "it failed so on 1 slot that did other runs since" in why.cause
+    assert why is not None and "it failed like this on 1 slot that did other runs since" in why.cause

@@ -10,17 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from made_segments import made_segments
-from playing_agent import PlayingAgent
-from server_support import eventually
 
-from assay_protos import campaign_pb2
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import SetAside
 from assay_sampling.readers import open_recording
 from assay_server.app import Server
-from assay_server.store.model import AttemptKey, Segment
+from assay_server.store.model import Segment
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.sql import EPOCH_SHIFT
+from assay_server.store.tokens import EPOCH_SHIFT
+from tests.support.server.made_segments import made_segments
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import eventually
 
 RUNS = 6
 CAMPAIGN = """\
@@ -51,15 +52,15 @@ def restore(copy: Path, state: Path) -> None:
     shutil.copy(copy, state / "metadata.sqlite")
 
 
-def set_aside(agent: PlayingAgent) -> list[campaign_pb2.SetAside]:
-    return list(agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest(), timeout=20).set_aside)
+def set_aside(agent: PlayingAgent) -> list[SetAside]:
+    return list(agent.listed().set_aside)
 
 
 def test_an_older_database_beside_newer_records_loses_none_of_them(
     make_server: Callable[..., Server], short_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server()
-    state = server.config.state_dir
+    state = server.settings.state_dir
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(CAMPAIGN)
@@ -104,7 +105,7 @@ def test_staged_segments_and_reports_that_the_database_does_not_know_are_kept_to
     make_server: Callable[..., Server], short_path: Path
 ) -> None:
     server = make_server()
-    state = server.config.state_dir
+    state = server.settings.state_dir
     back_up(state, short_path / "backup.sqlite")
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
@@ -128,7 +129,7 @@ def test_half_written_files_of_our_own_are_removed_and_what_ended_leaves_no_segm
     make_server: Callable[..., Server],
 ) -> None:
     server = make_server()
-    state = server.config.state_dir
+    state = server.settings.state_dir
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(ONE_RUN)
@@ -151,7 +152,7 @@ def test_after_a_whole_folder_was_restored_the_lost_lease_proves_nothing(
 ) -> None:
     """One agent's rows were published with the other's log: both had the same key, and the same token."""
     server = make_server()
-    state, copy = server.config.state_dir, short_path / "copy"
+    state, copy = server.settings.state_dir, short_path / "copy"
     with PlayingAgent(server.addresses[0], "first") as first:
         first.register()
         first.submit(ONE_RUN)
@@ -167,14 +168,14 @@ def test_after_a_whole_folder_was_restored_the_lost_lease_proves_nothing(
         with PlayingAgent(server.addresses[0], "second") as second:
             second.register()
             after = second.lease(wait_ms=5000).work
-            named = (after.key.run_id, after.key.slice, after.key.attempt)
-            assert named == (before.key.run_id, before.key.slice, before.key.attempt)
+            named = (after.key.run_id, after.key.slice_index, after.key.attempt)
+            assert named == (before.key.run_id, before.key.slice_index, before.key.attempt)
             assert after.key.token > before.key.token
             assert after.write_secret != before.write_secret
             for key in (before.key, after.key):
                 first.know(key, before.write_secret)
                 [answer] = first.upload(key, made_segments((40, 30))[:1])
-                assert answer.refusal.failure.failure_class == "lease_expired"
+                assert answer.refusal.failure_class == "lease_expired"
                 assert not first.finish(key, 1, 40).published
             second.upload(after.key, made_segments((9,)))
             assert second.finish(after.key, 1, 9).published
@@ -242,7 +243,7 @@ def test_a_file_beside_an_attempt_whose_segments_are_gone_is_set_aside_and_never
 
     monkeypatch.setattr(LocalRecordStore, "publish", backed_up)
     server = make_server()
-    state = server.config.state_dir
+    state = server.settings.state_dir
     segments = made_segments((40, 30))
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from test_schedule import Desk
 
-from assay_sampling.validity import FLAGS
-from assay_server.campaigns.analyses import capture_flags
-from assay_server.campaigns.schedule import FinishOutcome, SegmentOutcome
-from assay_server.store.model import AttemptKey, Command, Flag, Slice, SliceState
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import CommandSource
+from assay_sampling.running.validity import FLAGS
+from assay_server.campaigns.analysing.analyses import capture_flags
+from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
+from assay_server.store.model import Slice, SliceState
+from tests.support.server.desk import Desk
 
-THROTTLED = (Flag("throttled_thermal", "software_thermal in 3 of 40 samples", True),)
+THROTTLED = (ValidityFlag("throttled_thermal", "software_thermal in 3 of 40 samples", True),)
 
 
-def finish(desk: Desk, key: AttemptKey, flags: tuple[Flag, ...]) -> FinishOutcome:
+def finish(desk: Desk, key: AttemptKey, flags: tuple[ValidityFlag, ...]) -> FinishOutcome:
     assert desk.segment(key) is SegmentOutcome.ADDED
     return desk.begin(key, flags=flags)
 
@@ -30,7 +33,7 @@ def desk() -> Desk:
 def make_live(desk: Desk) -> None:
     with desk.store.transaction() as store:
         for run in store.runs("made-1"):
-            store.save_run(replace(run, command=Command(("app",))))
+            store.save_run(replace(run, command=CommandSource(("app",))))
 
 
 def test_a_throttled_run_is_tried_again_and_the_last_try_keeps_its_launches_and_flag(desk: Desk) -> None:
@@ -56,14 +59,14 @@ def test_a_throttled_run_is_tried_again_and_the_last_try_keeps_its_launches_and_
 
 def test_a_recording_is_always_the_same_so_its_flags_give_no_other_try(desk: Desk) -> None:
     key = desk.must_lease()
-    dropped = (Flag("launches_dropped", "3 of 10", True),)
+    dropped = (ValidityFlag("launches_dropped", "3 of 10", True),)
     assert finish(desk, key, dropped) is FinishOutcome.PUBLISH
 
 
 @pytest.mark.parametrize("name", [kind.name for kind in FLAGS.values() if kind.scope == "run"])
 def test_only_flags_that_a_retry_can_mend_give_one(name: str, desk: Desk) -> None:
     make_live(desk)
-    outcome = finish(desk, desk.must_lease(), (Flag(name, "why", FLAGS[name].invalidates),))
+    outcome = finish(desk, desk.must_lease(), (ValidityFlag(name, "why", FLAGS[name].invalidates),))
     again = FLAGS[name].retry_as is not None
     assert outcome is (FinishOutcome.NOT_WANTED if again else FinishOutcome.PUBLISH)
 

@@ -2,148 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from server_support import CAMPAIGN, HandClock
 
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import ParameterError
 from assay_server.campaigns.errors import UnknownThingError
-from assay_server.campaigns.plan import analysis_settings, plan_campaign
-from assay_server.campaigns.retry import RetryPolicy
-from assay_server.campaigns.schedule import FinishOutcome, Lease, Schedule, SegmentOutcome
-from assay_server.campaigns.spec import load_campaign
-from assay_server.campaigns.state import campaign_state, run_state
-from assay_server.campaigns.transitions import Effects, SchedulePolicy
-from assay_server.store.model import (
-    Agent,
-    Attempt,
-    AttemptKey,
-    AttemptLog,
-    AttemptState,
-    Campaign,
-    CampaignState,
-    FailureRecord,
-    Flag,
-    RunState,
-    Segment,
-    SliceState,
-    Slot,
-)
-from assay_server.store.protocols import PublishedFile
-from assay_server.store.sqlite import SqliteStore
+from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
+from assay_server.campaigns.scheduling.state import campaign_state, run_state
+from assay_server.store.model import SliceState
+from tests.support.server.desk import HANG, POLICY, STORES, Desk
 
-POLICY = SchedulePolicy(lease_ms=1000, retry=RetryPolicy(most_failures=3, most_losses=5, delay_ms=100))
-HANG = FailureRecord("hang", "the workload", "no progress", "raise the limit", True)
-BROKEN = FailureRecord("application_failed", "the workload", "exit status 1", "mend it", False)
+BROKEN = Failure("application_failed", "the workload", "exit status 1", "mend it", False)
 
 
-class Desk:
-    """A schedule over a store in memory, with a clock set by hand."""
-
-    def __init__(self, campaigns: int = 1) -> None:
-        self.clock = HandClock()
-        self.store = SqliteStore(None)
-        self.effects = Effects()
-        for number in range(1, campaigns + 1):
-            spec = load_campaign(CAMPAIGN, "campaign.yaml")
-            plan = plan_campaign(spec, f"made-{number}", "/data", "campaign.yaml")
-            campaign = Campaign(
-                f"made-{number}",
-                "made",
-                number,
-                False,
-                CampaignState.RUNNING,
-                CAMPAIGN,
-                "campaign.yaml",
-                "/data",
-                analysis_settings(spec),
-                0,
-            )
-            with self.schedule() as schedule:
-                schedule.add_campaign(campaign, plan.runs, plan.slices)
-
-    @contextmanager
-    def schedule(self) -> Iterator[Schedule]:
-        with self.store.transaction() as transaction:
-            schedule = Schedule(transaction, POLICY, self.clock.ms)
-            yield schedule
-        self.effects = schedule.effects
-
-    def do(self, verb: Callable[[Schedule], Any]) -> Any:
-        with self.schedule() as schedule:
-            return verb(schedule)
-
-    def register(
-        self, agent: str = "a", session: str = "s", slots: tuple[str, ...] = ("0", "1"), sealed: Any = ()
-    ) -> tuple[list[AttemptKey], list[AttemptKey]]:
-        registered = Agent(agent, session, agent, {}, tuple(Slot(s, ("recorded",)) for s in slots), 0)
-        with self.store.snapshot() as read:
-            known = [read.attempt(key.run_id, key.slice, key.attempt) for key in sealed]
-        held = {k: b"" if a is None else a.write_secret for k, a in zip(sealed, known, strict=True)}
-        return self.do(lambda s: s.register(registered, held))
-
-    def lease(self, agent: str = "a", slot: str = "0") -> Lease | None:
-        return self.do(lambda s: s.lease(agent, slot))
-
-    def must_lease(self, agent: str = "a", slot: str = "0") -> AttemptKey:
-        lease = self.lease(agent, slot)
-        assert lease is not None
-        return lease.attempt.key
-
-    def segment(self, key: AttemptKey, index: int = 0, launches: int = 10) -> SegmentOutcome:
-        made = Segment(key.run_id, key.slice, key.attempt, index, 0, launches, 0, 1, b"", b"h")
-        return self.do(lambda s: s.add_segment(made, key))
-
-    def fail(self, key: AttemptKey, why: FailureRecord) -> None:
-        self.do(lambda s: s.fail(key, why))
-
-    def begin(self, key: AttemptKey, segments: int = 1, launches: int = 10, flags: Any = ()) -> FinishOutcome:
-        return self.do(lambda s: s.begin_publish(key, segments, launches, flags, AttemptLog(text="done")))
-
-    def end(self, key: AttemptKey, launches: int = 10) -> bool:
-        file = PublishedFile(f"{key.run_id}/slice-00000.parquet", 5, launches, f"hash by {key.token}")
-        return self.do(lambda s: s.end_publish(key, file))
-
-    def publish(self, key: AttemptKey) -> None:
-        assert self.segment(key) is SegmentOutcome.ADDED
-        assert self.begin(key) is FinishOutcome.PUBLISH
-        assert self.end(key)
-
-    def attempt(self, key: AttemptKey) -> Attempt:
-        with self.store.snapshot() as read:
-            found = read.attempt(key.run_id, key.slice, key.attempt)
-        assert found is not None
-        return found
-
-    def campaign(self, campaign_id: str = "made-1") -> Campaign:
-        with self.store.snapshot() as read:
-            found = read.campaign(campaign_id)
-        assert found is not None
-        return found
-
-    def run_states(self, campaign_id: str = "made-1") -> list[str]:
-        with self.store.snapshot() as read:
-            return [str(r.state) for r in read.runs(campaign_id)]
-
-
-@pytest.fixture
-def desk() -> Iterator[Desk]:
-    desk = Desk()
+@pytest.fixture(params=STORES)
+def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    desk = Desk(store=request.param)
     desk.register()
     yield desk
     desk.store.close()
 
 
-@pytest.fixture
-def campaign_with_two() -> Iterator[Desk]:
-    desk = Desk(campaigns=2)
+@pytest.fixture(params=STORES)
+def campaign_with_two(request: pytest.FixtureRequest) -> Iterator[Desk]:
+    desk = Desk(campaigns=2, store=request.param)
     desk.register()
     yield desk
     desk.store.close()
@@ -161,14 +52,14 @@ def test_a_publication_with_the_token_of_another_lease_is_refused() -> None:
         assert not desk.end(stale)
         assert desk.begin(stale) is FinishOutcome.NOT_WANTED
         with desk.store.snapshot() as read:
-            piece = read.slice(key.run_id, key.slice)
+            piece = read.slice(key.run_id, key.slice_index)
         assert piece is not None
         assert (piece.state, piece.file, piece.content_hash) == (SliceState.LEASED, "", "")
         assert desk.attempt(key).state is AttemptState.PUBLISHING
     assert desk.end(key)
     assert not desk.end(replace(key, token=key.token + 1)), "nor is it told that it is the published one"
     with desk.store.snapshot() as read:
-        piece = read.slice(key.run_id, key.slice)
+        piece = read.slice(key.run_id, key.slice_index)
     assert piece is not None and piece.content_hash == f"hash by {key.token}"
 
 
@@ -223,7 +114,7 @@ def test_another_process_of_the_agent_must_register_first(desk: Desk) -> None:
 def test_a_run_that_is_published_takes_the_numbers_of_its_file_and_the_flags(desk: Desk) -> None:
     key = desk.must_lease()
     assert desk.run_states() == ["running", "waiting", "waiting"]
-    flags = (Flag("throttled", "81 C", True),)
+    flags = (ValidityFlag("throttled", "81 C", True),)
     assert desk.segment(key) is SegmentOutcome.ADDED
     assert desk.begin(key, flags=flags) is FinishOutcome.PUBLISH
     assert desk.attempt(key).state is AttemptState.PUBLISHING
@@ -481,7 +372,7 @@ def test_a_failed_run_fails_the_campaign_but_what_is_there_is_analysed(desk: Des
     desk.do(lambda s: s.end_analysis("made-1", None))
     ended = desk.campaign()
     assert (ended.state, ended.has_report) == (CampaignState.FAILED, True)
-    assert ended.failure == FailureRecord(
+    assert ended.failure == Failure(
         "application_failed",
         f"made-1.000{failing}",
         "1 of 3 runs failed; the first: the workload: exit status 1",
@@ -542,9 +433,11 @@ SLOTS = st.sampled_from(["0", "1"])
 class Interleavings(RuleBasedStateMachine):
     """Two agents with two slots each do whatever they like with every key they ever saw."""
 
+    store = "sqlite in memory"
+
     def __init__(self) -> None:
         super().__init__()
-        self.desk = Desk()
+        self.desk = Desk(store=self.store)
         self.keys: list[AttemptKey] = []
         self.session = 0
         self.files: dict[tuple[str, int], str] = {}
@@ -593,7 +486,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @precondition(lambda self: self.keys)
     @rule(data=st.data(), failure=st.sampled_from([HANG, BROKEN]))
-    def fail(self, data: st.DataObject, failure: FailureRecord) -> None:
+    def fail(self, data: st.DataObject, failure: Failure) -> None:
         self.desk.do(lambda s: s.fail(data.draw(st.sampled_from(self.keys)), failure))
 
     @rule(milliseconds=st.sampled_from([1, 100, 999, 1001]))
@@ -622,8 +515,8 @@ class Interleavings(RuleBasedStateMachine):
         leased = [a for a in attempts if a.state is AttemptState.LEASED]
         active = [a for a in attempts if a.state in (AttemptState.LEASED, AttemptState.PUBLISHING)]
         assert len({(a.agent_id, a.slot_id) for a in leased}) == len(leased)
-        assert len({(a.key.run_id, a.key.slice) for a in active}) == len(active)
-        winners = [(a.key.run_id, a.key.slice) for a in attempts if a.state is AttemptState.PUBLISHED]
+        assert len({(a.key.run_id, a.key.slice_index) for a in active}) == len(active)
+        winners = [(a.key.run_id, a.key.slice_index) for a in attempts if a.state is AttemptState.PUBLISHED]
         assert sorted(winners) == sorted((s.run_id, s.index) for s in published)
         for piece in published:
             first = self.files.setdefault((piece.run_id, piece.index), piece.content_hash)
@@ -658,10 +551,17 @@ class Interleavings(RuleBasedStateMachine):
         self.desk.store.close()
 
 
-Interleavings.TestCase.settings = settings(
+class InterleavingsOverDictionaries(Interleavings):
+    """Over the store without SQL."""
+
+    store = "dictionaries"
+
+
+Interleavings.TestCase.settings = InterleavingsOverDictionaries.TestCase.settings = settings(
     max_examples=25,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestInterleavings = Interleavings.TestCase
+TestInterleavingsOverDictionaries = InterleavingsOverDictionaries.TestCase

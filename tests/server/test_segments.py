@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_segments import made_batch, made_schema, made_segments, packed, packed_names
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launch_table import NAMES_SCHEMA, Names, text_id
+from assay_sampling.launches.table import NAMES_SCHEMA, Names, text_id
 from assay_server.store.segments import (
     LARGEST_UNPACKED_BYTES,
     check_named,
     decode_names,
     decode_segment,
 )
+from tests.support.server.made_segments import made_batch, made_schema, made_segments, packed, packed_names
 
 
 def cause(names: bytes, data: bytes) -> str:
@@ -55,7 +55,7 @@ def test_several_batches_make_one_segment() -> None:
 def test_an_id_without_a_name_is_refused() -> None:
     [segment] = made_segments((10,))
     content = decode_segment(b"", segment.data, "segment 0")
-    with pytest.raises(LaunchTableError, match="no name was given for the id 0x"):
+    with pytest.raises(LaunchTableError, match="it uses the id 0x"):
         check_named(content, (), "segment 0")
     check_named(content, {text_id(f"kernel<{i}>(float*)") for i in range(3)}, "segment 0")
 
@@ -108,14 +108,14 @@ def test_a_foreign_schema_is_refused() -> None:
         .select(reordered.names)
         .replace_schema_metadata(reordered.metadata)
     )
-    assert "stands where" in cause(b"", packed(reordered, [batch]))
+    assert "found the column" in cause(b"", packed(reordered, [batch]))
 
 
 def test_a_dictionary_message_is_refused() -> None:
     column = pa.array(["a", "b", "a"]).dictionary_encode()
     schema = pa.schema([("a", column.type)])
     assert cause(b"", packed(schema, [pa.record_batch([column], schema=schema)])) == (
-        "a dictionary stands where a record batch is due"
+        "it has a dictionary in place of a record batch"
     )
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from made_segments import MadeSegment, made_segments
-from playing_agent import PlayingAgent
-from server_support import eventually
 
-from assay_protos import common_pb2
+from assay_core.records.attempt import AttemptKey
 from assay_sampling.readers import open_recording
+from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import eventually
 
 pytestmark = pytest.mark.processes
 
@@ -45,7 +45,7 @@ class Process:
 
     def start(self) -> str:
         self.child = subprocess.Popen(
-            [PROGRAM, "--state", str(self.state), "--listen", self.address, "--lease-ms", "60000"],
+            [PROGRAM, "--state", str(self.state), "--listen", self.address, "--lease", "60s"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -122,7 +122,7 @@ def test_a_free_port_is_chosen_and_told_as_json(short_path: Path) -> None:
     ("arguments", "status", "said"),
     [
         (["--listen", "0.0.0.0:7170"], 2, "it is open to other machines"),
-        (["--lease-ms", "1000"], 2, "leave no room for a lost one in a lease of 1000 ms"),
+        (["--lease", "1s"], 2, "one lost heartbeat ends a lease of 1000 ms"),
         (["--listen", "unix:/no/such/folder/x.sock"], 2, "there is no folder /no/such/folder"),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_port_in_use_is_said_in_one_paragraph_and_nothing_else(short_path: Pat
             env={name: value for name, value in os.environ.items() if name != "GRPC_VERBOSITY"},
         )
     assert ended.returncode == 2
-    assert ended.stderr.startswith(f"assay-server: listen address '{address}': it cannot be listened on")
+    assert ended.stderr.startswith(f"assay-server: listen address '{address}': cannot listen on it")
     assert ended.stderr.count("\n") == 1
 
 
@@ -181,7 +181,7 @@ def test_killed_after_an_acknowledgement_it_still_has_what_it_acknowledged(proce
         acknowledged = 0
         for index, segment in enumerate(segments):
             [answer] = agent.upload(key, [segment])
-            assert answer.ack.segment == index
+            assert answer.index == index
             acknowledged += 1
             if index % 4 == 3:
                 process.kill()
@@ -233,7 +233,7 @@ def test_killed_at_any_moment_between_upload_and_finish_the_end_is_the_same(
 
 def send_until_published(
     agent: PlayingAgent,
-    key: common_pb2.AttemptKey,
+    key: AttemptKey,
     segments: list[MadeSegment],
     acknowledged: set[int],
     sending: threading.Event,

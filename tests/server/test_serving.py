@@ -12,16 +12,20 @@ from pathlib import Path
 import grpc
 import pyarrow as pa
 import pytest
-from made_segments import MadeSegment, made_segments
-from playing_agent import PlayingAgent
-from server_support import CAMPAIGN, PAGE, REPORT, StandInExecutor, eventually
 
-from assay_protos import agent_pb2, campaign_pb2, common_pb2, ingest_pb2
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.lease import LeaseAnswer
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import RecordedSource
+from assay_protos import campaign_pb2, ingest_pb2
 from assay_sampling.errors import AssayError, CampaignError, ParameterError, StorageError
 from assay_sampling.readers import open_recording
-from assay_server.app import Server, ServerConfig
+from assay_server.app import Server, ServerSettings
 from assay_server.store.model import Segment
 from assay_server.store.records import LocalRecordStore
+from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import CAMPAIGN, PAGE, REPORT, StandInExecutor, eventually
 
 
 def play_campaign(agent: PlayingAgent) -> str:
@@ -51,11 +55,10 @@ def test_a_campaign_goes_the_whole_way(
         ]
         assert (status.runs_total, status.runs_done, status.runs_failed) == (3, 3, 0)
         for form, expected in (("json", REPORT), ("html", PAGE)):
-            request = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format=form)
-            assert b"".join(c.data for c in agent.campaigns.GetReport(request, timeout=20)) == expected
+            assert b"".join(c.data for c in agent.report(campaign_id, form)) == expected
         files = agent.run("made-1.0001").files
         assert list(files) == ["records/made-1.0001/slice-00000.parquet"]
-    with open_recording(server.config.state_dir / files[0]) as recording:
+    with open_recording(server.settings.state_dir / files[0]) as recording:
         launches = [v for batch in recording.batches() for v in batch.records["launch"].to_pylist()]
     assert launches == list(range(150))
     [request] = analysis.requests
@@ -65,7 +68,7 @@ def test_a_campaign_goes_the_whole_way(
         ("made-1.0002", "light", "A100", 70),
     ]
     assert request.failed_runs == ()
-    assert not list((server.config.state_dir / "staging").iterdir())
+    assert not list((server.settings.state_dir / "staging").iterdir())
 
 
 def typed(caught: pytest.ExceptionInfo[grpc.RpcError]) -> tuple[grpc.StatusCode, dict[str, str]]:
@@ -89,14 +92,10 @@ def test_errors_carry_type_subject_cause_and_remedy(server: Server) -> None:
         assert caught.value.details() == f"{document['subject']}: {document['cause']}; {document['remedy']}"
         for ask in (
             lambda: agent.status("made-7"),
-            lambda: agent.campaigns.Cancel(campaign_pb2.CancelRequest(campaign_id="made-7"), timeout=20),
+            lambda: agent.cancel("made-7"),
             lambda: agent.run("made-7.0000"),
-            lambda: list(
-                agent.campaigns.Watch(campaign_pb2.GetStatusRequest(campaign_id="made-7"), timeout=20)
-            ),
-            lambda: list(
-                agent.campaigns.GetReport(campaign_pb2.GetReportRequest(campaign_id="made-7", format="json"))
-            ),
+            lambda: list(agent.watch("made-7", timeout=20)),
+            lambda: agent.report("made-7"),
         ):
             with pytest.raises(grpc.RpcError) as caught:
                 ask()
@@ -131,8 +130,7 @@ def test_a_report_is_refused_until_it_is_there(
         campaign_id = agent.submit(CAMPAIGN)
 
         def report(form: str = "json") -> bytes:
-            request = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format=form)
-            return b"".join(c.data for c in agent.campaigns.GetReport(request, timeout=20))
+            return b"".join(c.data for c in agent.report(campaign_id, form))
 
         with pytest.raises(grpc.RpcError) as caught:
             report()
@@ -140,12 +138,13 @@ def test_a_report_is_refused_until_it_is_there(
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert document["cause"] == "it is still running, so there is no report yet"
         with pytest.raises(grpc.RpcError) as caught:
-            report("pdf")
+            unknown = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format=77)
+            list(agent.campaigns.GetReport(unknown, timeout=20))
         assert typed(caught)[1] == {
             "type": "ParameterError",
             "subject": "report",
-            "cause": "there is no format 'pdf'",
-            "remedy": "use json or html",
+            "cause": "its ReportFormat has the number 77, which is not one of json, html",
+            "remedy": "run the same release of Assay on agent, server and client",
         }
         agent.play(made_segments((30,), "detailed"))
         agent.play(made_segments((100,)))
@@ -166,8 +165,7 @@ def test_a_report_of_many_chunks_comes_whole(
     with PlayingAgent(make_server().addresses[0]) as agent:
         agent.register()
         campaign_id = play_campaign(agent)
-        request = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format="html")
-        chunks = [c.data for c in agent.campaigns.GetReport(request, timeout=20)]
+        chunks = [c.data for c in agent.report(campaign_id, "html")]
     assert [len(c) for c in chunks] == [1 << 20, 1 << 20, 1 << 20, 3]
     assert b"".join(chunks) == page
 
@@ -176,7 +174,7 @@ def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(server: Ser
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(CAMPAIGN)
-        watch = agent.campaigns.Watch(campaign_pb2.GetStatusRequest(campaign_id=campaign_id), timeout=60)
+        watch = agent.watch(campaign_id, timeout=60)
         assert next(watch).runs_running == 0
         key = agent.lease().work.key
         began = time.monotonic()
@@ -197,22 +195,26 @@ def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(server: Ser
 def test_a_lease_waits_for_work_and_hears_of_it(server: Server) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
-        assert not agent.lease(wait_ms=50).HasField("work")
-        answers: list[agent_pb2.LeaseResponse] = []
+        assert agent.lease(wait_ms=50).work is None
+        answers: list[LeaseAnswer] = []
         waiting = threading.Thread(target=lambda: answers.append(agent.lease(wait_ms=30_000)))
         waiting.start()
         campaign_id = agent.submit(CAMPAIGN)
         waiting.join(timeout=20)
         [answer] = answers
         assert answer.work.key.run_id == f"{campaign_id}.0000"
-        assert answer.work.run.recorded.path == "/data/detailed.csv"
-        assert (answer.work.run.level, answer.work.run.profiler, answer.work.run.synthetic) == (
+        assert answer.work.recorded == RecordedSource(Path("/data/detailed.csv"))
+        assert (answer.work.level, answer.work.profiler, answer.work.synthetic) == (
             "detailed",
             "recorded",
             False,
         )
-        assert (answer.work.run.condition.cache, answer.work.run.condition.sm_percent) == ("none", 100.0)
-        assert (answer.work.launch_skip, answer.work.launch_count, answer.work.deadline_ms) == (0, 0, 60_000)
+        assert (answer.work.condition.cache, answer.work.condition.sm_percent) == ("none", 100.0)
+        assert (answer.work.launch_skip, answer.work.launch_count, answer.work.lease_remaining_ms) == (
+            0,
+            0,
+            60_000,
+        )
 
 
 def test_a_process_that_is_not_registered_is_told_so(server: Server) -> None:
@@ -244,7 +246,7 @@ def test_silent_attempts_expire_and_live_ones_do_not(make_server: Callable[..., 
             return agent.status(campaign_id).runs[1].state == "waiting"
 
         eventually(expired, "the end of the silent lease")
-        taken: list[common_pb2.AttemptKey] = []
+        taken: list[AttemptKey] = []
 
         def retaken() -> bool:
             work = other.lease().work
@@ -256,7 +258,7 @@ def test_silent_attempts_expire_and_live_ones_do_not(make_server: Callable[..., 
         assert taken[0].attempt == 2 and taken[0].token > silent.token
         assert list(agent.heartbeat([silent]).drop) == [silent]
         [refusal] = agent.upload(silent, made_segments((10,)))
-        assert refusal.refusal.failure.failure_class == "lease_expired"
+        assert refusal.refusal.failure_class == "lease_expired"
         assert not agent.finish(silent, 1, 10).published
         detail = agent.run(silent.run_id)
         assert [a.state for a in detail.attempts] == ["superseded", "leased"]
@@ -269,19 +271,19 @@ def test_a_cancelled_campaign_tells_its_agents(server: Server) -> None:
         campaign_id = agent.submit(CAMPAIGN)
         key = agent.lease().work.key
         agent.upload(key, made_segments((10,), "detailed"))
-        status = agent.campaigns.Cancel(campaign_pb2.CancelRequest(campaign_id=campaign_id), timeout=20)
+        status = agent.cancel(campaign_id)
         assert (status.state, {r.state for r in status.runs}) == ("cancelled", {"cancelled"})
         assert list(agent.heartbeat([key]).drop) == [key]
         assert not agent.finish(key, 1, 10).published
-        assert not agent.lease().HasField("work")
-        assert not list((server.config.state_dir / "staging").iterdir())
+        assert agent.lease().work is None
+        assert not list((server.settings.state_dir / "staging").iterdir())
 
 
 def test_campaigns_of_one_name_are_numbered_and_listed(server: Server) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         names = [agent.submit(CAMPAIGN) for _ in range(3)]
         assert names == ["made-1", "made-2", "made-3"]
-        listed = agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest(), timeout=20).campaigns
+        listed = agent.listed().campaigns
     assert [(c.campaign_id, c.state, c.runs_total, len(c.runs)) for c in listed] == [
         (name, "running", 3, 0) for name in names
     ]
@@ -293,18 +295,16 @@ def test_what_an_attempt_ran_and_said_can_be_read(server: Server) -> None:
         agent.submit(CAMPAIGN)
         key = agent.lease().work.key
         agent.upload(key, made_segments((10,), "detailed"))
-        log = agent_pb2.AttemptLog(
-            command=["play", "x.csv"], environment={"LANG": "C"}, log="a" * 300_000 + "end"
-        )
-        flag = common_pb2.ValidityFlag(name="throttled", detail="81 C", invalidates=True)
+        log = AttemptLog(("play", "x.csv"), {"LANG": "C"}, "begin" + "a" * 300_000 + "end")
+        flag = ValidityFlag(name="throttled", detail="81 C", invalidates=True)
         agent.finish(key, 1, 10, log=log, flags=[flag])
         detail = agent.run(key.run_id)
     [attempt] = detail.attempts
     assert (attempt.state, attempt.slot, attempt.agent) == ("published", "recorded-0", "name of agent-1")
-    assert (list(attempt.command), dict(attempt.environment)) == (["play", "x.csv"], {"LANG": "C"})
-    assert attempt.log.startswith("[the first 37,859 characters are left out]\n") and attempt.log.endswith(
-        "aend"
-    )
+    assert (attempt.log.command, attempt.log.environment) == (("play", "x.csv"), {"LANG": "C"})
+    text = attempt.log.text
+    assert (text[:6], text[-4:], len(text) <= 256 << 10) == ("begina", "aend", True)
+    assert "characters left out" in text
     assert [f.name for f in detail.run.flags] == ["condition_assumed", "throttled"]
     assert detail.run.flags[1] == flag
     assert 0 < attempt.leased_at_ms <= attempt.ended_at_ms
@@ -341,7 +341,7 @@ class TestUploadProtocol:
         call.cancel()
         stalled.set()
         answers = agent.upload(key, segments[1:])
-        assert [(a.ack.segment, a.ack.duplicate) for a in answers] == [
+        assert [(a.index, a.duplicate) for a in answers] == [
             (1, True), (2, False), (3, False), (4, False), (5, False),
         ]  # fmt: skip
         assert agent.finish(key, 6, 3000).published
@@ -365,16 +365,16 @@ class TestUploadProtocol:
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert document["type"] == "StorageError"
         monkeypatch.undo()
-        assert [a.ack.segment for a in agent.upload(key, segments)] == list(range(12))
+        assert [a.index for a in agent.upload(key, segments)] == list(range(12))
         assert agent.finish(key, 12, 6000).published
 
     @pytest.mark.parametrize(
         ("break_it", "cause"),
         [
             (lambda m: m[1:], "a chunk comes before the header of its segment"),
-            (lambda m: [m[0], m[0]], "the next one begins before its end"),
-            (lambda m: [m[0], m[2], m[1]], "its chunks are not those that its header announced"),
-            (lambda m: [m[0], m[1], m[1]], "its chunks are not those that its header announced"),
+            (lambda m: [m[0], m[0]], "the next segment begins before its end"),
+            (lambda m: [m[0], m[2], m[1]], "its chunks do not match its header"),
+            (lambda m: [m[0], m[1], m[1]], "its chunks do not match its header"),
             (lambda m: [_with_sizes(m[0], 1 << 30, 1)], "a part of 1,073,741,824 bytes is out of bounds"),
             (lambda m: [_with_sizes(m[0], 0, -1)], "a part of -1 bytes is out of bounds"),
             (lambda m: [_with_sizes(m[0], 0, 0)], "it has no launches"),
@@ -396,7 +396,7 @@ class TestUploadProtocol:
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert document["cause"].endswith(cause)
         # The attempt itself is unharmed.
-        assert agent.upload(key, [segment])[0].ack.segment == 0
+        assert agent.upload(key, [segment])[0].index == 0
 
     def test_a_message_over_two_mebibytes_is_not_taken(self, agent: PlayingAgent) -> None:
         with pytest.raises(grpc.RpcError) as caught:
@@ -407,8 +407,8 @@ class TestUploadProtocol:
         key = agent.lease().work.key
         bomb = bytes(pa.compress(bytes(256 << 20), codec="zstd", asbytes=True))
         [answer] = agent.upload(key, [MadeSegment(0, 10, b"", bomb)])
-        assert answer.refusal.failure.failure_class == "server_refused"
-        assert "unpacks to more than" in answer.refusal.failure.cause
+        assert answer.refusal.failure_class == "server_refused"
+        assert "unpacks to more than" in answer.refusal.cause
         assert agent.run(key.run_id).run.state == "failed"
         agent.play(made_segments((10,)))
 
@@ -434,7 +434,7 @@ def test_a_server_stops_with_its_calls_and_another_takes_over(
     campaign_id = agent.submit(CAMPAIGN.replace("made", "other"))
     key = agent.lease().work.key
     agent.upload(key, made_segments((30,), "detailed"))
-    watch = agent.campaigns.Watch(campaign_pb2.GetStatusRequest(campaign_id=campaign_id), timeout=60)
+    watch = agent.watch(campaign_id, timeout=60)
     next(watch)
     server.stop()
     with pytest.raises(grpc.RpcError) as caught:
@@ -442,7 +442,7 @@ def test_a_server_stops_with_its_calls_and_another_takes_over(
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     assert not (short_path / "state" / "address").exists()
     make_server()
-    assert agent.heartbeat([key]).drop == []
+    assert agent.heartbeat([key]).drop == ()
     assert agent.finish(key, 1, 30).published
     agent.channel.close()
 
@@ -456,19 +456,19 @@ def test_a_state_directory_has_one_server(make_server: Callable[..., Server], sh
 def test_a_socket_has_one_server_and_a_port_too(make_server: Callable[..., Server], short_path: Path) -> None:
     first = make_server(listen=("127.0.0.1:0", f"unix:{short_path}/server.sock"))
     for address in first.addresses:
-        config = ServerConfig(state_dir=short_path / "second", listen=(address,))
-        with pytest.raises(ParameterError, match="it cannot be listened on"):
+        config = ServerSettings(state_dir=short_path / "second", listen=(address,))
+        with pytest.raises(ParameterError, match="cannot listen on it"):
             Server(config).start()
     # What failed to start has left nothing that would hinder another.
-    make = Server(ServerConfig(state_dir=short_path / "second", listen=("127.0.0.1:0",)))
+    make = Server(ServerSettings(state_dir=short_path / "second", listen=("127.0.0.1:0",)))
     make.start()
     make.stop()
 
 
 def test_a_file_that_is_no_socket_is_not_removed(short_path: Path) -> None:
     (short_path / "precious").write_text("data")
-    config = ServerConfig(state_dir=short_path / "state", listen=(f"unix:{short_path}/precious",))
-    with pytest.raises(ParameterError, match="a file that is no socket stands there"):
+    config = ServerSettings(state_dir=short_path / "state", listen=(f"unix:{short_path}/precious",))
+    with pytest.raises(ParameterError, match="the file there is not a socket"):
         Server(config).start()
     assert (short_path / "precious").read_text() == "data"
 
@@ -479,9 +479,9 @@ def test_a_file_that_is_no_socket_is_not_removed(short_path: Path) -> None:
 )
 def test_off_loopback_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(AssayError) as caught:
-        ServerConfig(state_dir=tmp_path, listen=(address,))
+        ServerSettings(state_dir=tmp_path, listen=(address,))
     assert caught.value.cause == (
-        "it is open to other machines, and the way there is neither secret nor authenticated"
+        "it is open to other machines, and connections are neither encrypted nor authenticated"
     )
 
 
@@ -490,14 +490,14 @@ def test_off_loopback_is_refused(tmp_path: Path, address: str) -> None:
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(ParameterError):
-        ServerConfig(state_dir=tmp_path, listen=(address,))
+        ServerSettings(state_dir=tmp_path, listen=(address,))
 
 
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:0", "127.8.8.8:80", "localhost:7170", "[::1]:7170", "unix:/run/assay.sock"]
 )
 def test_loopback_and_sockets_are_taken(tmp_path: Path, address: str) -> None:
-    assert ServerConfig(state_dir=tmp_path, listen=(address,)).listen == (address,)
+    assert ServerSettings(state_dir=tmp_path, listen=(address,)).listen == (address,)
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_loopback_and_sockets_are_taken(tmp_path: Path, address: str) -> None:
 )
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, settings: dict[str, object]) -> None:
     with pytest.raises(ParameterError):
-        ServerConfig(state_dir=tmp_path, **settings)  # type: ignore[arg-type]
+        ServerSettings(state_dir=tmp_path, **settings)  # type: ignore[arg-type]
 
 
 def test_the_socket_is_for_its_owner_only(server: Server, short_path: Path) -> None:
@@ -522,7 +522,7 @@ def test_the_socket_is_for_its_owner_only(server: Server, short_path: Path) -> N
 def test_a_state_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError):
-        Server(ServerConfig(state_dir=tmp_path / "file" / "state", listen=("127.0.0.1:0",))).start()
+        Server(ServerSettings(state_dir=tmp_path / "file" / "state", listen=("127.0.0.1:0",))).start()
 
 
 def test_a_campaign_needs_an_absolute_base_for_relative_paths(server: Server) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import StorageError
-from assay_server.store.set_aside import SetAsideFolder, SetAsideReason
+from assay_server.store.set_aside import SetAsideFolder
 
 
 class Crash(BaseException):

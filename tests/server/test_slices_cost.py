@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_server.campaigns.assumptions import Assumptions
-from assay_server.campaigns.slice_cost import SliceCost, SliceSample, assumed_cost, fitted_cost
-from assay_server.campaigns.windows import LEAST_SLICE_LAUNCHES, MOST_SKIPPED_PERCENT, Slicing, cut
+from assay_server.campaign_file.compiled import Slicing
+from assay_server.campaign_file.slices.assumptions import Assumptions
+from assay_server.campaign_file.slices.cost import SliceCost, SliceSample, assumed_cost, fitted_cost
+from assay_server.campaign_file.slices.windows import LEAST_SLICE_LAUNCHES, MOST_SKIPPED_PERCENT, cut
 
 PRIOR = assumed_cost(3, Assumptions())
 COSTS = st.builds(

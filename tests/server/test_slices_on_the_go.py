@@ -14,27 +14,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from assay_server.campaigns.kinds import LaunchKinds
-from assay_server.campaigns.learned import learned_costs
-from assay_server.campaigns.plan import analysis_settings, plan_campaign
-from assay_server.campaigns.schedule import FinishOutcome, Lease, Schedule, SegmentOutcome
-from assay_server.campaigns.slice_cost import SliceCost
-from assay_server.campaigns.spec import load_campaign
-from assay_server.campaigns.transitions import SchedulePolicy
-from assay_server.store.model import (
-    Agent,
-    AttemptLog,
-    AttemptState,
-    Campaign,
-    CampaignState,
-    FailureRecord,
-    Run,
-    RunState,
-    Segment,
-    Slice,
-    SliceState,
-    Slot,
-)
+from assay_core.records.attempt import AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.slices.cost import SliceCost
+from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
+from assay_server.campaigns.scheduling.leases import Lease
+from assay_server.campaigns.scheduling.schedule import Schedule
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.store.model import Agent, Campaign, Run, Segment, Slice, SliceState
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.sqlite import SqliteStore
 
@@ -59,7 +53,7 @@ class Kinds(LaunchKinds):
     """The kinds of launches of a workload of which ``kind_of`` gives those of an array of ordinals."""
 
     def __init__(self, kind_of: Callable[[np.ndarray], np.ndarray]) -> None:
-        super().__init__(lambda piece: "")
+        # Not the parent's: no files are read.
         self._kind_of = kind_of
 
     def of(self, piece: Slice) -> np.ndarray:
@@ -80,10 +74,13 @@ class Lab:
     campaigns: int = 0
 
     def __post_init__(self) -> None:
-        slots = [Slot(f"gpu-{n}", ("nsight_compute",), False, {"name": "V100"}) for n in range(self.gpus)]
-        others = Slot("other", ("nsight_compute",), False, {"name": "A100"})
+        slots = [
+            Slot(f"gpu-{n}", ("nsight_compute",), False, InstalledDevice(name="V100"))
+            for n in range(self.gpus)
+        ]
+        others = Slot("other", ("nsight_compute",), False, InstalledDevice(name="A100"))
         with self.schedule() as schedule:
-            schedule.register(Agent("a", "s", "box", {}, (*slots, others), 0), {})
+            schedule.register(Agent("a", "s", "box", Inventory(), (*slots, others), 0), {})
 
     @contextmanager
     def schedule(self) -> Iterator[Schedule]:
@@ -95,8 +92,9 @@ class Lab:
         name, text = f"lab-{self.campaigns}", TEXT.format(detailed=of_features(detailed))
         spec = load_campaign(text, "c.yaml")
         with self.schedule() as schedule:
-            plan = plan_campaign(spec, name, "/base", "c.yaml", learned_costs(schedule.store))
-            settings = analysis_settings(spec)
+            costs = SliceCosts(schedule.store.slice_times(RECENT_SLICES))
+            plan = plan_campaign(spec, name, "/base", "c.yaml", costs)
+            compiled = compile_campaign(spec)
             campaign = Campaign(
                 name,
                 "lab",
@@ -106,7 +104,7 @@ class Lab:
                 text,
                 "c.yaml",
                 "/base",
-                settings,
+                compiled,
                 0,
             )
             schedule.add_campaign(campaign, plan.runs, plan.slices)
@@ -145,7 +143,7 @@ class Lab:
         log = AttemptLog(wall_seconds=self.cost.seconds(skipped, launches))
         with self.schedule() as schedule:
             if launches:
-                segment = Segment(key.run_id, key.slice, key.attempt, 0, 0, launches, 0, 1, b"", b"h")
+                segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, launches, 0, 1, b"", b"h")
                 assert schedule.add_segment(segment, key) is SegmentOutcome.ADDED
             outcome = schedule.begin_publish(key, int(launches > 0), launches, (), log)
             assert outcome is FinishOutcome.PUBLISH
@@ -306,11 +304,11 @@ def test_another_workload_teaches_nothing() -> None:
     lab.work(lab.submit("{first: 2000}"))
     other = TEXT.format(detailed="{first: 2000, sets: features}").replace("[train]", "[train, --other]")
     with lab.store.snapshot() as read:
-        costs = learned_costs(read)
+        costs = SliceCosts(read.slice_times(RECENT_SLICES))
         runs = [plan_campaign(load_campaign(text, "c"), "x-1", "/base", "c").runs[0] for text in
                 (other, TEXT.format(detailed="{sets: features}"))]  # fmt: skip
-        assert costs(runs[0]) is None
-        known = costs(runs[1])
+        assert costs.measured(runs[0]) is None
+        known = costs.measured(runs[1])
     assert known is not None and known.launch_seconds == pytest.approx(0.002, rel=0.1)
 
 
@@ -323,7 +321,7 @@ def test_a_slice_whose_file_is_lost_is_made_again_and_no_other_is_changed(detail
     run_id = lab.submit(detailed)
     before, flags = lab.work(run_id), lab.run(run_id).flags
     lost = before[1]
-    why = FailureRecord("records_changed", run_id, "its file is missing", "check the disk", True)
+    why = Failure("records_changed", run_id, "its file is missing", "check the disk", True)
     with lab.schedule() as schedule:
         schedule.lose_record(lost, why)
         schedule.lose_record(lost, why)  # two analyses may tell the same

@@ -8,20 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.plan import analysis_settings, plan_campaign
-from assay_server.campaigns.spec import load_campaign
-from assay_server.store.model import (
-    Attempt,
-    AttemptKey,
-    AttemptLog,
-    AttemptState,
-    Campaign,
-    CampaignState,
-    Slice,
-    SliceTime,
-)
-from assay_server.store.sqlite import SqliteStore
+from assay_server.campaign_file.compiling import compile_campaign
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import plan_campaign
+from assay_server.store.model import Attempt, Campaign, Slice, SliceTime
+from assay_server.store.protocols import MetadataStore
+from tests.support.server.metadata_stores import METADATA_STORES
 
 TEXT = """\
 campaign: lab
@@ -32,13 +27,13 @@ workloads: [{name: w, command: [train]}]
 RUN, LIGHT = "lab-1.0000", "lab-1.0001"
 
 
-@pytest.fixture(params=["sqlite file", "sqlite in memory"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteStore]:
-    made = SqliteStore(tmp_path / "m.sqlite" if request.param == "sqlite file" else None)
+@pytest.fixture(params=METADATA_STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MetadataStore]:
+    made = METADATA_STORES[request.param](tmp_path)
     spec = load_campaign(TEXT, "c.yaml")
     plan = plan_campaign(spec, "lab-1", "/base", "c.yaml")
     running = CampaignState.RUNNING
-    campaign = Campaign("lab-1", "lab", 1, False, running, TEXT, "c", "/base", analysis_settings(spec), 0)
+    campaign = Campaign("lab-1", "lab", 1, False, running, TEXT, "c", "/base", compile_campaign(spec), 0)
     with made.transaction() as transaction:
         transaction.add_campaign(campaign, plan.runs, plan.slices)
     yield made
@@ -54,7 +49,7 @@ def attempt(
     )  # fmt: skip
 
 
-def test_times_are_those_of_published_detailed_slices_newest_first(store: SqliteStore) -> None:
+def test_times_are_those_of_published_detailed_slices_newest_first(store: MetadataStore) -> None:
     with store.transaction() as write:
         for one in (
             attempt(0, 1, AttemptState.FAILED, 9.0),
@@ -79,7 +74,7 @@ def test_times_are_those_of_published_detailed_slices_newest_first(store: Sqlite
         assert (read.untried_from(RUN), read.untried_from(LIGHT), read.untried_from("nothing")) == (3, 1, 0)
 
 
-def test_slices_are_replaced_from_an_index_on_unless_one_was_tried(store: SqliteStore) -> None:
+def test_slices_are_replaced_from_an_index_on_unless_one_was_tried(store: MetadataStore) -> None:
     rest = [Slice(RUN, 1, 500, 700), Slice(RUN, 2, 1200, 300)]
     with store.transaction() as write:
         write.add_attempt(attempt(0, 1, AttemptState.LEASED))

@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 import grpc
 import pytest
-from playing_agent import PlayingAgent
 
 from assay_client.api import Client
+from assay_core.records.campaign import CampaignState, CampaignStatus
 from assay_protos import campaign_pb2
 from assay_server.app import Server
 from assay_server.limits import Limits, QueryLimits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.store import sql
+from tests.support.server.playing_agent import PlayingAgent
 
 RUNS = 2_345
 
@@ -26,9 +27,8 @@ def many(runs: int = RUNS) -> str:
     return f"campaign: many\nworkloads:\n{workloads}"
 
 
-def asked(agent: PlayingAgent, **more: object) -> campaign_pb2.CampaignStatus:
-    request = campaign_pb2.GetStatusRequest(campaign_id="many-1", **more)  # type: ignore[arg-type]
-    return agent.campaigns.GetStatus(request, timeout=60)
+def asked(agent: PlayingAgent, **page: int) -> CampaignStatus:
+    return agent.status("many-1", **page)
 
 
 def test_runs_come_in_pages_and_a_client_puts_them_together(server: Server) -> None:
@@ -36,17 +36,17 @@ def test_runs_come_in_pages_and_a_client_puts_them_together(server: Server) -> N
         agent.submit(many())
         first = asked(agent)
         assert (len(first.runs), first.runs_next, first.runs_total) == (1_000, 1_000, RUNS)
-        last = asked(agent, runs_from=2_000)
+        last = asked(agent, first=2_000)
         assert (len(last.runs), last.runs_next) == (345, 0)
         assert (last.slices, last.slices_done, last.runs_running) == (RUNS, 0, 0)
-        few = asked(agent, runs_from=7, runs_most=3)
+        few = asked(agent, first=7, most=3)
         assert [run.workload for run in few.runs] == ["w7", "w8", "w9"]
         assert few.runs_next == 10
-        assert len(asked(agent, runs_most=1_000_000).runs) == 1_000
-        assert not asked(agent, without_runs=True).runs
-        beyond = asked(agent, runs_from=RUNS)
+        assert len(asked(agent, most=1_000_000).runs) == 1_000
+        assert not asked(agent, runs=False).runs
+        beyond = asked(agent, first=RUNS)
         assert (len(beyond.runs), beyond.runs_next) == (0, 0)
-        assert len(asked(agent, runs_from=-5, runs_most=-1).runs) == 1
+        assert len(asked(agent, first=-5, most=-1).runs) == 1
     with Client(server.addresses[0]) as client:
         found = client.status("many-1")
         assert [run["workload"] for run in found["runs"]] == [f"w{i}" for i in range(RUNS)]
@@ -69,16 +69,14 @@ def test_campaigns_come_in_pages_without_their_files(
             raise AssertionError("a list of campaigns has read a whole one, with its file")
 
         monkeypatch.setattr(sql, "_campaign", refuse)
-        first = agent.campaigns.ListCampaigns(campaign_pb2.ListCampaignsRequest(), timeout=20)
+        first = agent.listed()
         assert ([c.campaign_id for c in first.campaigns], first.campaigns_next) == (
             ["many-1", "many-2", "many-3"], 3,
         )  # fmt: skip
         assert (first.campaigns[0].runs_running, first.campaigns[0].runs_total) == (1, 2)
-        few = campaign_pb2.ListCampaignsRequest(campaigns_from=6, campaigns_most=1_000)
-        last = agent.campaigns.ListCampaigns(few, timeout=20)
+        last = agent.listed(first=6, most=1_000)
         assert ([c.campaign_id for c in last.campaigns], last.campaigns_next) == (["many-7", "many-8"], 0)
-        odd = campaign_pb2.ListCampaignsRequest(campaigns_from=-5, campaigns_most=-1)
-        assert len(agent.campaigns.ListCampaigns(odd, timeout=20).campaigns) == 1
+        assert len(agent.listed(first=-5, most=-1).campaigns) == 1
     with Client(server.addresses[0]) as client:
         assert [c["campaign_id"] for c in client.campaigns()] == [f"many-{n}" for n in range(1, 9)]
 
@@ -88,12 +86,9 @@ def test_a_watch_has_no_runs_and_counts_them_all(server: Server) -> None:
         agent.submit(many())
         agent.register()
         agent.lease()
-        request = campaign_pb2.GetStatusRequest(campaign_id="many-1")
-        stream = agent.campaigns.Watch(request, timeout=60)
-        status = next(stream)
-        stream.cancel()
+        status = next(agent.watch("many-1"))
         assert (len(status.runs), status.runs_total, status.runs_running) == (0, RUNS, 1)
-        assert status.ByteSize() < 1000
+        assert status.to_proto().ByteSize() < 1000
 
 
 def test_however_many_ask_a_summary_is_made_once_for_each_change(
@@ -102,7 +97,7 @@ def test_however_many_ask_a_summary_is_made_once_for_each_change(
     made: list[str] = []
     real = StatusBoard._made
 
-    def counted(board: StatusBoard, campaign_id: str) -> campaign_pb2.CampaignStatus:
+    def counted(board: StatusBoard, campaign_id: str) -> CampaignStatus:
         made.append(campaign_id)
         return real(board, campaign_id)
 
@@ -111,11 +106,11 @@ def test_however_many_ask_a_summary_is_made_once_for_each_change(
     with PlayingAgent(server.addresses[0]) as agent:
         agent.submit(many(5))
         for _ in range(20):
-            assert asked(agent, without_runs=True).runs_total == 5
+            assert asked(agent, runs=False).runs_total == 5
         assert len(made) == 1
         agent.register()
         agent.lease()
-        assert asked(agent, without_runs=True).runs_running == 1
+        assert asked(agent, runs=False).runs_running == 1
         assert len(made) == 2
         with pytest.raises(grpc.RpcError):
             agent.status("another-1")
@@ -127,10 +122,10 @@ def test_signs_of_life_do_not_wait_for_statuses(
     """Statuses that take for ever take their own threads, and no other."""
     begun, end = threading.Semaphore(0), threading.Event()
 
-    def endless(_handler: CampaignHandler, _request: object) -> campaign_pb2.CampaignStatus:
+    def endless(_handler: CampaignHandler, _request: object) -> CampaignStatus:
         begun.release()
         end.wait(60)
-        return campaign_pb2.CampaignStatus(state="done")
+        return CampaignStatus(campaign_id="many-1", name="many", state=CampaignState.DONE)
 
     monkeypatch.setattr(CampaignHandler, "status", endless)
     server = make_server()
@@ -145,4 +140,4 @@ def test_signs_of_life_do_not_wait_for_statuses(
         key = agent.lease().work.key
         assert not agent.heartbeat([key]).drop
         end.set()
-        assert all(future.result(timeout=60).state == "done" for future in waiting)
+        assert all(future.result(timeout=60).state == campaign_pb2.CAMPAIGN_STATE_DONE for future in waiting)

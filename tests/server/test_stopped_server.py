@@ -13,8 +13,9 @@ from pathlib import Path
 
 import grpc
 import pytest
-from playing_agent import PlayingAgent
-from server_support import eventually
+
+from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.server_support import eventually
 
 pytestmark = pytest.mark.processes
 
@@ -23,8 +24,8 @@ CAMPAIGN = "campaign: made\nworkloads:\n  - {name: w, recordings: [{device: V100
 
 def test_a_stopped_server_ends_no_lease(short_path: Path) -> None:
     address = f"unix:{short_path / 'socket'}"
-    command = [str(Path(sys.executable).with_name("assay-server")), "--listen", address, "--lease-ms", "1500"]
-    command += ["--heartbeat-ms", "300", "--state", str(short_path / "state")]
+    command = [str(Path(sys.executable).with_name("assay-server")), "--listen", address, "--lease", "1500ms"]
+    command += ["--heartbeat", "300ms", "--state", str(short_path / "state")]
     log = short_path / "log"
     with log.open("wb") as stream:
         server = subprocess.Popen(command, stdout=stream, stderr=stream)
@@ -52,7 +53,7 @@ def test_a_stopped_server_ends_no_lease(short_path: Path) -> None:
             os.kill(server.pid, signal.SIGCONT)
             beating.start()
             taken = second.lease(wait_ms=4000)
-            assert not taken.HasField("work"), "the second agent was given the run of the first"
+            assert taken.work is None, "the second agent was given the run of the first"
             end.set()
             beating.join()
             assert [a.state for a in first.run(key.run_id).attempts] == ["leased"]

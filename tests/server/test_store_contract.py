@@ -8,76 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_segments import MadeSegment, made_segments
 
+from assay_core.records.attempt import AttemptKey, AttemptLog
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_core.records.work import CommandSource
 from assay_sampling.errors import AssayError, StorageError
-from assay_sampling.launch_table import Condition
+from assay_sampling.launches.table import Condition
 from assay_sampling.readers import open_recording
 from assay_server.store import statements
-from assay_server.store.model import (
-    Agent,
-    AnalysisSettings,
-    Attempt,
-    AttemptKey,
-    AttemptLog,
-    AttemptState,
-    Campaign,
-    CampaignState,
-    Command,
-    FailureRecord,
-    Flag,
-    Run,
-    RunState,
-    Segment,
-    Slice,
-    SliceState,
-    Slot,
-)
+from assay_server.store.model import Agent, Attempt, Segment, Slice, SliceState
 from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
-from assay_server.store.sqlite import SqliteStore
+from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.metadata_stores import METADATA_STORES
+from tests.support.server.record_stores import RECORD_STORES, RecordBench
+from tests.support.server.stored_values import FLAGS, attempt, campaign, run
 
-FAILURE = FailureRecord("hang", "the workload", "no progress", "raise the limit", True)
-FLAGS = (Flag("throttled", "at 81 C", True), Flag("foreign_process"))
-
-
-def campaign(campaign_id: str = "made-1", number: int = 1, **fields: object) -> Campaign:
-    settings = AnalysisSettings(3, (("pks", {"k": 4}), ("random", {})), "V100", 1 << 30)
-    made = Campaign(
-        campaign_id, "made", number, True, CampaignState.RUNNING, "text: é\n", "c.yaml", "/base", settings, 5
-    )
-    return replace(made, **fields)  # type: ignore[arg-type]
-
-
-def run(ordinal: int = 0, campaign_id: str = "made-1", **fields: object) -> Run:
-    made = Run(
-        f"{campaign_id}.{ordinal:04d}",
-        campaign_id,
-        ordinal,
-        "training",
-        "V100",
-        "light",
-        "recorded",
-        Condition("all", None, 50.0),
-        recorded_path="/data/x",
-        recorded_time=True,
-        flags=FLAGS,
-    )
-    return replace(made, **fields)  # type: ignore[arg-type]
-
-
-def attempt(token: int = 1, number: int = 1, ordinal: int = 0, **fields: object) -> Attempt:
-    made = Attempt(
-        AttemptKey(f"made-1.{ordinal:04d}", 0, number, token),
-        AttemptState.LEASED,
-        "agent-1",
-        "box",
-        "session-1",
-        "recorded-0",
-        10,
-        20,
-    )
-    return replace(made, **fields)  # type: ignore[arg-type]
+FAILURE = Failure("hang", "the workload", "no progress", "raise the limit", True)
 
 
 def fill(store: MetadataTransaction, runs: int = 2) -> None:
@@ -85,9 +34,9 @@ def fill(store: MetadataTransaction, runs: int = 2) -> None:
     store.add_campaign(campaign(), planned, [Slice(r.run_id, 0) for r in planned])
 
 
-@pytest.fixture(params=["sqlite file", "sqlite in memory"])
+@pytest.fixture(params=METADATA_STORES)
 def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MetadataStore]:
-    store = SqliteStore(tmp_path / "metadata.sqlite" if request.param == "sqlite file" else None)
+    store = METADATA_STORES[request.param](tmp_path)
     yield store
     store.close()
 
@@ -105,13 +54,16 @@ class TestMetadataStore:
             log=AttemptLog(("ncu", "--x"), {"PATH": "/bin"}, "said\n", '{"a": 1}', 2.5, '{"version": 1}'),
         )
         segment = Segment(ended.key.run_id, 0, 1, 0, 0, 100, 5, 6, b"\0" * 32, b"\xff" * 32)
-        slots = (Slot("recorded-0", ("recorded",), True, {"name": "V100"}), Slot("gpu", ("ncu", "nsys")))
-        agent = Agent("agent-1", "session-1", "box", {"host": "h", "devices": []}, slots, 7)
+        slots = (
+            Slot("recorded-0", ("recorded",), True, InstalledDevice(name="V100")),
+            Slot("gpu", ("ncu", "nsys")),
+        )
+        agent = Agent("agent-1", "session-1", "box", Inventory(host="h"), slots, 7)
         live = run(
             1,
-            recorded_path="",
+            recorded=None,
             device_key="v100",
-            command=Command(("./train", "--epochs", "1"), {"A": "b"}, "/base", 60.0),
+            command=CommandSource(("./train", "--epochs", "1"), {"A": "b"}, "/base", 60.0),
             counters=("instructions", "cycles_gpc_avg"),
             under_mps=True,
         )
@@ -146,10 +98,6 @@ class TestMetadataStore:
         with metadata.snapshot() as read:
             assert read.workload_failures("made-1", "training") == [("gpu-a", FAILURE), ("gpu-b", FAILURE)]
             assert read.workload_failures("made-1", "none") == []
-        # A server that runs for months has logs of many gigabytes.
-        assert {column.name for column in statements.workload_failures().selected_columns} == {
-            "slot_id", "failure",
-        }  # fmt: skip
 
     def test_what_is_not_there_is_none(self, metadata: MetadataStore) -> None:
         with metadata.snapshot() as store:
@@ -284,10 +232,10 @@ class TestMetadataStore:
         with metadata.transaction() as store:
             store.add_campaign(campaign(), [wanted], pieces)
         slots = {
-            "fits": Slot("a", ("nsys", "ncu"), True, {"name": "virtual V100"}),
-            "measured": Slot("b", ("ncu",), False, {"name": "V100"}),
-            "another GPU": Slot("c", ("ncu",), True, {"name": "virtual A100"}),
-            "no ncu": Slot("d", ("nsys",), True, {"name": "virtual V100"}),
+            "fits": Slot("a", ("nsys", "ncu"), True, InstalledDevice(name="virtual V100")),
+            "measured": Slot("b", ("ncu",), False, InstalledDevice(name="V100")),
+            "another GPU": Slot("c", ("ncu",), True, InstalledDevice(name="virtual A100")),
+            "no ncu": Slot("d", ("nsys",), True, InstalledDevice(name="virtual V100")),
             "no GPU": Slot("e", ("ncu",), True),
         }
         with metadata.snapshot() as read:
@@ -308,7 +256,7 @@ class TestMetadataStore:
         ]
         with metadata.transaction() as store:
             store.add_campaign(campaign(), runs, [Slice(each.run_id, 0) for each in runs])
-        old = Slot("a", ("nsys",), False, {"name": "H100"})
+        old = Slot("a", ("nsys",), False, InstalledDevice(name="H100"))
         with metadata.snapshot() as read:
             found = [
                 read.waiting_slice(slot, 0)
@@ -319,7 +267,7 @@ class TestMetadataStore:
         assert [need.run_id for need in needs] == ["made-1.0000", "made-1.0001", "made-1.0002"]
 
     def test_agents_are_listed(self, metadata: MetadataStore) -> None:
-        agents = [Agent(name, "s", name, {}, (Slot("0", ("ncu",)),), 7) for name in ("b", "a")]
+        agents = [Agent(name, "s", name, Inventory(), (Slot("0", ("ncu",)),), 7) for name in ("b", "a")]
         with metadata.transaction() as store:
             for agent in agents:
                 store.put_agent(agent)
@@ -329,8 +277,8 @@ class TestMetadataStore:
     def test_attempts_are_found_by_state_agent_slot_and_deadline(self, metadata: MetadataStore) -> None:
         with metadata.transaction() as store:
             fill(store, runs=3)
-            store.add_attempt(attempt(1, ordinal=0, deadline_ms=50))
-            store.add_attempt(attempt(2, ordinal=1, agent_id="agent-2", deadline_ms=10))
+            store.add_attempt(attempt(1, ordinal=0, lease_ends_at_ms=50))
+            store.add_attempt(attempt(2, ordinal=1, agent_id="agent-2", lease_ends_at_ms=10))
             store.add_attempt(attempt(3, ordinal=2, state=AttemptState.EXPIRED))
 
         def tokens(*states: AttemptState, **where: object) -> list[int]:
@@ -338,7 +286,7 @@ class TestMetadataStore:
                 return [a.key.token for a in read.attempts_in(states, **where)]  # type: ignore[arg-type]
 
         assert tokens(AttemptState.LEASED, AttemptState.EXPIRED) == [1, 2, 3]
-        assert tokens(AttemptState.LEASED, deadline_before_ms=50) == [2]
+        assert tokens(AttemptState.LEASED, lease_ended_before_ms=50) == [2]
         assert tokens(AttemptState.LEASED, agent_id="agent-1", slot_id="recorded-0") == [1]
         assert tokens(AttemptState.LEASED, agent_id="agent-1", slot_id="recorded-1") == []
 
@@ -409,8 +357,18 @@ class TestMetadataStore:
         assert sorted(tokens) == list(range(1, 81))
 
 
-def test_a_snapshot_does_not_wait_for_a_writer_and_sees_none_of_its_changes(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "m.sqlite")
+def test_sql_reads_failures_without_their_logs() -> None:
+    """A server that runs for months has logs of many gigabytes."""
+    read = {column.name for column in statements.workload_failures().selected_columns}
+    assert read == {"slot_id", "failure"}
+
+
+# SQLite in memory has one connection, for which its readers wait.
+@pytest.mark.parametrize("name", [name for name in METADATA_STORES if name != "sqlite in memory"])
+def test_a_snapshot_does_not_wait_for_a_writer_and_sees_none_of_its_changes(
+    name: str, tmp_path: Path
+) -> None:
+    store = METADATA_STORES[name](tmp_path)
     with store.transaction() as write:
         fill(write)
         with store.snapshot() as read:
@@ -424,9 +382,14 @@ KEY = AttemptKey("made-1.0000", 0, 1, 9)
 OTHER = AttemptKey("made-1.0000", 0, 2, 10)
 
 
-@pytest.fixture(params=["local disk"])
-def records(request: pytest.FixtureRequest, tmp_path: Path) -> RecordStore:
-    return LocalRecordStore(tmp_path / "state")
+@pytest.fixture(params=RECORD_STORES)
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> RecordBench:
+    return RECORD_STORES[request.param](tmp_path)
+
+
+@pytest.fixture
+def records(bench: RecordBench) -> RecordStore:
+    return bench.records
 
 
 def stage(records: RecordStore, key: AttemptKey, segments: list[MadeSegment]) -> list[Segment]:
@@ -449,13 +412,12 @@ class TestRecordStore:
             assert records.staged(record) == (segment.names, segment.data)
 
     def test_what_a_crash_left_behind_the_last_segment_is_overwritten(
-        self, records: RecordStore, tmp_path: Path
+        self, records: RecordStore, bench: RecordBench
     ) -> None:
         first, second = made_segments((10, 20))
         [staged] = stage(records, KEY, [first])
-        [path] = (tmp_path / "state" / "staging").rglob("slice-*")
-        with path.open("ab") as file:
-            file.write(b"torn" * 1000)
+        [name] = bench.names()
+        bench.write(name, bench.read(name) + b"torn" * 1000)
         following = second.record(KEY, staged.end_bytes)
         records.stage([(following, second.names, second.data)])
         assert records.staged(staged) == (first.names, first.data)
@@ -475,19 +437,19 @@ class TestRecordStore:
         assert (first.file, first.content_hash) == (second.file, second.content_hash)
 
     def test_a_segment_that_changed_on_the_disk_is_not_published(
-        self, records: RecordStore, tmp_path: Path
+        self, records: RecordStore, bench: RecordBench
     ) -> None:
         staged = stage(records, KEY, made_segments((10, 20)))
-        [path] = (tmp_path / "state" / "staging").rglob("slice-*")
-        data = bytearray(path.read_bytes())
+        [name] = bench.names()
+        data = bytearray(bench.read(name))
         data[-1] ^= 1
-        path.write_bytes(data)
+        bench.write(name, bytes(data))
         with pytest.raises(DamagedSegmentError, match="segment 1 in it has changed"):
             records.publish(KEY, staged)
-        path.unlink()
+        bench.remove(name)
         with pytest.raises(DamagedSegmentError, match="it is gone"):
             records.publish(KEY, staged)
-        assert not [p for p in (tmp_path / "state" / "records").rglob("*") if p.is_file()]
+        assert bench.names() == []
 
     def test_an_attempt_without_segments_is_not_published(self, records: RecordStore) -> None:
         with pytest.raises(AssayError, match="nothing to publish"):
@@ -506,20 +468,17 @@ class TestRecordStore:
     def test_withdrawing_takes_the_file_of_a_slice(self, records: RecordStore) -> None:
         published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
         for _ in range(2):
-            records.withdraw(KEY.run_id, KEY.slice)
+            records.withdraw(KEY.run_id, KEY.slice_index)
         assert not records.path(published.file).exists()
 
     def test_a_sweep_keeps_what_is_known_and_sets_the_rest_aside(
-        self, records: RecordStore, tmp_path: Path
+        self, records: RecordStore, bench: RecordBench
     ) -> None:
-        state = tmp_path / "state"
         kept_file = records.publish(KEY, stage(records, KEY, made_segments((10,))))
         [kept] = stage(records, OTHER, made_segments((10,)))
         lost = AttemptKey("made-1.0001", 0, 1, 3)
         records.publish(lost, stage(records, lost, made_segments((10,))))
         records.write_report("made-1", "json", b"{}")
-        for orphan in ("records/made-1.0000/slice-00001.parquet.tmp-77", "reports/made-1/report.json.tmp-77"):
-            (state / orphan).write_bytes(b"half")
         halfway = AttemptKey("made-1.0002", 0, 1, 4)
         records.publish(halfway, stage(records, halfway, made_segments((10,))))
         known = KnownFiles(
@@ -535,30 +494,28 @@ class TestRecordStore:
             "records/made-1.0001/slice-00000.parquet",
             "staging/made-1.0001/slice-00000-attempt-0001",
         )
-        folder = Path(moved.folder)
-        assert sorted(str(p.relative_to(state)) for p in state.rglob("*") if p.is_file()) == [
+        folder = Path(moved.folder).name
+        assert bench.names() == [
             "records/made-1.0000/slice-00000.parquet",
             "records/made-1.0002/slice-00000.parquet",
             "reports/made-1/report.json",
-            f"set-aside/{folder.name}/manifest.json",
-            *(f"set-aside/{folder.name}/{name}" for name in moved.names),
+            *(f"set-aside/{folder}/{name}" for name in moved.names),
             "staging/made-1.0000/slice-00000-attempt-0002",
             "staging/made-1.0002/slice-00000-attempt-0001",
         ]
         assert records.staged(kept)
         assert records.sweep(known) is None
-        assert type(records)(state).all_set_aside() == [moved]  # also after a restart
 
     def test_what_is_set_aside_twice_in_a_second_lies_in_two_folders(self, records: RecordStore) -> None:
         found = []
         for size in (10, 20):
             published = records.publish(KEY, stage(records, KEY, made_segments((size,))))
-            moved = records.set_aside(KEY.run_id, KEY.slice)
+            moved = records.set_aside(KEY.run_id, KEY.slice_index)
             assert moved is not None and not records.path(published.file).exists()
             found.append((moved.names, moved.reason, moved.file_bytes))
             records.discard(KEY)
         assert [(m.names, m.reason, m.file_bytes) for m in records.all_set_aside()] == found
-        assert records.set_aside(KEY.run_id, KEY.slice) is None
+        assert records.set_aside(KEY.run_id, KEY.slice_index) is None
 
     def test_reports_are_replaced_whole(self, records: RecordStore) -> None:
         for data in (b"first", b"second"):
@@ -566,6 +523,21 @@ class TestRecordStore:
             assert records.report_path("made-1", "html").read_bytes() == data
         with pytest.raises(AssayError, match=r"there is no format '\.\./x'"):
             records.report_path("made-1", "../x")
+
+
+def test_a_sweep_of_a_folder_removes_half_written_files_and_remembers_what_it_set_aside(
+    tmp_path: Path,
+) -> None:
+    records = LocalRecordStore(tmp_path)
+    published = records.publish(KEY, stage(records, KEY, made_segments((10,))))
+    records.write_report("made-1", "json", b"{}")
+    for orphan in ("records/made-1.0000/slice-00001.parquet.tmp-77", "reports/made-1/report.json.tmp-77"):
+        (tmp_path / orphan).write_bytes(b"half")
+    moved = records.sweep(KnownFiles([KEY], [], [published.file], [], lambda *_: True))
+    assert moved is not None and moved.names == ("reports/made-1/report.json",)
+    assert list(tmp_path.rglob("*.tmp-*")) == []
+    assert (Path(moved.folder) / "manifest.json").is_file()
+    assert LocalRecordStore(tmp_path).all_set_aside() == [moved]
 
 
 def test_a_full_disk_is_a_storage_error_and_what_was_staged_stays(

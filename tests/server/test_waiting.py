@@ -6,22 +6,34 @@ from dataclasses import replace
 
 import pytest
 
-from assay_sampling.launch_table import Condition
-from assay_server.campaigns.waiting import AWAY_AFTER_MS, waiting_for
-from assay_server.store.model import Agent, Run, RunState, Slot
+from assay_core.records.campaign import RunState
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_sampling.launches.table import Condition
+from assay_server.campaigns.scheduling.waiting import AWAY_AFTER_MS, waiting_for
+from assay_server.store.model import Agent, Run
 
-LIVE = Run("c-1.0000", "c-1", 0, "w", "V100", "detailed", "nsight_compute", device_key="v100", synthetic=True)
+LIVE = Run(
+    run_id="c-1.0000",
+    campaign_id="c-1",
+    ordinal=0,
+    workload="w",
+    device_kind="V100",
+    level="detailed",
+    profiler="nsight_compute",
+    device_key="v100",
+    synthetic=True,
+)
 RECORDED = replace(LIVE, profiler="recorded", device_key="")
 PARTITION = replace(
     LIVE, level="light", profiler="nsight_systems", synthetic=False, device_kind="H100", device_key="h100",
     condition=Condition("none", "none", 50.0, "partition"),
 )  # fmt: skip
-GPU = Slot("g", ("nsight_systems",), False, {"name": "H100"})
-VIRTUAL = Slot("a", ("nsight_compute",), True, {"name": "virtual V100"})
+GPU = Slot("g", ("nsight_systems",), False, InstalledDevice(name="H100"))
+VIRTUAL = Slot("a", ("nsight_compute",), True, InstalledDevice(name="virtual V100"))
 
 
 def agent(*slots: Slot, seen_at_ms: int = 0, name: str = "box") -> Agent:
-    return Agent(name, "s", name, {}, slots, seen_at_ms)
+    return Agent(name, "s", name, Inventory(), slots, seen_at_ms)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +54,7 @@ def agent(*slots: Slot, seen_at_ms: int = 0, name: str = "box") -> Agent:
         ),
         (
             replace(LIVE, synthetic=False),
-            [replace(VIRTUAL, device={"name": "virtual A100"}), Slot("r", ("recorded",))],
+            [replace(VIRTUAL, device=InstalledDevice(name="virtual A100")), Slot("r", ("recorded",))],
             "no agent offers a measured V100 with nsight_compute; their GPUs are virtual A100",
         ),
         (

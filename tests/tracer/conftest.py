@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from fake_builds import FLAGS, HERE, compile_fake
-from traced_runs import BuiltTracer
 
 from assay_agent.tracer.build import (
     GENERATIONS,
@@ -17,6 +15,8 @@ from assay_agent.tracer.build import (
     header_folders,
     why_unavailable,
 )
+from tests.support.tracer.fake_builds import FLAGS, HERE, compile_fake
+from tests.support.tracer.traced_runs import BuiltTracer
 
 
 def _built(cuda: str, folder: Path) -> BuiltTracer:

@@ -1,6 +1,6 @@
 """The tracer under sanitizers and valgrind, fed by the fake CUPTI: 'make tracer-sanitize'.
 
-    python tests/tracer/sanitize.py [--short] [--only address|thread|valgrind]
+    python -m tests.tracer.sanitize [--short] [--only address|thread|valgrind]
 
 Tracer, fake and workload are compiled anew with gcc's address and undefined-behaviour sanitizers, then with
 its thread sanitizer, and as they are for valgrind. The agent's end is a real receiver. Whatever a sanitizer
@@ -21,14 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from fake_builds import FLAGS, HERE, compile_fake
-from traced_runs import SCHEMA, drain, short_folder
-
 from assay_agent.profilers.cupti import tracer_environment
 from assay_agent.tracer import build
 from assay_agent.tracer.receiver import Receiver
+from tests.support.tracer.fake_builds import FLAGS, HERE, compile_fake
+from tests.support.tracer.traced_runs import SCHEMA, drain, short_folder
 
 _CUDA = "13"
 _SECONDS = 600

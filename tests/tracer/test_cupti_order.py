@@ -6,13 +6,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fake_builds import FLAGS, HERE, compile_fake
-from traced_runs import SCHEMA, BuiltTracer, drain, short_folder
 
 from assay_agent.profilers.cupti import tracer_environment
 from assay_agent.tracer.build import GENERATIONS, compile_c, header_folders
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver
+from tests.support.tracer.fake_builds import FLAGS, HERE, compile_fake
+from tests.support.tracer.traced_runs import SCHEMA, BuiltTracer, drain, short_folder
 
 pytestmark = [pytest.mark.tracer, pytest.mark.processes]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from dataclasses import replace
@@ -11,23 +10,34 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from traced_runs import BuiltTracer, expected_numbers, numbers
 
-from assay_agent.inventory import InstalledDevice, Inventory
-from assay_agent.places import installed_places
-from assay_agent.profilers.base import ProfilerError
+from assay_agent.daemon.places import installed_places
+from assay_agent.execution.environment import MeasuredGPU
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.cupti import CuptiProfiler, cupti_of_packages, tracer_environment
-from assay_agent.profilers.environment import MeasuredGPU
-from assay_agent.profilers.tool_version import ToolBox
-from assay_agent.work import Assignment, AttemptKey, CommandSource
-from assay_sampling.failures import FailureClass
-from assay_sampling.launch_table import BASELINE, Condition, Device, table_metadata
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.machine import InstalledDevice, Inventory
+from assay_core.records.work import CommandSource, Work
+from assay_sampling.launches.table import BASELINE, Condition, Device, table_metadata
+from assay_sampling.running.failures import FailureClass
+from assay_virtual.gpu_models import MODELS
+from tests.support.tracer.traced_runs import BuiltTracer, expected_numbers, numbers
 
 KEY = AttemptKey("c.0000", 0, 1, 1)
-WORK = Assignment(KEY, "c", "w", "Fake", "light", BASELINE, "cupti", synthetic=True)
+WORK = Work(
+    key=KEY,
+    campaign_id="c",
+    workload="w",
+    device_kind="Fake",
+    level="light",
+    condition=BASELINE,
+    profiler="cupti",
+    synthetic=True,
+)
 
 
-def work(tracer: BuiltTracer, folder: Path, *words: str, **switches: str) -> Assignment:
+def work(tracer: BuiltTracer, folder: Path, *words: str, **switches: str) -> Work:
     command = CommandSource((str(tracer.workload), *words), switches, str(folder), 60.0)
     return replace(WORK, command=command)
 
@@ -35,18 +45,18 @@ def work(tracer: BuiltTracer, folder: Path, *words: str, **switches: str) -> Ass
 def profiler(tmp_path: Path) -> CuptiProfiler:
     device = Device(0, "Fake", "GPU-fake", "9.0", 132)
     # The sensors are those of a virtual GPU; the launches are made up by the workload itself.
-    variables = {"ASSAY_VIRTUAL_GPU": json.dumps({"architecture": "V100", "seed": 1, "index": 0})}
-    gpu = MeasuredGPU(device, synthetic=True, path="/usr/bin:/bin", variables=variables, scope=str(tmp_path))
+    model = MODELS.gpu("V100", 0).model
+    gpu = MeasuredGPU(device, path="/usr/bin:/bin", scope=str(tmp_path), model=model)
     return CuptiProfiler(gpu, ToolBox(), tmp_path)
 
 
-def measured(tmp_path: Path, assignment: Assignment) -> tuple[pa.Table, str]:
+def measured(tmp_path: Path, assignment: Work) -> tuple[pa.Table, str]:
     with profiler(tmp_path).run(assignment, threading.Event()) as measurement:
         batches = [batch.records for batch in measurement.batches()]
         return pa.Table.from_batches(batches), measurement.log.text
 
 
-def failure(tmp_path: Path, assignment: Assignment) -> ProfilerError:
+def failure(tmp_path: Path, assignment: Work) -> ProfilerError:
     with pytest.raises(ProfilerError) as caught:
         measured(tmp_path, assignment)
     return caught.value
@@ -112,7 +122,7 @@ class TestRuns:
     def test_a_workload_that_uses_no_gpu_and_one_that_fails(
         self, tracer: BuiltTracer, tmp_path: Path
     ) -> None:
-        def of(*argv: str) -> Assignment:
+        def of(*argv: str) -> Work:
             return replace(WORK, command=CommandSource(argv, {}, str(tmp_path), 60.0))
 
         idle = failure(tmp_path, of("true"))

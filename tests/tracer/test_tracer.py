@@ -13,7 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from traced_runs import (
+
+from assay_agent.tracer.protocol import ProblemCode
+from assay_agent.tracer.receiver import Receiver
+from assay_sampling.launches.table import LaunchBatch
+from tests.support.tracer.traced_runs import (
     SCHEMA,
     SECONDS,
     BuiltTracer,
@@ -24,10 +28,6 @@ from traced_runs import (
     start,
     trace,
 )
-
-from assay_agent.tracer.protocol import ProblemCode
-from assay_agent.tracer.receiver import Receiver
-from assay_sampling.launch_table import LaunchBatch
 
 pytestmark = [pytest.mark.tracer, pytest.mark.processes]
 
@@ -149,7 +149,7 @@ def test_a_process_that_is_killed_is_told(tracer: BuiltTracer) -> None:
     found = run(tracer, launches=1000, end="kill")
     assert found.exit_code == -signal.SIGKILL
     (fault,) = found.faults
-    assert "without handing over its last records" in fault and "close() and join(), not terminate()" in fault
+    assert "without sending its last records" in fault and "close() and join(), not terminate()" in fault
 
 
 def test_records_that_cupti_drops_are_counted(tracer: BuiltTracer) -> None:
@@ -214,7 +214,7 @@ def test_without_an_agent_the_workload_runs_on(tracer: BuiltTracer, tmp_path: Pa
 
 _DYING_AGENT = """
 import os, sys
-from traced_runs import SCHEMA
+from tests.support.tracer.traced_runs import SCHEMA
 from pathlib import Path
 from assay_agent.tracer.receiver import Receiver
 rows = 0

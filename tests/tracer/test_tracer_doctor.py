@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from assay_agent.doctor.tracer import tracer_check
 from assay_agent.tracer import build
 from assay_agent.tracer.build import GENERATIONS, TracerBuildError, compile_c, find_tracer, header_folders
-from assay_agent.tracer.doctor import tracer_check
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from traced_runs import SCHEMA, BuiltTracer, short_folder
 
 from assay_agent.profilers.cupti import tracer_environment
 from assay_agent.tracer.build import GENERATIONS, header_folders
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver
+from tests.support.tracer.traced_runs import SCHEMA, BuiltTracer, short_folder
 
 pytestmark = [pytest.mark.tracer, pytest.mark.processes]
 

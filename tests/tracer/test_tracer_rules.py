@@ -10,8 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fake_builds import FLAGS, HERE
-from traced_runs import (
+
+from assay_agent.profilers.cupti import tracer_environment
+from assay_agent.tracer.build import compile_c, nvtx2_library
+from assay_agent.tracer.receiver import Receiver
+from tests.support.tracer.fake_builds import FLAGS, HERE
+from tests.support.tracer.traced_runs import (
     SCHEMA,
     SECONDS,
     BuiltTracer,
@@ -22,10 +26,6 @@ from traced_runs import (
     short_folder,
     trace,
 )
-
-from assay_agent.profilers.cupti import tracer_environment
-from assay_agent.tracer.build import compile_c, nvtx2_library
-from assay_agent.tracer.receiver import Receiver
 
 pytestmark = [pytest.mark.tracer, pytest.mark.processes]
 
@@ -217,7 +217,7 @@ def test_a_signal_handler_that_ends_the_process_within_a_call_of_cupti_does_not_
     switches: dict[str, object] = {"ASSAY_TRACER_SYNC_MS": 300, "ASSAY_TRACER_WAIT_MS": 300}
     found = run(tracer, switches, launches=100, end="within", alarm_ms=60_000)
     assert found.exit_code == 0
-    assert "without handing over its last records" in found.faults[0]
+    assert "without sending its last records" in found.faults[0]
 
 
 def test_a_library_that_is_half_linked_when_a_context_is_made_is_left_alone_until_it_is_whole(
@@ -235,7 +235,7 @@ def test_a_signal_handler_that_ends_the_process_within_a_reset_does_not_hang(tra
     began = time.monotonic()
     found = run(tracer, {"FAKE_CUPTI_ENDLESS": 50}, launches=100, reset=100, alarm_ms=2000)
     assert found.exit_code == 7 and time.monotonic() - began < 25, "not the limit of 30 seconds"
-    assert "without handing over its last records" in found.faults[0]
+    assert "without sending its last records" in found.faults[0]
 
 
 def test_forked_children_of_threads_that_push_ranges_never_hang(tracer: BuiltTracer, forks: Path) -> None:

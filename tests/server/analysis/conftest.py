@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay_sampling import launch_table as lt
-from assay_sampling.counters import features_of, registry
-from assay_sampling.parquet import LaunchWriter
-from assay_server.analysis.request import RunData
+from assay_core.files.launch_file import new_launch_file
+from assay_sampling.counters.definitions import features_of, registry
+from assay_sampling.launches import table as lt
+from assay_server.analysis.runs.request import RunData
 
 StoreRun = Callable[..., RunData]
 
@@ -58,7 +58,7 @@ def store_run(tmp_path: Path) -> StoreRun:
         files = []
         for index, rows in enumerate(np.array_split(np.arange(count), slices)):
             path = tmp_path / f"{run_id}-slice-{index:05d}.parquet"
-            with LaunchWriter(path, schema) as writer:
+            with new_launch_file(path, schema) as writer:
                 batch = lt.make_batch(schema, {name: value[rows] for name, value in values.items()})
                 writer.write(lt.LaunchBatch(batch, dict(names.items())))
             files.append(str(path))

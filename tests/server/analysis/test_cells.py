@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from assay_sampling.errors import RefusedError
-from assay_sampling.launch_table import Condition
+from assay_sampling.launches.table import Condition
+from assay_sampling.notes.registry import make_note
 from assay_server.analysis.cells import cells_by_workload, refuse_invalid, refuse_mixed_marks
-from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.analysis.runs.request import AnalysisRequest, RunData
 
 HALF = Condition("none", "none", 50.0)
 
@@ -49,7 +50,7 @@ def test_the_first_repeat_counts_and_the_report_says_so() -> None:
     runs = [run("b", repeat=1), run("a", repeat=0), run("c", repeat=2)]
     (cell,) = cells_by_workload(runs)["training"]
     assert cell.whole.run_id == "a"
-    assert cell.notes == ("3 light repeats; the numbers rest on the first, a",)
+    assert cell.notes == (make_note("repeats_unused", repeats=3, level="light", first_run="a"),)
 
 
 @pytest.mark.parametrize("synthetic", [True, False])

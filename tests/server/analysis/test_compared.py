@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,72 +10,33 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assay_core.records.campaign import RunState
+from assay_core.records.failure import Failure
 from assay_sampling.errors import RefusedError
-from assay_sampling.launch_table import BASELINE, Condition, Device
-from assay_server.analysis.pipeline import analyse
-from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
-from assay_server.report.html import render_html
-from assay_server.report.markdown import render_markdown
+from assay_sampling.launches.table import BASELINE, Device
+from assay_sampling.notes.registry import make_note
+from assay_server.analysis.runs.request import FailedRun
+from tests.support.server.compared_runs import (
+    AT_ALL,
+    AT_HALF,
+    FLUSHED,
+    FREE,
+    HALF,
+    KERNELS,
+    SYSTEMATIC,
+    Counters,
+    Lab,
+    StoreRun,
+    analysed,
+)
+from tests.support.server.report_forms import render_html, render_markdown
 
-StoreRun = Callable[..., RunData]
-Counters = Callable[[Sequence[float]], dict[str, np.ndarray]]
-
-KERNELS = ["a", "a", "b", "a", "a", "b", "a", "a"]
-FREE = [10, 20, 30, 40, 50, 60, 70, 80]
-AT_ALL = [11, 21, 31, 41, 51, 61, 71, 81]
-AT_HALF = [20, 30, 60, 70, 100, 90, 140, 150]
-HALF, FLUSHED = Condition("none", "none", 50.0), Condition("all", "none", 100.0)
-SYSTEMATIC = (("systematic", {"launches": 4, "start": 0}),)
 SELECTION = {"method": "systematic", "selection": "training/systematic"}
-
-
-class Lab:
-    """Live runs on one kind of GPU of 81 SMs."""
-
-    def __init__(self, store: StoreRun, counters: Counters) -> None:
-        self._store, self._counters = store, counters
-
-    def light(
-        self,
-        durations: Sequence[int],
-        condition: Condition = BASELINE,
-        *,
-        gpu: str = "V100",
-        under_mps: bool = False,
-        kernels: Sequence[str] = KERNELS,
-        **run: Any,
-    ) -> RunData:
-        device = Device(0, gpu, f"GPU-{gpu}", "7.0", 81)
-        return self._store(
-            gpu, "light", kernels, duration_ns=list(durations), device=np.zeros(len(durations), np.int32),
-            metadata={"condition": condition, "devices": (device,)},
-            run={"live": True, "condition": condition, "under_mps": under_mps, **run},
-        )  # fmt: skip
-
-    def detailed(
-        self,
-        cycles: Sequence[float],
-        condition: Condition = BASELINE,
-        *,
-        gpu: str = "V100",
-        counted: bool = True,
-        kernels: Sequence[str] = KERNELS,
-        **run: Any,
-    ) -> RunData:
-        more = self._counters([5.0] * len(cycles)) if counted else {"instructions": [5.0] * len(cycles)}
-        return self._store(
-            gpu, "detailed", kernels[: len(cycles)], cycles_gpc_avg=list(cycles), **more,
-            metadata={"condition": condition}, run={"live": True, "condition": condition, **run},
-        )  # fmt: skip
 
 
 @pytest.fixture
 def lab(store_run: StoreRun, counters: Counters) -> Lab:
     return Lab(store_run, counters)
-
-
-def analysed(*runs: RunData, methods: Any = SYSTEMATIC, **changes: Any) -> dict[str, Any]:
-    return analyse(replace(AnalysisRequest("c-1", "c", methods=methods, runs=runs), **changes))
 
 
 def test_an_sm_share_is_compared_with_all_sms_under_the_same_daemon(lab: Lab) -> None:
@@ -92,7 +52,7 @@ def test_an_sm_share_is_compared_with_all_sms_under_the_same_daemon(lab: Lab) ->
     # The representatives are launches 0, 2, 4 and 6, each for two.
     [prediction] = entry["predictions"]
     assert prediction == {
-        **SELECTION, "status": "ok", "reason": "", "speedup_predicted": 640 / 328,
+        **SELECTION, "status": "ok", "reason": "", "error": None, "speedup_predicted": 640 / 328,
         "speedup_error_percent": pytest.approx(100 * (640 / 328 / (660 / 368) - 1)),
         "error_percent": pytest.approx(100 * 20 / 660),
     }  # fmt: skip
@@ -216,8 +176,8 @@ def test_flushed_caches_are_compared_launch_by_launch(lab: Lab) -> None:
     ]
     # Of the representatives 0, 2, 4 and 6, the first two lie in the window.
     assert entry["selections"] == [
-        {**SELECTION, "status": "ok", "reason": "", "representatives": 4, "representatives_in_window": 2,
-         "weighted_difference_percent": 25.0}
+        {**SELECTION, "status": "ok", "reason": "", "error": None, "representatives": 4,
+         "representatives_in_window": 2, "weighted_difference_percent": 25.0}
     ]  # fmt: skip
     assert entry["match"]["kind"] == "exact" and entry["match"]["between"] == "caches"
     assert report["summary"][0]["flushed_difference_percent"] == 21.25
@@ -248,7 +208,7 @@ def test_what_stands_in_the_way_of_a_flushed_difference_is_said(lab: Lab) -> Non
     assert entry["weighted_difference_percent"] == pytest.approx(100 / 3)
     [chosen] = entry["selections"]
     assert chosen["status"] == "refused"
-    assert "V100 has none to find its launches in" in chosen["reason"]
+    assert "V100 has no light run to find its launches in" in chosen["reason"]
 
 
 def test_noise_is_told_of_every_kind_of_run_that_was_repeated(lab: Lab) -> None:
@@ -270,7 +230,9 @@ def test_noise_is_told_of_every_kind_of_run_that_was_repeated(lab: Lab) -> None:
         100 * np.std([90, 110], ddof=1) / 100
     )
     assert light["notes"] == [] and light["runs"] == [runs[0].run_id, runs[1].run_id]
-    assert under_mps["under_mps"] and under_mps["notes"] == ["the repeats differ in launches: 9, 10"]
+    assert under_mps["under_mps"] and under_mps["notes"] == [
+        make_note("repeats_differ", launches=(9, 10)).to_dict()
+    ]
 
 
 def test_repeats_are_compared_with_their_own(lab: Lab) -> None:
@@ -287,7 +249,8 @@ def test_repeats_are_compared_with_their_own(lab: Lab) -> None:
 
 @pytest.mark.parametrize("level", ["detailed", "light"])
 def test_a_row_without_counters_names_the_detailed_run_that_failed(lab: Lab, level: str) -> None:
-    gone = FailedRun("c-1.0009", "hang: w: no progress", "training", "V100", level)
+    hung = Failure("hang", "w", "no progress")
+    gone = FailedRun("c-1.0009", RunState.FAILED, hung, "training", "V100", level)
     report = analysed(lab.light(FREE), methods=(("pks", {}), *SYSTEMATIC), failed_runs=(gone,))
     pks, systematic = report["rows"]
     if level == "detailed":
@@ -330,14 +293,14 @@ def test_slices_that_do_not_fit_together_are_refused(store_run: StoreRun) -> Non
     assert row["status"] == "failed" and "its slices differ in counters, level" in row["reason"]
     gap = replace(one, files=one.files + one.files, slice_launches=(2, 0, 2))
     [row] = analysed(gap)["rows"]
-    assert row["status"] == "failed" and "its slice 1 has no launches and a later one has" in row["reason"]
+    assert row["status"] == "failed" and "its slice 1 has no launches but a later one has" in row["reason"]
     ended = replace(one, slice_launches=(2, 0, 0))
     assert analysed(ended, methods=(("random", {"launches": 1}),))["rows"][0]["status"] == "ok"
 
 
 def test_synthetic_and_measured_runs_never_meet_in_a_comparison(lab: Lab) -> None:
     runs = [lab.light(FREE), lab.light(AT_HALF, HALF, under_mps=True, synthetic=True)]
-    with pytest.raises(RefusedError, match="synthetic and measured data never meet"):
+    with pytest.raises(RefusedError, match="put synthetic and measured data into separate campaigns"):
         analysed(*runs)
 
 

@@ -11,11 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_sampling import launch_table as lt
+from assay_sampling.launches import table as lt
 from assay_server.analysis import drawn as module
-from assay_server.analysis.drawn import drawn
-from assay_server.analysis.pipeline import analyse
-from assay_server.analysis.request import AnalysisRequest, RunData
+from assay_server.analysis import pipeline
+from assay_server.analysis.runs.request import AnalysisRequest, RunData
+
+
+def drawn(selection: Any, launches: Any) -> dict[str, Any]:
+    return module.drawn(selection, launches).model_dump(mode="json")
+
+
+def analyse(asked: AnalysisRequest) -> dict[str, Any]:
+    """The report as scripts have it."""
+    return pipeline.analyse(asked).to_document()
+
 
 CONDITION = {"cache": "none", "clock": "none", "sm_percent": 100.0}
 

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 from assay_sampling.errors import RefusedError
-from assay_sampling.launch_table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
-from assay_sampling.launches import Launches, gather
-from assay_server.analysis.held import HeldRuns
-from assay_server.analysis.request import RunData
+from assay_sampling.launches.in_memory import Launches, gather
+from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
+from assay_server.analysis.runs.held import HeldRuns
+from assay_server.analysis.runs.request import RunData
 
 
 def launches() -> Launches:

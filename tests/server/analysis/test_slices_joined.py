@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from assay_sampling.errors import LaunchTableError, MisalignedError, RefusedError
-from assay_sampling.launch_table import Condition, Device
-from assay_server.analysis.cycles_apart import paired
-from assay_server.analysis.loading import load_run
-from assay_server.analysis.pipeline import analyse
-from assay_server.analysis.request import AnalysisRequest, FailedRun, RunData
+from assay_sampling.launches.table import Condition, Device
+from assay_server.analysis import pipeline
+from assay_server.analysis.runs.cycles_apart import paired
+from assay_server.analysis.runs.loading import load_run
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+
+
+def analyse(asked: AnalysisRequest) -> dict[str, Any]:
+    """The report as scripts have it."""
+    return pipeline.analyse(asked).to_document()
+
 
 StoreRun = Callable[..., RunData]
 Counters = Callable[[Sequence[float]], dict[str, np.ndarray]]
@@ -122,12 +128,12 @@ def test_warm_cycles_of_one_pass_are_what_flushed_ones_are_compared_with(
 
 def test_cycles_that_could_not_be_measured_apart_are_flagged(store_run: StoreRun, counters: Counters) -> None:
     several = features(store_run, counters)
-    failed = FailedRun("c-1.0007", "hang", "training", "V100", "detailed")
+    failed = FailedRun("c-1.0007", workload="training", device_kind="V100", level="detailed")
     [run] = paired([several], [failed])
     assert run.flags == (
         (
             "cycles_of_several_passes",
-            "run c-1.0007, which was to measure them in one pass, has no data",
+            "run c-1.0007, which should have measured them in one pass, has no data",
             False,
         ),
     )
@@ -207,5 +213,5 @@ def test_a_gpu_that_launched_something_else_is_refused(store_run: StoreRun) -> N
 
     wrong = row(detailed([*KERNELS[:6], "z", "z"]))
     assert wrong["status"] == "refused"
-    assert "only 75.00 % of the launches of V100 GPU-1200 are those of the light run" in wrong["reason"]
+    assert "only 75.00 % of the launches of V100 GPU-1200 match the light run" in wrong["reason"]
     assert "side by side" not in row(detailed(KERNELS))["reason"]

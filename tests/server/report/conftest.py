@@ -17,6 +17,7 @@ def row(device: str, method: str, error: float | None, **changes: Any) -> dict[s
         "workload": "training", "device": device, "condition": dict(BASELINE), "method": method,
         "asked_parameters": {}, "parameters": {"features": "table2"}, "seed": 0,
         "status": "ok" if ok else "not applicable", "reason": "" if ok else "PKS not applicable: no counters",
+        "error": None,
         "selected_on": {"device": "V100", "condition": dict(BASELINE)} if ok else None,
         "selection": f"training/{method}" if ok else None,
         "launches": 12345, "kernels": 7, "groups": 3 if ok else None, "representatives": 3 if ok else None,
@@ -33,8 +34,8 @@ def row(device: str, method: str, error: float | None, **changes: Any) -> dict[s
 
 def summary_entry(source: dict[str, Any]) -> dict[str, Any]:
     model, unknown = source["model"] or {}, source["unknown"] or {}
-    names = ("workload", "device", "condition", "method", "status", "reason", "selected_on", "launches",
-             "kernels", "groups", "error_percent", "group_error_percent", "speedup")  # fmt: skip
+    names = ("workload", "device", "condition", "method", "status", "reason", "error", "selected_on",
+             "launches", "kernels", "groups", "error_percent", "group_error_percent", "speedup")  # fmt: skip
     return {
         **{name: source[name] for name in names},
         "cost_quantity": "duration_ns",
@@ -95,7 +96,9 @@ def report() -> dict[str, Any]:
         "rows": rows,
         "selections": {
             "training/pks": {
-                "method": "pks",
+                "method": "pks", "parameters": {}, "seed": 7,
+                "profile": {"launches": 12345, "kernels": 7, "devices": ["V100"], "sources": ["demo-1.0001"],
+                            "synthetic": True},
                 "groups": [{"id": 0, "launches": 45, "instruction_share": 0.25,
                             "representatives": [representative]},
                            {"id": 1, "launches": 12300, "instruction_share": 0.75,

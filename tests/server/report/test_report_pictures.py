@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_server.report.pictures import error_against_speedup, error_bars
-from assay_server.report.svg import Axis, linear_axis, log_axis, number, shortened
+from assay_report.model.scores import Row
+from assay_report.pictures.bars import error_against_speedup, error_bars
+from assay_report.pictures.svg import Axis, linear_axis, log_axis, number, shortened
+from assay_report.reading import read_report
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -18,7 +20,7 @@ def _texts(picture: str) -> list[str]:
 
 
 def test_bars_stand_at_their_errors(report: dict[str, Any]) -> None:
-    rows = report["rows"]
+    rows = read_report(report).rows
     root = ElementTree.fromstring(error_bars("Error", rows))
     bars = [r for r in root.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
     assert [bar.findtext(f"{SVG}title") for bar in bars] == [
@@ -35,7 +37,7 @@ def test_bars_stand_at_their_errors(report: dict[str, Any]) -> None:
 
 
 def test_scatter_has_a_point_for_each_scored_row(report: dict[str, Any]) -> None:
-    picture = error_against_speedup("Error against speedup", report["rows"])
+    picture = error_against_speedup("Error against speedup", read_report(report).rows)
     root = ElementTree.fromstring(picture)
     hints = [e.text or "" for e in root.iter(f"{SVG}title")]
     assert sum(hint.startswith("training on ") for hint in hints) == 3
@@ -58,7 +60,7 @@ def test_pictures_are_well_formed_whatever_the_names(
     }  # fmt: skip
     refused = {**row, "method": device, "error_percent": None, "speedup": None, "status": "refused"}
     for draw in (error_bars, error_against_speedup):
-        root = ElementTree.fromstring(draw(device, [row, refused]))
+        root = ElementTree.fromstring(draw(device, [Row.model_validate(each) for each in (row, refused)]))
         for element in root.iter():
             for name in ("x", "y", "height", "cx", "cy"):
                 assert float(element.attrib.get(name, "0")) < 1e5

@@ -1,0 +1,65 @@
+"""The parts of the documentation that are made from the code; run as a program, this module writes them.
+
+Such a part lies between ``<!-- generated: NAME -->`` and ``<!-- end -->`` in a page; the rest is by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from assay_agent.config import AgentSettings
+from assay_client.settings import ClientSettings
+from assay_core.settings.table import settings_table
+from assay_report.model.report import Report
+from assay_sampling.documents.base import Part
+from assay_sampling.documents.reference import field_tables, schema_text
+from assay_sampling.documents.selection import SelectionDocument
+from assay_sampling.methods.parameter_help import parameter_help
+from assay_sampling.methods.registry import samplers
+from assay_server.config import ServerSettings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def _parameters(method: str) -> str:
+    rows = ["| parameter | default | values | meaning |", "|---|---|---|---|"]
+    for each in parameter_help(samplers()[method].parameters):
+        cells = (f"`{each.name}`", each.default or "-", each.values, each.help)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
+    "report-fields": lambda: field_tables(Report),
+    "selection-fields": lambda: field_tables(SelectionDocument),
+    "server-settings": lambda: settings_table(ServerSettings),
+    "agent-settings": lambda: settings_table(AgentSettings),
+    "client-settings": lambda: settings_table(ClientSettings),
+}
+# The published schemas, in docs/schemas.
+SCHEMAS: Mapping[str, type[Part]] = {
+    "report.schema.json": Report,
+    "selection.schema.json": SelectionDocument,
+}
+_PART = re.compile(r"(<!-- generated: ([a-z0-9_-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def regenerated(page: str) -> str:
+    """A page with its generated parts made anew; raises KeyError for a part that nothing makes."""
+    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}\n{found[3]}", page)
+
+
+def pages() -> list[Path]:
+    """The pages that have generated parts."""
+    return [path for path in sorted(DOCS.rglob("*.md")) if _PART.search(path.read_text())]
+
+
+if __name__ == "__main__":
+    for path in pages():
+        path.write_text(regenerated(path.read_text()))
+    for name, model in SCHEMAS.items():
+        (DOCS / "schemas" / name).write_text(schema_text(model))

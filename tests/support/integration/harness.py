@@ -1,0 +1,173 @@
+"""Real processes for tests: a server, agents, and the command line, on a Unix socket or TCP."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay_client.api import Client
+from assay_sampling.errors import ServerUnreachableError
+
+BIN = Path(sys.executable).parent
+LEASE_MS = 1500
+HEARTBEAT_MS = 300
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Poll until ``condition`` holds; fails the test naming ``what`` when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not happen within {seconds:g} s")
+        time.sleep(0.02)
+
+
+@dataclass
+class Lab:
+    """A server and its agents as processes, with their state under one directory."""
+
+    root: Path
+    address: str
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    lease_ms: int = LEASE_MS
+    heartbeat_ms: int = HEARTBEAT_MS
+
+    @property
+    def server_state(self) -> Path:
+        return self.root / "server"
+
+    def start_server(self) -> None:
+        command = [
+            str(BIN / "assay-server"), "--listen", self.address, "--state", str(self.server_state),
+            "--lease", f"{self.lease_ms}ms", "--heartbeat", f"{self.heartbeat_ms}ms",
+        ]  # fmt: skip
+        # Port 0 is chosen once: a restarted server must be where its agents look for it.
+        (self.server_state / "address").unlink(missing_ok=True)
+        self._start("server", command)
+        wait_until((self.server_state / "address").exists, "the server's start")
+        self.address = (self.server_state / "address").read_text().split()[0]
+
+    def start_agent(self, name: str = "agent", *options: str) -> None:
+        command = [
+            str(BIN / "assay-agent"), "run", "--server", self.address,
+            "--state", str(self.root / name), "--name", name, *self._policy(), *options,
+        ]  # fmt: skip
+        self._start(name, command)
+
+    def _policy(self) -> list[str]:
+        """Over TCP an agent needs a policy file: one that allows all that tests play and run."""
+        if self.address.startswith("unix:"):
+            return []
+        path = self.root / "policy.toml"
+        path.write_text('version = 1\nallow_root = true\nrecordings = ["/**"]\n[[allow]]\nprogram = "/**"\n')
+        path.chmod(0o644)
+        return ["--policy", str(path)]
+
+    def _start(self, name: str, command: list[str]) -> None:
+        log = (self.root / f"{name}.log").open("ab")
+        with log:
+            self.processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self, name: str) -> None:
+        """``kill -9`` of the process and of all it started."""
+        process = self.processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self, name: str) -> int:
+        """SIGTERM; the exit status."""
+        process = self.processes.pop(name)
+        process.terminate()
+        return process.wait(timeout=30)
+
+    def assay(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """The command line against this server."""
+        environment = {**os.environ, "ASSAY_SERVER": self.address}
+        result = subprocess.run(
+            [str(BIN / "assay"), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if check and result.returncode:
+            raise AssertionError(f"assay {arguments} ended with {result.returncode}: {result.stderr}")
+        return result
+
+    def submit(self, campaign: Path) -> str:
+        identifier: str = json.loads(self.assay("submit", str(campaign), "--json").stdout)["campaign_id"]
+        return identifier
+
+    def state(self, campaign_id: str) -> str:
+        """The campaign's state; "unreachable" where the server is down, which some tests are about."""
+        try:
+            with Client(self.address) as client:
+                state: str = client.status(campaign_id)["state"]
+        except ServerUnreachableError:
+            return "unreachable"
+        return state
+
+    def wait_for(self, campaign_id: str, seconds: float = 90.0) -> str:
+        """Wait until the campaign has ended; its last state."""
+        ended = ("done", "failed", "cancelled")
+        last = ""
+
+        def has_ended() -> bool:
+            nonlocal last
+            last = self.state(campaign_id)
+            return last in ended
+
+        try:
+            wait_until(has_ended, f"the end of {campaign_id}", seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; last state {last!r}\n{self.logs()}") from None
+        return last
+
+    def report(self, campaign_id: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.assay("report", campaign_id, "--format", "json").stdout)
+        return document
+
+    def store_digest(self) -> dict[str, str]:
+        """Content hash of every published file, by path below the store."""
+        records = self.server_state / "records"
+        return {
+            str(p.relative_to(records)): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in sorted(records.rglob("*"))
+            if p.is_file()
+        }
+
+    def logs(self, characters: int = 3000) -> str:
+        return "\n".join(
+            f"--- {p.name}\n{p.read_text(errors='replace')[-characters:]}" for p in self.root.glob("*.log")
+        )
+
+
+@contextlib.contextmanager
+def lab(listen: str = "unix", *, lease_ms: int = LEASE_MS, heartbeat_ms: int = HEARTBEAT_MS) -> Iterator[Lab]:
+    """A lab in a directory of its own; ``listen`` is "unix" or "tcp"."""
+    # Unix socket paths are limited to about 100 bytes: pytest's own directories are too deep.
+    with tempfile.TemporaryDirectory(prefix="assay-") as directory:
+        root = Path(directory)
+        address = f"unix:{root / 'socket'}" if listen == "unix" else "127.0.0.1:0"
+        made = Lab(root, address, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
+        (root / "server").mkdir()
+        try:
+            yield made
+        finally:
+            for name in list(made.processes):
+                made.kill(name)

@@ -1,0 +1,94 @@
+"""A server's ingest with its stores on disk, and a lease to send segments under."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
+from assay_core.records.campaign import AttemptState
+from assay_core.records.machine import Inventory, Slot
+from assay_server.campaigns.ingest.publish import Publisher
+from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.retry import RetryPolicy
+from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.campaigns.submit import submit
+from assay_server.store.model import Agent
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+from tests.support.server.made_segments import (
+    MadeSegment,
+)
+from tests.support.server.server_support import HandClock
+
+TEXT = """\
+campaign: made
+synthetic: {synthetic}
+workloads:
+  - name: w
+    recordings:
+      - {{device: V100, light: x}}
+      - {{device: A100, light: y}}
+"""
+
+
+class Box:
+    """A coordinator over a state directory, with one agent that has leased the first run."""
+
+    def __init__(self, state: Path, *, synthetic: bool = False) -> None:
+        self.state = state
+        state.mkdir(parents=True, exist_ok=True)
+        self.clock = HandClock()
+        self.open()
+        submit(self.coordinator, TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data")
+        slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
+        with self.coordinator.schedule() as schedule:
+            schedule.register(Agent("a", "s", "a", Inventory(), slots, 0), {})
+        self.key = self.lease()
+
+    def open(self) -> None:
+        self.metadata = SqliteStore(self.state / "metadata.sqlite")
+        policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
+        self.coordinator = Coordinator(self.metadata, LocalRecordStore(self.state), policy, self.clock)
+        self.ingest = Ingest(self.coordinator)
+        self.publisher = Publisher(self.coordinator)
+
+    def close(self) -> None:
+        self.ingest.close()
+        self.metadata.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    def lease(self, slot: str = "0") -> AttemptKey:
+        with self.coordinator.schedule() as schedule:
+            lease = schedule.lease("a", slot)
+        assert lease is not None
+        return lease.attempt.key
+
+    def claim(self, key: AttemptKey | None = None) -> Claim:
+        """What the agent says that was given the lease of this attempt."""
+        key = key or self.key
+        with self.coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+        return Claim(key, "a", "s", b"" if attempt is None else attempt.write_secret)
+
+    def send(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> Answer:
+        upload = segment if isinstance(segment, Upload) else segment.upload(self.claim(key))
+        return self.ingest.take(upload).result(timeout=20)
+
+    def refused(self, segment: MadeSegment | Upload, key: AttemptKey | None = None) -> str:
+        answer = self.send(segment, key)
+        assert answer.refusal is not None
+        return f"{answer.refusal.failure_class}: {answer.refusal.cause}"
+
+    def state_of(self, key: AttemptKey | None = None) -> AttemptState:
+        key = key or self.key
+        with self.coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+        assert attempt is not None
+        return attempt.state
+
+    def finish(self, segments: int, launches: int) -> bool:
+        return self.publisher.finish(self.claim(), segments, launches, (), AttemptLog())

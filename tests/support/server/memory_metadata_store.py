@@ -1,0 +1,386 @@
+"""A metadata store of plain dictionaries: the second implementation that the contract suites run over.
+
+A transaction works on a copy of all tables, which takes the place of the original where it ends well. So what
+a reader holds never changes, and nothing has to be undone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.failure import Failure
+from assay_core.records.machine import Slot
+from assay_sampling.errors import StorageError
+from assay_server.store.model import (
+    ACTIVE_ATTEMPTS,
+    OPEN_RUNS,
+    Agent,
+    Attempt,
+    Campaign,
+    CampaignOverview,
+    CampaignProgress,
+    Run,
+    RunOverview,
+    Segment,
+    Slice,
+    SliceState,
+    SliceTime,
+)
+from assay_server.store.tokens import first_of_epoch
+
+_FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)
+
+
+@dataclass
+class _Tables:
+    """All that is kept, by key; records are never changed, only replaced."""
+
+    campaigns: dict[str, Campaign] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    slices: dict[tuple[str, int], Slice] = field(default_factory=dict)
+    attempts: dict[tuple[str, int, int], Attempt] = field(default_factory=dict)
+    segments: dict[tuple[str, int, int, int], Segment] = field(default_factory=dict)
+    agents: dict[str, Agent] = field(default_factory=dict)
+    token: int = 0
+
+    def copy(self) -> _Tables:
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return _Tables(**{k: v.copy() if isinstance(v, dict) else v for k, v in values.items()})
+
+
+class MemoryMetadataStore:
+    """A ``MetadataStore`` that is gone with its process."""
+
+    def __init__(self) -> None:
+        self._writing = threading.Lock()
+        self._tables = _Tables()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[MemoryReader]:
+        yield MemoryReader(self._tables)
+
+    @contextmanager
+    def transaction(self) -> Iterator[MemoryTransaction]:
+        with self._writing:
+            tables = self._tables.copy()
+            yield MemoryTransaction(tables)
+            self._tables = tables
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class MemoryReader:
+    """A ``MetadataReader``."""
+
+    def __init__(self, tables: _Tables) -> None:
+        self._tables = tables
+
+    def campaign(self, campaign_id: str) -> Campaign | None:
+        return self._tables.campaigns.get(campaign_id)
+
+    def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
+        end = None if most is None else first + most
+        return [
+            CampaignOverview(place, c.campaign_id, c.name, c.number, c.synthetic, c.state, c.failure)
+            for place, c in list(enumerate(self._tables.campaigns.values()))[first:end]
+        ]
+
+    def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
+        return {one: dict(Counter(run.state for run in self.runs(one))) for one in campaign_ids}
+
+    def campaign_numbers(self, name: str) -> list[int]:
+        return [c.number for c in self._tables.campaigns.values() if c.name == name]
+
+    def run(self, run_id: str) -> Run | None:
+        return self._tables.runs.get(run_id)
+
+    def runs(self, campaign_id: str) -> list[Run]:
+        found = (run for run in self._tables.runs.values() if run.campaign_id == campaign_id)
+        return sorted(found, key=lambda run: run.ordinal)
+
+    def run_counts(self, campaign_id: str) -> dict[RunState, int]:
+        return self.counts_of_runs([campaign_id])[campaign_id]
+
+    def open_runs(self, campaign_id: str) -> int:
+        return sum(run.state in OPEN_RUNS for run in self.runs(campaign_id))
+
+    def run_overviews(
+        self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
+    ) -> list[RunOverview]:
+        found = [r for r in self.runs(campaign_id) if r.ordinal >= first and run_id in (None, r.run_id)]
+        return [self._overview(run) for run in found[:most]]
+
+    def _overview(self, run: Run) -> RunOverview:
+        attempts = sorted(self.attempts(run.run_id), key=lambda each: each.key.token)
+        newest = {each.key.slice_index: each for each in attempts}
+        launches = [max(a.launches, a.launches_spooled) for a in newest.values() if a.state not in _FRUITLESS]
+        slices = self.slices(run.run_id)
+        return RunOverview(
+            run,
+            len(attempts),
+            attempts[-1].agent_name if attempts else "",
+            sum(launches),
+            slices=len(slices),
+            slices_done=sum(piece.state == SliceState.DONE for piece in slices),
+            retries=len(attempts) - len(newest),
+        )
+
+    def progress(self, campaign_id: str) -> CampaignProgress:
+        runs = self.runs(campaign_id)
+        slices = [piece for run in runs for piece in self.slices(run.run_id)]
+        attempts = [each for run in runs for each in self.attempts(run.run_id)]
+        needs: dict[tuple[Any, ...], tuple[Run, int]] = {}
+        for run in runs:
+            if run.state in OPEN_RUNS:
+                need = (run.profiler, run.device_key, run.device_kind, run.synthetic, run.state)
+                known, count = needs.get((*need, _partitioned(run)), (run, 0))
+                needs[(*need, _partitioned(run))] = (known, count + 1)
+        done = sum(piece.state == SliceState.DONE for piece in slices)
+        retries = sum(each.key.attempt > 1 for each in attempts)
+        return CampaignProgress(len(slices), done, retries, tuple(needs.values()))
+
+    def slice(self, run_id: str, index: int) -> Slice | None:
+        return self._tables.slices.get((run_id, index))
+
+    def slices(self, run_id: str) -> list[Slice]:
+        found = (piece for piece in self._tables.slices.values() if piece.run_id == run_id)
+        return sorted(found, key=lambda piece: piece.index)
+
+    def published_slices(self) -> list[Slice]:
+        return [piece for piece in self._tables.slices.values() if piece.file]
+
+    def waiting_slice(
+        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
+    ) -> tuple[Run, Slice] | None:
+        def is_due(piece: Slice) -> bool:
+            return (
+                piece.state == SliceState.WAITING
+                and piece.not_before_ms <= now_ms
+                and (piece.run_id, piece.index) not in passed
+                and not (untried_by and self._has_failed(piece, untried_by, slot.slot_id))
+            )
+
+        for campaign in self._tables.campaigns.values():
+            if campaign.state == CampaignState.RUNNING:
+                for run in self.runs(campaign.campaign_id):
+                    due = [p for p in self.slices(run.run_id) if is_due(p)] if _fits(run, slot) else []
+                    if due:
+                        return run, due[0]
+        return None
+
+    def _has_failed(self, piece: Slice, agent_id: str, slot_id: str) -> bool:
+        return any(
+            (a.state, a.agent_id, a.slot_id) == (AttemptState.FAILED, agent_id, slot_id)
+            for a in self.attempts(piece.run_id, piece.index)
+        )
+
+    def resting_slices(self, now_ms: int) -> list[Slice]:
+        pieces = self._tables.slices.values()
+        found = [p for p in pieces if p.state == SliceState.WAITING and p.not_before_ms > now_ms]
+        return sorted(found, key=lambda piece: (piece.run_id, piece.index))
+
+    def slice_states(self, run_id: str) -> list[SliceState]:
+        return list({piece.state for piece in self.slices(run_id)})
+
+    def slice_times(self, most: int) -> list[SliceTime]:
+        found = []
+        for each in sorted(self._tables.attempts.values(), key=lambda each: -each.key.token):
+            run = self._tables.runs[each.key.run_id]
+            live = run.command is not None and run.level == "detailed" and run.device_key
+            if each.state == AttemptState.PUBLISHED and live and run.command is not None:
+                piece = self._tables.slices[each.key.run_id, each.key.slice_index]
+                found.append(
+                    SliceTime(run.run_id, run.workload, run.device_key, run.command, run.counters,
+                              piece.launch_skip, piece.launches, _seconds(each))
+                )  # fmt: skip
+        return found[:most]
+
+    def untried_from(self, run_id: str) -> int:
+        return max((each.key.slice_index + 1 for each in self.attempts(run_id)), default=0)
+
+    def seconds_spent(self, run_id: str) -> float:
+        return sum(_seconds(each) for each in self.attempts(run_id) if each.ended_at_ms > 0)
+
+    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, Failure | None]]:
+        runs = {run.run_id for run in self.runs(campaign_id) if run.workload == workload}
+        failed = self.attempts_in([AttemptState.FAILED])
+        return [(each.slot_id, each.failure) for each in failed if each.key.run_id in runs]
+
+    def published_facts(self, run_id: str) -> list[tuple[int, str]]:
+        published = [a for a in self.attempts(run_id) if a.state == AttemptState.PUBLISHED]
+        return [(each.leased_at_ms, each.log.facts) for each in published]
+
+    def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
+        return self._tables.attempts.get((run_id, slice_index, attempt))
+
+    def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
+        found = [
+            each
+            for each in self._tables.attempts.values()
+            if each.key.run_id == run_id and slice_index in (None, each.key.slice_index)
+        ]
+        return sorted(found, key=lambda each: (each.key.slice_index, each.key.attempt))
+
+    def attempts_in(
+        self,
+        states: Sequence[AttemptState],
+        *,
+        agent_id: str | None = None,
+        slot_id: str | None = None,
+        lease_ended_before_ms: int | None = None,
+    ) -> list[Attempt]:
+        found = [
+            each
+            for each in self._tables.attempts.values()
+            if each.state in states
+            and agent_id in (None, each.agent_id)
+            and slot_id in (None, each.slot_id)
+            and (lease_ended_before_ms is None or each.lease_ends_at_ms < lease_ended_before_ms)
+        ]
+        return sorted(found, key=lambda each: each.key.token)
+
+    def segment(self, key: AttemptKey, index: int) -> Segment | None:
+        return self._tables.segments.get((key.run_id, key.slice_index, key.attempt, index))
+
+    def segments(self, key: AttemptKey) -> list[Segment]:
+        of = (key.run_id, key.slice_index, key.attempt)
+        found = [segment for place, segment in self._tables.segments.items() if place[:3] == of]
+        return sorted(found, key=lambda segment: segment.index)
+
+    def agent(self, agent_id: str) -> Agent | None:
+        return self._tables.agents.get(agent_id)
+
+    def agents(self) -> list[Agent]:
+        return sorted(self._tables.agents.values(), key=lambda agent: agent.agent_id)
+
+
+class MemoryTransaction(MemoryReader):
+    """A ``MetadataTransaction``."""
+
+    def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        _require(campaign.number not in self.campaign_numbers(campaign.name), "its number is taken")
+        _add(self._tables.campaigns, campaign.campaign_id, campaign)
+        self.add_runs(runs, slices)
+
+    def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        for run in runs:
+            _require(run.campaign_id in self._tables.campaigns, "there is no such campaign")
+            taken = {each.ordinal for each in self.runs(run.campaign_id)}
+            _require(run.ordinal not in taken, "its place in the campaign is taken")
+            _add(self._tables.runs, run.run_id, run)
+        self._add_slices(slices)
+
+    def _add_slices(self, slices: Iterable[Slice]) -> None:
+        for piece in slices:
+            _require(piece.run_id in self._tables.runs, "there is no such run")
+            _add(self._tables.slices, (piece.run_id, piece.index), piece)
+
+    def save_campaign(self, campaign: Campaign) -> None:
+        _replace(self._tables.campaigns, campaign.campaign_id, campaign, "campaign_id")
+
+    def save_run(self, run: Run) -> None:
+        _replace(self._tables.runs, run.run_id, run, "run_id")
+
+    def save_slice(self, piece: Slice) -> None:
+        _replace(self._tables.slices, (piece.run_id, piece.index), piece, "slice")
+
+    def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
+        _require(self.untried_from(run_id) <= index, "one of the slices was tried")
+        for piece in self.slices(run_id):
+            if piece.index >= index:
+                del self._tables.slices[run_id, piece.index]
+        self._add_slices(slices)
+
+    def next_token(self) -> int:
+        self._tables.token += 1
+        return self._tables.token
+
+    def begin_epoch(self, now_ms: int) -> int:
+        epoch, self._tables.token = first_of_epoch(self._tables.token, now_ms)
+        return epoch
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        key = attempt.key
+        _require((key.run_id, key.slice_index) in self._tables.slices, "there is no such slice")
+        tokens = {each.key.token for each in self._tables.attempts.values()}
+        _require(key.token not in tokens, "its token is taken")
+        _add(self._tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)
+        self._check_leases(attempt)
+
+    def save_attempt(self, attempt: Attempt) -> None:
+        key = attempt.key
+        _replace(self._tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, "attempt")
+        self._check_leases(attempt)
+
+    def _check_leases(self, attempt: Attempt) -> None:
+        others = [each for each in self._tables.attempts.values() if each.key != attempt.key]
+        same_slice = [
+            a
+            for a in others
+            if (a.key.run_id, a.key.slice_index) == (attempt.key.run_id, attempt.key.slice_index)
+        ]
+        same_slot = [a for a in others if (a.agent_id, a.slot_id) == (attempt.agent_id, attempt.slot_id)]
+        rules: list[tuple[list[Attempt], tuple[AttemptState, ...], str]] = [
+            (same_slice, ACTIVE_ATTEMPTS, "its slice has an active attempt"),
+            (same_slot, (AttemptState.LEASED,), "its slot has a lease"),
+            (same_slice, (AttemptState.PUBLISHED,), "its slice is published"),
+        ]
+        for rivals, states, cause in rules:
+            _require(attempt.state not in states or all(a.state not in states for a in rivals), cause)
+
+    def add_segment(self, segment: Segment) -> None:
+        of = (segment.run_id, segment.slice, segment.attempt)
+        _require(of in self._tables.attempts, "there is no such attempt")
+        _add(self._tables.segments, (*of, segment.index), segment)
+
+    def put_agent(self, agent: Agent) -> None:
+        self._tables.agents[agent.agent_id] = agent
+
+    def forget_agents(self, most: int) -> None:
+        seen = sorted(self._tables.agents.values(), key=lambda agent: (-agent.seen_at_ms, agent.agent_id))
+        busy = {each.agent_id for each in self.attempts_in([AttemptState.LEASED])}
+        for agent in seen[most:]:
+            if agent.agent_id not in busy:
+                del self._tables.agents[agent.agent_id]
+
+
+def _partitioned(run: Run) -> bool:
+    return run.condition.sm_share == "partition"
+
+
+def _fits(run: Run, slot: Slot) -> bool:
+    """Whether the slot can make a run that has not ended."""
+    if run.state not in OPEN_RUNS or run.profiler not in slot.profilers:
+        return False
+    if not run.device_key:
+        return True
+    same_gpu = (run.device_key, run.synthetic) == (slot.device_key, slot.synthetic)
+    return same_gpu and (slot.sm_partitions or not _partitioned(run))
+
+
+def _seconds(attempt: Attempt) -> float:
+    """How long its tools ran; where its agent did not say, how long it had its lease."""
+    return attempt.log.wall_seconds or (attempt.ended_at_ms - attempt.leased_at_ms) / 1000.0
+
+
+def _require(holds: bool, cause: str) -> None:
+    if not holds:
+        raise StorageError("metadata in memory", cause)
+
+
+def _add(table: dict[Any, Any], key: object, record: object) -> None:
+    _require(key not in table, f"{key} is there already")
+    table[key] = record
+
+
+def _replace(table: dict[Any, Any], key: object, record: object, named: str) -> None:
+    _require(key in table, f"there is no record {named}={key} to replace")
+    table[key] = record

@@ -1,0 +1,135 @@
+"""A record store that keeps everything in dictionaries: the second one that the contract suite runs over.
+
+Readers of launches take paths. So a published file is written out into a folder when somebody asks for its
+path, as one would be that is fetched from afar.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay_core.files.launch_file import new_launch_file
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import SetAsideReason
+from assay_sampling.errors import LaunchTableError, ParameterError
+from assay_server.content_hash import fresh_hash_of
+from assay_server.store.model import Segment
+from assay_server.store.protocols import KnownFiles, PublishedFile
+from assay_server.store.records import REPORT_FORMS, DamagedSegmentError
+from assay_server.store.segments import decode_segment, part_hash
+from assay_server.store.set_aside import MovedFiles
+
+
+class MemoryRecordStore:
+    """A ``RecordStore``; ``files`` are its bytes by name, and ``fetched`` the folder for those asked for."""
+
+    def __init__(self, fetched: Path, files: dict[str, bytes] | None = None) -> None:
+        self.files = {} if files is None else files
+        self._fetched = fetched
+        self._set_aside: list[MovedFiles] = []
+
+    def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
+        for segment, names, launches in segments:
+            name = _staged(segment.run_id, segment.slice, segment.attempt)
+            before = self.files.get(name, b"")[: segment.offset_bytes].ljust(segment.offset_bytes, b"\0")
+            self.files[name] = before + names + launches
+
+    def staged(self, segment: Segment) -> tuple[bytes, bytes]:
+        name = _staged(segment.run_id, segment.slice, segment.attempt)
+        if name not in self.files:
+            raise DamagedSegmentError(name, "it is gone", "run the attempt again")
+        data = self.files[name][segment.offset_bytes : segment.end_bytes]
+        names, launches = data[: segment.names_bytes], data[segment.names_bytes :]
+        hashes = (part_hash(names) if names else segment.names_hash, part_hash(launches))
+        if hashes != (segment.names_hash, segment.launches_hash):
+            cause = f"segment {segment.index} in it has changed"
+            raise DamagedSegmentError(name, cause, "run the attempt again")
+        return names, launches
+
+    def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        if not segments:
+            raise LaunchTableError(str(key), "there is nothing to publish")
+        contents = [decode_segment(*self.staged(segment), subject=str(key)) for segment in segments]
+        name = _published(key.run_id, key.slice_index)
+        path = self._fetched / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_launch_file(path, contents[0].schema, private=True) as writer:
+            for content in contents:
+                for batch in content.launch_batches():
+                    writer.write(batch)
+        self.files[name] = path.read_bytes()
+        launches = sum(segment.launches for segment in segments)
+        file = name.removeprefix("records/")
+        return PublishedFile(file, len(self.files[name]), launches, fresh_hash_of(path))
+
+    def withdraw(self, run_id: str, slice_index: int) -> None:
+        self.files.pop(_published(run_id, slice_index), None)
+
+    def discard(self, key: AttemptKey) -> None:
+        self.files.pop(_staged(key.run_id, key.slice_index, key.attempt), None)
+
+    def sweep(self, known: KnownFiles) -> MovedFiles | None:
+        keep = {f"records/{file}" for file in known.published}
+        keep |= {_published(key.run_id, key.slice_index) for key in known.publishing}
+        keep |= {_staged(key.run_id, key.slice_index, key.attempt) for key in known.live}
+        unknown = []
+        for name in [name for name in self.files if name not in keep and not name.startswith("set-aside/")]:
+            top, owner, file = name.split("/")
+            numbers = file.replace("slice-", "").split("-attempt-")
+            if top == "staging" and known.has_attempt(owner, int(numbers[0]), int(numbers[1])):
+                del self.files[name]
+            elif top != "reports" or owner not in known.campaigns:
+                unknown.append(name)
+        return self._move(unknown, SetAsideReason.UNKNOWN)
+
+    def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
+        name = _published(run_id, slice_index)
+        return self._move([name] if name in self.files else [], SetAsideReason.CHANGED)
+
+    def _move(self, names: list[str], reason: SetAsideReason) -> MovedFiles | None:
+        if not names:
+            return None
+        folder = f"set-aside/{len(self._set_aside)}-{reason}"
+        size = sum(len(self.files[name]) for name in names)
+        moved = MovedFiles(folder, reason, time.time_ns() // 1_000_000, size, tuple(sorted(names)))
+        for name in names:
+            self.files[f"{folder}/{name}"] = self.files.pop(name)
+        self._set_aside.append(moved)
+        return moved
+
+    def all_set_aside(self) -> list[MovedFiles]:
+        return list(self._set_aside)
+
+    def path(self, file: str) -> Path:
+        return self._fetch(f"records/{file}")
+
+    def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
+        self.files[_report(campaign_id, form)] = data
+
+    def report_path(self, campaign_id: str, form: str) -> Path:
+        return self._fetch(_report(campaign_id, form))
+
+    def _fetch(self, name: str) -> Path:
+        path = self._fetched / name
+        if name in self.files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(self.files[name])
+        else:
+            path.unlink(missing_ok=True)
+        return path
+
+
+def _staged(run_id: str, slice_index: int, attempt: int) -> str:
+    return f"staging/{run_id}/slice-{slice_index:05d}-attempt-{attempt:04d}"
+
+
+def _published(run_id: str, slice_index: int) -> str:
+    return f"records/{run_id}/slice-{slice_index:05d}.parquet"
+
+
+def _report(campaign_id: str, form: str) -> str:
+    if form not in REPORT_FORMS:
+        raise ParameterError("report", f"there is no format {form!r}", f"use {' or '.join(REPORT_FORMS)}")
+    return f"reports/{campaign_id}/report.{form}"

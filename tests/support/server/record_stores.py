@@ -1,0 +1,75 @@
+"""Every record store that there is, and what befalls its disk, for the suite that holds for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from assay_server.store.protocols import RecordStore
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.set_aside import MANIFEST
+from tests.support.server.memory_record_store import MemoryRecordStore
+
+
+class RecordBench(Protocol):
+    """A record store, and a hand on what it keeps; files are named relative to the whole."""
+
+    records: RecordStore
+
+    def read(self, name: str) -> bytes: ...
+
+    def write(self, name: str, data: bytes) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def names(self) -> list[str]:
+        """All files of records, reports and staging, and those set aside, sorted."""
+        ...
+
+
+class LocalBench:
+    """A folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self._state = folder / "state"
+        self.records: RecordStore = LocalRecordStore(self._state)
+
+    def read(self, name: str) -> bytes:
+        return (self._state / name).read_bytes()
+
+    def write(self, name: str, data: bytes) -> None:
+        (self._state / name).write_bytes(data)
+
+    def remove(self, name: str) -> None:
+        (self._state / name).unlink()
+
+    def names(self) -> list[str]:
+        files = (p for p in self._state.rglob("*") if p.is_file() and p.name != MANIFEST)
+        return sorted(str(path.relative_to(self._state)) for path in files)
+
+
+class MemoryBench:
+    """Dictionaries."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files: dict[str, bytes] = {}
+        self.records: RecordStore = MemoryRecordStore(folder / "fetched", self._files)
+
+    def read(self, name: str) -> bytes:
+        return self._files[name]
+
+    def write(self, name: str, data: bytes) -> None:
+        self._files[name] = data
+
+    def remove(self, name: str) -> None:
+        del self._files[name]
+
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+
+RECORD_STORES: dict[str, Callable[[Path], RecordBench]] = {
+    "local disk": LocalBench,
+    "dictionaries": MemoryBench,
+}
