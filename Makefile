@@ -29,7 +29,7 @@ demo: $(STAMP)  ## server and three agents on virtual GPUs, all of it synthetic;
 	$(BIN)/assay demo --out demo
 
 .PHONY: test
-test: $(STAMP)  ## every test that needs no special tool; ten minutes on two cores
+test: $(STAMP)  ## every test without special tools; ten minutes on two cores
 	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 .PHONY: chaos
@@ -53,7 +53,7 @@ real-tools:  ## NVIDIA's own ncu, nsys and MPS daemon into a cache folder (about
 	$(PYTHON) tests/real_tools/unpack.py --cache "$(REAL_TOOLS)"
 
 .PHONY: test-real-tools
-test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped where these cannot be had
+test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped if these cannot be downloaded
 	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
 
 # Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
@@ -64,7 +64,7 @@ tracer: $(STAMP)  ## compile the CUPTI tracer against the headers of CUDA 13 and
 	$(BIN)/python -m assay_agent.tracer.build --may-lack
 
 .PHONY: test-tracer
-test-tracer: tracer  ## the tracer fed by a fake CUPTI; 'make test' runs it too where the tracer is built
+test-tracer: tracer  ## the tracer against a fake CUPTI; 'make test' runs it too if the tracer is built
 	$(BIN)/pytest tests/tracer $(PYTEST_ARGS)
 
 .PHONY: tracer-soak
@@ -73,9 +73,9 @@ tracer-soak: tracer  ## ten million launches through the tracer: none lost, memo
 
 .PHONY: tracer-sanitize
 tracer-sanitize: tracer  ## the tracer under gcc's address, undefined-behaviour and thread sanitizers and valgrind; SANITIZE_ARGS=--short
-	$(BIN)/python tests/tracer/sanitize.py --may-lack $(SANITIZE_ARGS)
+	$(BIN)/python -m tests.tracer.sanitize --may-lack $(SANITIZE_ARGS)
 
-# The proof on a GPU. GPU_PYTHON: a Python that has Assay's packages, on a box where none can be installed.
+# The proof on a GPU. GPU_PYTHON: a Python with Assay's packages, for a box where nothing can be installed.
 GPU_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/gpu-workloads
 GPU_PYTHON ?= $(BIN)/python
 
@@ -84,12 +84,12 @@ gpu-workloads:  ## compile the CUDA workloads of the GPU proof; needs no GPU (nv
 	$(PYTHON) tests/gpu/build.py --cache "$(GPU_CACHE)" $(GPU_BUILD_ARGS)
 
 .PHONY: gpu-test
-gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),tracer)  ## prove on this box's GPU what needs one, and print it; docs/hardware.md
+gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),tracer)  ## run the proof on this box's GPU and print it; docs/hardware.md
 	$(GPU_PYTHON) -m tests.gpu --cache "$(GPU_CACHE)" $(GPU_ARGS)
 
-# To a box that is only borrowed, and where nothing can be fetched: docs/hardware.md, "First hour".
+# For a borrowed box without a network: docs/hardware.md, "First hour".
 .PHONY: gpu-carry
-gpu-carry: tracer  ## what such a box lacks, into gpu-carry/: wheels and the tracer; GPU_CARRY_ARGS='--architecture sm_90'
+gpu-carry: tracer  ## pack for a borrowed box, into gpu-carry/: wheels and the tracer; GPU_CARRY_ARGS='--architecture sm_90'
 	$(BIN)/python tests/gpu/carry.py pack --to gpu-carry $(GPU_CARRY_ARGS)
 
 # FUZZ_ARGS='--target kineto --seed 7' feeds one reader; a failing input is kept in fuzz-failures/.
@@ -105,7 +105,7 @@ lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/lint-imports --no-cache
 
 .PHONY: format
-format: $(STAMP)  ## rewrite the sources as the formatter wants them
+format: $(STAMP)  ## format the sources, and fix what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -114,11 +114,15 @@ protos: $(STAMP)  ## regenerate the wire contract from the .proto files
 	cd protos && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. --grpc_python_out=. assay_protos/*.proto
 
 .PHONY: protos-check
-protos-check: protos  ## fail where the generated code is not what the .proto files give
+protos-check: protos  ## fail if the generated code differs from the .proto files
 	@git diff --exit-code --stat -- protos || { echo "the generated code has drifted: run 'make protos' and commit"; exit 1; }
 
+.PHONY: docs
+docs: $(STAMP)  ## write the parts of docs/ that are generated from the code
+	$(BIN)/python -m tests.support.generated_pages
+
 .PHONY: bench
-bench: $(STAMP)  ## ingest and classification beside named peers; see docs/benchmarks.md
+bench: $(STAMP)  ## ingest and classification compared with other tools; see docs/benchmarks.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench $(BENCH_ARGS)
 
 .PHONY: scale
@@ -130,9 +134,9 @@ slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and 
 	ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
 
 .PHONY: lock
-lock: $(STAMP)  ## write the versions of this environment down for everybody
+lock: $(STAMP)  ## pin the versions of this environment for everybody
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip==' > requirements/constraints.txt
 
 .PHONY: clean
-clean:  ## remove what the targets above made
+clean:  ## remove everything that the targets above made
 	rm -rf $(VENV) demo gpu-test gpu-carry build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
