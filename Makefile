@@ -125,6 +125,10 @@ docs: $(STAMP)  ## write the parts of docs/ that are generated from the code
 bench: $(STAMP)  ## ingest and classification compared with other tools; see docs/benchmarks.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+.PHONY: bench-fidelity
+bench-fidelity: $(STAMP)  ## coverage of intervals, errors across GPUs, projection rules, labels; see docs/fidelity.md
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fidelity $(FIDELITY_ARGS)
+
 .PHONY: scale
 scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through server and agents; ten minutes on two cores
 	ASSAY_SCALE=full $(BIN)/pytest -q -s tests/integration/test_many_virtual_gpus.py $(PYTEST_ARGS)
