@@ -18,7 +18,7 @@ class Effort(StrEnum):
 
 @dataclass(frozen=True)
 class Section:
-    """A table under a title: ``rows`` have one text per column; ``missed`` names each bound that was not kept.
+    """A table: ``rows`` have one text per column; ``missed`` names each bound that was not kept.
 
     ``about`` says where the data is from, and whether it is measured, simulated or synthetic.
     """
