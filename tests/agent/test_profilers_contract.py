@@ -16,6 +16,7 @@ from assay_agent.daemon.places import virtual_places
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_version import ToolBox
+from assay_agent.profilers.ncu.profiler import NsightComputeProfiler
 from assay_agent.profilers.nsys.profiler import NsightSystemsProfiler
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.profilers.seam import Measurement, Profiler
@@ -44,6 +45,31 @@ export)
     cp {recording} "$2" ;;
 esac
 """
+# It runs the workload, says in its log what ncu says, and prints the launches of a recorded raw page.
+NCU = """#!/bin/sh
+for word in "$@"; do
+    case "$last" in
+    -o | --import) report=$word ;;
+    --log-file) log=$word ;;
+    --launch-count) count=$word ;;
+    esac
+    last=$word
+done
+case "$1 $*" in
+--version*) echo "Version 2022.3.0.0 (build 31729285)" ;;
+--help*) echo "  --metrics arg  --csv  --page arg  --log-file arg" ;;
+--list-chips*) echo "gv100" ;;
+--query-metrics*) exit 1 ;;
+*--import*) read count < "$report"; head -n "$((count + 3))" {page} ;;
+*)
+    while [ "$1" != /bin/sh ]; do shift; done
+    echo "==PROF== Connected to process 77 (/bin/sh)" > "$log"
+    "$@" || {{ echo "==ERROR== The application returned an error code ($?)." >> "$log"; exit 1; }}
+    for index in $(seq 0 "$((count - 1))"); do echo "==PROF== Profiling \\"k\\" - $index: 0%" >> "$log"; done
+    echo "==PROF== Disconnected from process 77" >> "$log"
+    echo "$count" > "$report" ;;
+esac
+"""
 
 
 @dataclass(frozen=True)
@@ -57,14 +83,35 @@ class Bench:
     launches: int
 
 
-def nsight_systems(folder: Path) -> Bench:
+def box_with(tool: str, script: str, folder: Path) -> MeasuredGPU:
+    """A V100 on a box whose only tool is this script."""
     tools = folder / "tools"
     tools.mkdir()
-    (tools / "nsys").write_text(NSYS.format(recording=INPUTS / "light.sqlite"))
-    (tools / "nsys").chmod(0o755)
+    (tools / tool).write_text(script)
+    (tools / tool).chmod(0o755)
     # A UUID of its own: tests that run side by side must not wait for one GPU's lock.
     device = Device(0, "Tesla V100-SXM2-16GB", f"GPU-{uuid.uuid4()}", "7.0", 80)
-    gpu = MeasuredGPU(device, path=f"{tools}:/usr/bin:/bin")
+    return MeasuredGPU(device, path=f"{tools}:/usr/bin:/bin")
+
+
+def nsight_compute(folder: Path) -> Bench:
+    gpu = box_with("ncu", NCU.format(page=INPUTS / "window.csv"), folder)
+    command = CommandSource(("/bin/sh", "-c", "exit 0"), {}, str(folder), 30.0)
+    counters = ("cycles_gpc_avg", "instructions", "global_load_sectors")
+    work = replace(
+        WORK, level="detailed", profiler="nsight_compute", command=command, launch_count=20, counters=counters
+    )
+    return Bench(
+        NsightComputeProfiler(gpu, ToolBox(), folder / "state"),
+        work,
+        replace(work, command=replace(command, argv=("/bin/sh", "-c", "exit 3"))),
+        replace(work, level="light", launch_count=0, counters=()),
+        launches=20,
+    )
+
+
+def nsight_systems(folder: Path) -> Bench:
+    gpu = box_with("nsys", NSYS.format(recording=INPUTS / "light.sqlite"), folder)
     command = CommandSource(("/bin/sh", "-c", "exit 0"), {}, str(folder), 30.0)
     work = replace(WORK, level="light", profiler="nsight_systems", command=command)
     return Bench(
@@ -104,6 +151,7 @@ def recorded(folder: Path) -> Bench:
 
 
 BENCHES: dict[str, Callable[[Path], Bench]] = {
+    "nsight_compute, recorded answers": nsight_compute,
     "nsight_systems, recorded answers": nsight_systems,
     "nsight_systems, virtual": lambda folder: virtual(folder, "nsight_systems"),
     "nsight_compute, virtual": lambda folder: virtual(folder, "nsight_compute"),
