@@ -196,6 +196,21 @@ def test_a_lock_is_held_until_the_last_process_has_ended(tmp_path: Path) -> None
         assert not any(alive(pid) for pid in found)
 
 
+def test_orders_to_a_tool_that_has_just_ended_are_lost_without_an_error(tmp_path: Path) -> None:
+    cancelled = threading.Event()
+    cancelled.set()
+    result = run_tool(
+        ["/bin/true"],
+        environment={},
+        directory=tmp_path,
+        timeout_seconds=20,
+        cancelled=cancelled,
+        # By the first order, tool and supervisor have ended: nobody reads it.
+        before_ending=lambda: time.sleep(2),
+    )
+    assert (result.exit_code, result.cancelled) == (0, True)
+
+
 def test_the_tool_dies_with_its_supervisor(tmp_path: Path) -> None:
     thread_result: list[ToolResult] = []
     code = (

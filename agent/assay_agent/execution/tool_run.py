@@ -109,6 +109,8 @@ def run_tool(
                 cwd=directory,
                 start_new_session=True,
                 pass_fds=(status_write, *held),
+                # An order that nobody reads any more must not wait in a buffer and fail at the close.
+                bufsize=0,
             )
         finally:
             os.close(status_write)
