@@ -165,10 +165,18 @@ def _without(name: str, status: str, reason: str, error: AssayError | None = Non
 
 
 def _mark_pareto(entries: Sequence[dict[str, Any]]) -> None:
-    """Mark each entry unless another of the same cost is better in error or speedup and worse in neither."""
-    scored = [entry for entry in entries if entry["status"] == "ok"]
+    """Mark each entry unless another of the same cost is better in error or speedup and worse in neither.
+
+    A total that is exact by construction proves nothing, so its method neither competes nor is marked.
+    """
+    scored = [entry for entry in entries if entry["status"] == "ok" and not _exact_by_construction(entry)]
     for entry in scored:
         entry["pareto"] = not any(_beats(other, entry) for other in scored)
+
+
+def _exact_by_construction(entry: Mapping[str, Any]) -> bool:
+    reason = entry["interval_reason"]
+    return reason is not None and reason["code"] == "interval_exact_by_construction"
 
 
 def _beats(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

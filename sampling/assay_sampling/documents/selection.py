@@ -50,6 +50,14 @@ class RepresentativeEntry(Part):
     grid: Annotated[list[int], says("blocks along x, y, z", "blocks")]
     block: Annotated[list[int], says("threads along x, y, z", "threads")]
     weight: Annotated[float, says("launches that it stands for, by which its cost is multiplied", "launches")]
+    draws: Annotated[
+        int | None,
+        says(
+            "`proportional`: how many draws met it, 0 if it was taken whole; `null`: not drawn with "
+            "replacement in proportion to light time",
+            "draws",
+        ),
+    ] = None
 
 
 class GroupEntry(Part):

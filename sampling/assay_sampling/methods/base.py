@@ -77,6 +77,7 @@ def grouped_selection(
     labels: np.ndarray,
     rows: np.ndarray,
     weights: np.ndarray,
+    draws: np.ndarray | None = None,
     cost: Cost | None = None,
     interval: Interval | None = None,
     interval_reason: Note | None = NO_INTERVAL_FIXED_RULE,
@@ -89,6 +90,7 @@ def grouped_selection(
         labels: group of every launch, shape (n,), 0..g-1, none empty.
         rows: rows of the representatives, shape (r,); the group of each is ``labels[rows]``.
         weights: of the representatives, shape (r,).
+        draws: how many draws met each, shape (r,), for draws with replacement in proportion to light time.
         cost: the cost that is scored; None takes :func:`whole_cost`.
 
     Raises what :func:`whole_cost` and :func:`assay_sampling.scoring.evaluation.evaluate` raise.
@@ -101,7 +103,7 @@ def grouped_selection(
         parameters=parameters.model_dump(mode="json"),
         seed=seed,
         profile=ProfileSummary.of(launches),
-        representatives=Representatives.at(launches, rows, groups, weights),
+        representatives=Representatives.at(launches, rows, groups, weights, draws),
         group_launches=group_launches,
         evaluation=evaluate(
             whole_cost(profile) if cost is None else cost,

@@ -7,6 +7,7 @@ BUILT_IN = {
     "random": ("assay_sampling.methods.baselines.random_sampling", "RandomSampler"),
     "systematic": ("assay_sampling.methods.baselines.systematic", "SystematicSampler"),
     "stratified": ("assay_sampling.methods.baselines.stratified", "StratifiedSampler"),
+    "proportional": ("assay_sampling.methods.baselines.proportional", "ProportionalSampler"),
     "first_instructions": ("assay_sampling.methods.baselines.first_instructions", "FirstInstructionsSampler"),
     "single_iteration": ("assay_sampling.methods.baselines.single_iteration", "SingleIterationSampler"),
     "tbpoint": ("assay_sampling.methods.tbpoint.sampler", "TBPointSampler"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind
+from assay_sampling.notes.base import NoteKind, launches_of
 
 _RANDOM_INSTEAD = "the method stratified with launches_per_group=2 draws two of each kernel at random"
 
@@ -37,6 +37,14 @@ SELECTIONS = (
         "cycles_of_two_clocks",
         "a speedup is a ratio of cycles of two clocks",
         lambda: "cycles of two clocks are compared: their ratio is not one of times (--cost duration_ns)",
+    ),
+    NoteKind(
+        "launches_never_drawn",
+        "launches without any light time are never drawn in proportion to it, and nothing stands for them",
+        lambda launches, quantity: (
+            f"{launches_of(launches)} without any {quantity} can never be drawn in proportion to it: what "
+            "they cost on another GPU is missing there"
+        ),
     ),
     NoteKind(
         "earlier_note",
@@ -76,6 +84,22 @@ INTERVALS = (
         lambda least: (
             f"fewer than {least} launches are drawn of a group: ratios of so few are biased, and the "
             f"interval would be too narrow; launches_per_group={least} draws enough"
+        ),
+    ),
+    NoteKind(
+        "interval_exact_by_construction",
+        "no interval: launches were drawn in proportion to the very cost that is scored",
+        lambda quantity: (
+            f"launches were drawn in proportion to {quantity}, so its total is exact here by construction, "
+            "which proves nothing; evaluate on another GPU's recording gives the error and an interval"
+        ),
+    ),
+    NoteKind(
+        "interval_of_few_draws",
+        "no interval: too few launches were drawn in proportion to light time",
+        lambda draws, least: (
+            f"beside launches taken whole, {launches_of(draws)} drawn in proportion to light time: the "
+            f"spread of fewer than {least} is too uncertain; give more launches"
         ),
     ),
     NoteKind(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,7 +106,8 @@ class Representatives:
 
     ``row`` is the row in the profile the selection was made on (in order of process and launch),
     ``group`` the 0-based group, ``kernel`` the demangled names, ``grid`` and ``block`` shape (r, 3) with
-    -1 where the recording knows only totals (then the total is in x).
+    -1 where the recording knows only totals (then the total is in x). ``draws``: how many draws met each,
+    0 if it was taken whole; None unless they were drawn with replacement in proportion to light time.
     """
 
     row: np.ndarray
@@ -117,10 +118,16 @@ class Representatives:
     kernel: tuple[str, ...]
     grid: np.ndarray
     block: np.ndarray
+    draws: np.ndarray | None = None
 
     @classmethod
     def at(
-        cls, launches: Launches, rows: np.ndarray, groups: np.ndarray, weights: np.ndarray
+        cls,
+        launches: Launches,
+        rows: np.ndarray,
+        groups: np.ndarray,
+        weights: np.ndarray,
+        draws: np.ndarray | None = None,
     ) -> Representatives:
         """Representatives at the given rows of a profile; all arrays of shape (r,)."""
         chosen = launches.take(rows)
@@ -134,6 +141,7 @@ class Representatives:
             kernel=tuple(launches.names[i] for i in chosen.column("kernel_id").tolist()),
             grid=np.stack(shapes[:3], axis=1).astype(np.int64),
             block=np.stack(shapes[3:], axis=1).astype(np.int64),
+            draws=None if draws is None else np.asarray(draws, np.int64),
         )
 
     def entries(self) -> list[RepresentativeEntry]:
@@ -147,9 +155,21 @@ class Representatives:
                 grid=_shape(self.grid[i]),
                 block=_shape(self.block[i]),
                 weight=float(self.weight[i]),
+                draws=None if self.draws is None else int(self.draws[i]),
             )
             for i in range(len(self.row))
         ]
+
+
+def _draws(values: Sequence[int | None]) -> np.ndarray | None:
+    """Draws that met each representative, shape (r,); None for another design. Raises ValueError for what
+    cannot be."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    if len(known) < len(values) or min(known) < 0:
+        raise ValueError("the draws of a representative are missing or negative")
+    return np.array(known, np.int64)
 
 
 def _shape(values: np.ndarray) -> list[int]:
@@ -273,6 +293,7 @@ class SavedSelection:
     kernel: tuple[str, ...]
     grid: np.ndarray
     block: np.ndarray
+    draws: np.ndarray | None = None
 
     def labels(self) -> np.ndarray | None:
         """Group of every launch, shape (n,); None if it was saved without. Raises InputError if they
@@ -322,6 +343,7 @@ class SavedSelection:
                 kernel=tuple(e.kernel for _, e in entries),
                 grid=np.array([e.grid for _, e in entries], np.int64),
                 block=np.array([e.block for _, e in entries], np.int64),
+                draws=_draws([e.draws for _, e in entries]),
             )
         except (ValueError, OverflowError) as error:
             raise InputError(path, f"it is not a selection: {error}", WRITE_AGAIN) from error

@@ -1,1 +1,1 @@
-"""Plain sampling: random, stratified, systematic, the first instructions, one iteration."""
+"""Plain sampling: random, stratified, systematic, by light time, the first instructions, one iteration."""

@@ -1,0 +1,123 @@
+"""Launches drawn in proportion to a known amount, with replacement; those that dominate are taken whole.
+
+    whole:  launches with d_i >= D / m, taken out one after another, each lowering D by d_i and m by one
+    drawn:  m draws with p_i = d_i / D among the others; a launch met k_i times has the weight k_i D / (m d_i)
+    total   = costs of the whole ones + (1 / m) sum over draws of z,   z = cost x D / d
+    variance = s_z^2 / m, Student's t with m - 1 degrees of freedom
+
+Source: Hansen and Hurwitz, Annals of Mathematical Statistics 1943; Cochran, Sampling Techniques, 3rd edition,
+section 9A.3 (with replacement, in proportion to size); docs/methods/proportional.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
+from assay_sampling.estimation.student_t import t_quantile
+from assay_sampling.notes.registry import Note, make_note
+
+# Measured: with five, intervals held the truth in 88 to 96 % of the samples (docs/methods/proportional.md).
+LEAST_DRAWS = 10
+# Amounts are sums of numbers with rounding: equal launches must not miss "at least D / m" by it.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class ProportionalDraws:
+    """Launches drawn, each once, ascending.
+
+    ``rows``, ``draws`` and ``weights`` have shape (r,): the row, how many draws met it (0: taken whole) and
+    its expansion factor.
+    """
+
+    rows: np.ndarray
+    draws: np.ndarray
+    weights: np.ndarray
+
+
+def taken_whole(amounts: np.ndarray, draws: int) -> np.ndarray:
+    """Rows of the launches with at least their share of what is left, shape (w,), the largest first.
+
+    ``amounts`` has shape (n,), none negative, ``draws`` is at least 1. A launch without any is never taken.
+    """
+    order = np.argsort(-amounts, kind="stable")[:draws]
+    largest = amounts[order]
+    # What is left before each is taken: the sum of all that are not larger.
+    left = np.cumsum(largest[::-1])[::-1] + float(np.delete(amounts, order).sum())
+    enough = (largest > 0) & (largest * (draws - np.arange(len(order))) >= left * (1 - _ROUNDING))
+    found: np.ndarray = order[: int(np.argmin(enough))] if not enough.all() else order
+    return found
+
+
+def draw_in_proportion(amounts: np.ndarray, draws: int, rng: np.random.Generator) -> ProportionalDraws:
+    """Launches that dominate whole, and the rest of ``draws`` drawn with replacement among the others.
+
+    Args:
+        amounts: of every launch, shape (n,), finite, none negative, the sum positive.
+        draws: how many launches to take and draw in all, at least 1; a launch met twice counts twice.
+        rng: the source of randomness.
+
+    Memory: 40 bytes a launch.
+    """
+    whole = taken_whole(amounts, draws)
+    others = np.array(amounts, np.float64)
+    others[whole] = 0.0
+    reach = np.cumsum(others)
+    left, total = draws - len(whole), float(reach[-1])
+    if left == 0 or not total > 0:
+        rows = np.sort(whole)
+        return ProportionalDraws(rows, np.zeros(len(rows), np.int64), np.ones(len(rows)))
+    # side="right" never meets a launch without amount: its reach is that of the launch before it.
+    met = np.searchsorted(reach, rng.random(left) * total, side="right")
+    # A product rounded up to the total lies behind the last launch with an amount.
+    met = np.minimum(met, int(np.flatnonzero(others)[-1]))
+    drawn, times = np.unique(met, return_counts=True)
+    rows = np.concatenate([whole, drawn])
+    counts = np.concatenate([np.zeros(len(whole), np.int64), times])
+    weights = np.concatenate([np.ones(len(whole)), times * total / (left * others[drawn])])
+    order = np.argsort(rows)
+    return ProportionalDraws(rows[order], counts[order], weights[order])
+
+
+def hansen_hurwitz_interval(
+    costs: np.ndarray,
+    weights: np.ndarray,
+    draws: np.ndarray,
+    *,
+    confidence: float = DEFAULT_CONFIDENCE,
+) -> tuple[Interval | None, Note | None]:
+    """Interval of the total that launches drawn by :func:`draw_in_proportion` project in another cost.
+
+    Args:
+        costs: of the launches, each once, shape (r,); in the cost of the target.
+        weights, draws: as drawn, shape (r,).
+        confidence: in (0, 1).
+
+    Returns the interval and None, or None and the reason: fewer draws than :data:`LEAST_DRAWS`. Launches
+    taken whole add no variance. The lower end is at least the cost of the launches themselves.
+    """
+    of_draws = draws > 0
+    count = int(draws.sum())
+    if 0 < count < LEAST_DRAWS:
+        return None, make_note("interval_of_few_draws", draws=count, least=LEAST_DRAWS)
+    projected = float((weights * costs).sum())
+    error, quantile = 0.0, 0.0
+    if count:
+        times = draws[of_draws]
+        values = weights[of_draws] * costs[of_draws] * count / times  # each draw's guess of the drawn total
+        mean = float((times * values).sum()) / count
+        variance = float((times * np.square(values - mean)).sum()) / (count - 1)
+        error = math.sqrt(variance / count)
+        quantile = t_quantile((1 + confidence) / 2, count - 1)
+    expected = math.sqrt(2 / math.pi) * error
+    return Interval(
+        low=max(projected - quantile * error, float(costs.sum())),
+        high=projected + quantile * error,
+        expected_error_percent=100.0 * expected / projected if projected > 0 else 0.0,
+        basis="hansen_hurwitz",
+        confidence=confidence,
+    ), None
