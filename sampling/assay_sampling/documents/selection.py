@@ -198,6 +198,14 @@ class TwoLevels(Part):
         float | None, says("launches whose signature was seen in more than one group", "percent")
     ]
     unknown: Annotated[UnknownEntry, says("launches of kernels that the window lacks")]
+    unseen_time_percent: Annotated[
+        float | None,
+        says(
+            "share of the light time in signatures (kernel, grid, block, operator, input shapes) that the "
+            "window lacks; above 1 %: flag `window_unseen`; `null`: by an earlier release",
+            "percent",
+        ),
+    ] = None
     abstained: Annotated[
         Abstained | None, says("labels with too little confidence; `null`: nothing to label")
     ] = None
@@ -208,6 +216,7 @@ class TwoLevels(Part):
         says("share of the launches' time that overlaps; over 1 %: flag `concurrent_launches`", "percent"),
     ]
     flags: Annotated[list[str], says("what you must know about the numbers")]
+    notes: Annotated[list[NoteEntry], says("remarks on the window, in words")] = []
 
 
 class Tier(Part):

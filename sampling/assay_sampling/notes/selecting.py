@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind, launches_of
+from assay_sampling.notes.base import NoteKind, count_of, launches_of
 
 _RANDOM_INSTEAD = "the method stratified with launches_per_group=2 draws two of each kernel at random"
 
@@ -45,6 +45,17 @@ SELECTIONS = (
             f"{launches_of(launches)} without any {quantity} can never be drawn in proportion to it: what "
             "they cost on another GPU is missing there"
         ),
+    ),
+    NoteKind(
+        "window_unseen",
+        "more of the light run's time than asked is in signatures that the detailed window has not seen",
+        lambda unseen_time_percent, most_percent, launches, signatures: (
+            f"{unseen_time_percent:.2f} % of the light time is in "
+            f"{count_of(signatures, 'signature', 'signatures')} ({launches_of(launches)}) that the window "
+            f"has not seen, more than {most_percent:g} %: profile more launches, or let the campaign choose "
+            "them with detailed.first: auto"
+        ),
+        flag="window_unseen",
     ),
     NoteKind(
         "earlier_note",

@@ -64,6 +64,14 @@ class Row(Scores, Outcome, Placed):
     ] = None
     window: Annotated[Window | None, says("of a two-level selection: the window's own scores")] = None
     unknown: Annotated[Unknown | None, says("of a two-level selection: kernels the window never saw")] = None
+    unseen_time_percent: Annotated[
+        float | None,
+        says(
+            "of a two-level selection: share of the light time in signatures that the window never saw; "
+            "above the stated share the row is flagged `window_unseen`",
+            "percent",
+        ),
+    ] = None
     overlap: Annotated[
         OverlapEntry | None, says("of the launches; above 1 % the row is flagged `concurrent_launches`")
     ] = None

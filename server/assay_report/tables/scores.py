@@ -249,6 +249,7 @@ _WINDOWS: list[Filled[_OfWindow]] = [
     numbers("ambiguous", lambda entry: _of(entry.model, lambda m: m.ambiguous_percent), "%"),
     numbers("unknown launches", lambda entry: _unknown(entry.row, lambda found: found.launches)),
     numbers("unknown signatures", lambda entry: _unknown(entry.row, lambda found: found.groups)),
+    numbers("unseen time", lambda entry: percent(entry.row.unseen_time_percent), "%"),
 ]
 
 

@@ -25,6 +25,10 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
         "launches of the window whose signature (kernel, shapes, NVTX path, operator) has several groups",
     ),
     ("unknown", "launches of kernels that the window never saw: each signature becomes a group"),
+    (
+        "unseen time",
+        "share of the light time in signatures that no launch with counters has; known before profiling",
+    ),
     ("assumed", "the campaign file does not give this condition of a recording, so the baseline's is used"),
     (
         "cost",

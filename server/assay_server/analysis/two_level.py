@@ -6,10 +6,12 @@ from assay_report.model.scores import ChosenModel, LabelModel, Row, Unknown
 from assay_sampling.documents.base import plain
 from assay_sampling.documents.selection import Accuracies, TwoLevels
 from assay_sampling.scoring.selection import Selection
+from assay_server.analysis.rows import flag
 
 
-def describe_two_levels(row: Row, selection: Selection) -> None:
-    """Fill in ``model``, ``window`` and ``unknown``; nothing if the selection has only one level.
+def describe_two_levels(row: Row, selection: Selection, light_run: str) -> None:
+    """Fill in ``model``, ``window``, ``unknown`` and the unseen share; nothing if the selection has only one
+    level. A window too short for its light run is flagged on ``light_run``, the name of that run.
 
     ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
     It is None if the window covers the whole workload, so that no launch needed a label.
@@ -22,6 +24,10 @@ def describe_two_levels(row: Row, selection: Selection) -> None:
     row.model = _model(facts)
     row.window = facts.window
     row.unknown = Unknown(launches=facts.unknown.launches, groups=facts.unknown.groups, percent=100.0 * share)
+    row.unseen_time_percent = facts.unseen_time_percent
+    for note in facts.notes:
+        if note.flag is not None:
+            flag(row, light_run, note.flag, note.text)
 
 
 def _model(facts: TwoLevels) -> ChosenModel | None:

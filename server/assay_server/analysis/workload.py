@@ -154,7 +154,7 @@ class _Work:
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
-        describe_two_levels(row, selection)
+        describe_two_levels(row, selection, cell.whole.run_id)
         return selection
 
     def _key(self, cell: Cell, method: Method) -> str:
@@ -199,6 +199,7 @@ class _Work:
         )
         rows.score(row, evaluation, run)
         row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown
+        row.unseen_time_percent = made.row.unseen_time_percent
 
     def _describe(self, row: Row, run: RunData) -> None:
         rows.describe_launches(row, self.facts(run), run)

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import count, counted, percent, times
+from assay_sampling.notes.registry import note_text
 
 
 def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
@@ -37,6 +38,7 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
             f"{count(unknown['launches'])} launches of kernels that the window lacks, "
             f"in {count(unknown['groups'])} separate groups",
         ),
+        *_unseen(facts),
         *_abstained(facts.get("abstained")),
         ("overlap", percent(facts["overlap_percent"])),
         *[("flag", str(flag)) for flag in facts["flags"]],
@@ -44,6 +46,15 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
     console.print("\nTwo levels")
     print_facts(pairs, console)
     _render_models(facts["models"] or {}, facts["chosen_model"], console)
+
+
+def _unseen(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The share of unseen light time, and what to do about it; nothing in documents of earlier releases."""
+    share = facts.get("unseen_time_percent")
+    if share is None:
+        return []
+    said = f"{percent(share)} of the light time is in signatures that the window lacks"
+    return [("unseen", said), *[("note", note_text(note)) for note in facts.get("notes", ())]]
 
 
 def _abstained(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:

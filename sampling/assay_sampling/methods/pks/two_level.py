@@ -38,6 +38,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.unseen import Unseen, unseen_after
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels, seed_spread
 from assay_sampling.notes.registry import distinct_notes
@@ -119,7 +120,8 @@ def two_level_selection(
         "least_match_percent": least_match_percent,
         **labelled,
     }
-    joined = _Joined(detailed, light, light_cost, alignment, window, labelling)
+    unseen = unseen_after(light, alignment.right_rows, light_cost.values)
+    joined = _Joined(detailed, light, light_cost, alignment, window, labelling, unseen)
     return joined.selection(parameters, seed, spread)
 
 
@@ -133,6 +135,7 @@ class _Joined:
     alignment: Alignment
     window: PrincipalKernels
     labelling: Labelling
+    unseen: Unseen
 
     @property
     def representative_rows(self) -> np.ndarray:
@@ -209,11 +212,16 @@ class _Joined:
                 "launches": labelling.unknown_launches,
                 "groups": len(labelling.unknown_first_rows),
             },
+            "unseen_time_percent": self.unseen.time_percent,
             "abstained": self.abstained_facts(),
             "classified_launches": len(labelling.classified_rows),
             "span_ns": overlap and overlap.span_ns,
             "overlap_percent": overlap and overlap.overlap_percent,
-            "flags": _flags(self.alignment, concurrent=overlap is not None and overlap.concurrent),
+            "flags": [
+                *_flags(self.alignment, concurrent=overlap is not None and overlap.concurrent),
+                *(note.flag for note in self.unseen.notes()),
+            ],
+            "notes": [note.to_dict() for note in self.unseen.notes()],
         }
 
     def window_facts(self) -> dict[str, Any]:

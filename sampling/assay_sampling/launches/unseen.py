@@ -1,0 +1,76 @@
+"""How much of a light run's time is in signatures that a window of it has not seen.
+
+    unseen_time_percent = 100 x light time of launches whose signature is not in the window / light time
+
+It needs no counters, so it is known before any launch is profiled. Here a signature is kernel, grid, block,
+operator and input shapes. NVTX paths are left out: ranges often number the iterations, and every launch would
+then be new for ever.
+
+Source: ours; docs/methods/two-level.md, "Which launches to profile". Memory: 20 bytes a launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.row_hash import hash_rows
+from assay_sampling.launches.signatures import SIGNATURE_COLUMNS, distinct_signatures
+from assay_sampling.notes.registry import Note, make_note
+
+# Above this share a window is noted as too short; docs/methods/two-level.md says how it was chosen.
+MOST_UNSEEN_TIME_PERCENT = 1.0
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Launches of a light run whose signature its window lacks: their share of the light time, how many
+    launches and how many signatures they are."""
+
+    time_percent: float
+    launches: int
+    signatures: int
+
+    def notes(self, most_percent: float = MOST_UNSEEN_TIME_PERCENT) -> tuple[Note, ...]:
+        """The note that the window is too short, if more than ``most_percent`` of the time is unseen."""
+        if self.time_percent <= most_percent:
+            return ()
+        return (
+            make_note(
+                "window_unseen",
+                unseen_time_percent=self.time_percent,
+                most_percent=most_percent,
+                launches=self.launches,
+                signatures=self.signatures,
+            ),
+        )
+
+
+def signature_ordinals(light: Launches) -> np.ndarray:
+    """The signature of every launch, as a number from 0 on: shape (n,), int64."""
+    signatures = distinct_signatures(light)
+    compared = [values for name, values in signatures.columns.items() if name != "nvtx_id"]
+    assert len(compared) == len(SIGNATURE_COLUMNS) - 1
+    _, ordinals = np.unique(hash_rows(compared), return_inverse=True)
+    found: np.ndarray = ordinals[signatures.inverse]
+    return found
+
+
+def unseen_after(light: Launches, window_rows: np.ndarray, cost: np.ndarray) -> Unseen:
+    """What the window does not show of the light run.
+
+    ``window_rows``, shape (w,), are the rows of ``light`` that the window has; ``cost``, shape (n,), is the
+    light time of every launch in ns.
+    """
+    ordinals = signature_ordinals(light)
+    seen = np.zeros(int(ordinals.max(initial=-1)) + 1, bool)
+    seen[ordinals[window_rows]] = True
+    new = ~seen[ordinals]
+    total = float(cost.sum(dtype=np.float64))
+    return Unseen(
+        100.0 * float(cost[new].sum(dtype=np.float64)) / total if total > 0 else 0.0,
+        int(new.sum()),
+        int((~seen).sum()),
+    )

@@ -1,0 +1,67 @@
+"""The share of light time that a window has not seen: against sums by hand, and in selections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.unseen import signature_ordinals, unseen_after
+from assay_sampling.methods.pks.two_level import two_level_selection
+from assay_sampling.readers import ReadOptions, read_launches
+from tests.support.sampling.made_launches import made_launches
+from tests.support.sampling.two_level_profiles import light_half
+
+pytestmark = pytest.mark.xdist_group("two_level")
+
+
+def test_the_time_of_new_signatures_counts_and_not_their_launches() -> None:
+    # b is new by its kernel, the last a by its grid: 30 + 5 of 100 ns, two signatures in three launches.
+    light = made_launches("aabba", grid_x=[1, 1, 1, 1, 2], duration_ns=[40, 25, 10, 20, 5])
+    found = unseen_after(light, np.array([0]), light.column("duration_ns"))
+    assert (found.time_percent, found.launches, found.signatures) == (35.0, 3, 2)
+    [note] = found.notes()
+    assert (note.code, note.flag, note.invalidates) == ("window_unseen", "window_unseen", False)
+    assert "35.00 % of the light time is in 2 signatures (3 launches)" in note.text
+    assert found.notes(most_percent=35.0) == ()
+
+
+def test_operators_and_shapes_are_compared_and_nvtx_paths_are_not() -> None:
+    kernels = ["a"] * 4
+    numbered = made_launches(kernels, nvtx_id=["step 1", "step 2", "step 3", "step 4"])
+    assert len(set(signature_ordinals(numbered).tolist())) == 1
+    shaped = made_launches(
+        kernels, operator_id=["mm", "mm", "mm", "add"], input_shapes_id=["2", "2", "4", "4"]
+    )
+    assert len(set(signature_ordinals(shaped).tolist())) == 3
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 50)), min_size=1), st.data())
+def test_it_is_the_sum_over_launches_that_nothing_in_the_window_equals(
+    launches: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    kernels, durations = [kernel for kernel, _ in launches], [duration for _, duration in launches]
+    window = sorted(data.draw(st.sets(st.integers(0, len(launches) - 1))))
+    light = made_launches(kernels, duration_ns=durations)
+    found = unseen_after(light, np.array(window, np.int64), light.column("duration_ns"))
+    seen = {kernels[row] for row in window}
+    new = sum(duration for kernel, duration in launches if kernel not in seen)
+    assert found.time_percent == pytest.approx(100.0 * new / max(sum(durations), 1))
+    assert found.launches == sum(kernel not in seen for kernel in kernels)
+
+
+@pytest.mark.parametrize(("window", "percent"), [(1_000, 4.99), (5_000, 0.0)])
+def test_selections_write_it_and_flag_a_window_that_is_too_short(
+    shared_data: Path, window: int, percent: float
+) -> None:
+    path = shared_data / "ncu" / "synthetic_v100_5000_raw_page.csv.gz"
+    known = read_launches(path, ReadOptions(synthetic=True))
+    profile = Profile(detailed=known.slice(0, window), light=light_half(known))
+    facts = two_level_selection(profile).extra["two_level"]
+    assert facts["unseen_time_percent"] == pytest.approx(percent, abs=0.01)
+    assert ("window_unseen" in facts["flags"]) is bool(percent)
+    assert [note["code"] for note in facts["notes"]] == (["window_unseen"] if percent else [])
