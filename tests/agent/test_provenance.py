@@ -412,7 +412,7 @@ def test_a_recording_has_the_facts_of_its_table() -> None:
     collected.add(
         batch(
             condition=Condition("none", None, 100.0), devices=(Device(0, "A100"),), format="nsys-sqlite",
-            tool="Nsight Systems", tool_version="2023.4", driver_version="535.1", synthetic=True,
+            tool="Nsight Systems", tool_version="2023.4", driver_version="535.1", origin="synthetic",
         )
     )  # fmt: skip
     found = collected.told(AttemptLog(text="played back")).facts

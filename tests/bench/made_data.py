@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from assay_sampling.launches.table import LaunchBatch, Names, TableMetadata, launch_schema, make_batch
 
-METADATA = TableMetadata("light", synthetic=True, format="generated", tool="tests.bench")
+METADATA = TableMetadata("light", origin="synthetic", format="generated", tool="tests.bench")
 SCHEMA = launch_schema(METADATA)
 BATCH_LAUNCHES = 65536
 

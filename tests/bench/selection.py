@@ -53,7 +53,7 @@ def made_launches(launches: int) -> Launches:
     duration = np.round(modes * np.exp(rng.normal(0, 0.05, launches)))
     columns = [registry()[n] for n in ("instructions", "cycles_gpc_avg")]
     counters = [c.column(c.metrics[0].name) for c in columns]
-    schema = launch_schema(TableMetadata("detailed", synthetic=True), counters)
+    schema = launch_schema(TableMetadata("detailed", origin="synthetic"), counters)
     values = dict(zip(light.schema.names, light.columns, strict=True))
     values["duration_ns"] = pa.array(duration.astype(np.int64))
     values["instructions"], values["cycles_gpc_avg"] = pa.array(instructions), pa.array(duration * 1.4)

@@ -29,7 +29,7 @@ PLAYED_SECONDS = 0.4  # each recording is played at its own pace, so that kills 
 
 def write_recordings(folder: Path) -> str:
     """Synthetic recordings, one a workload, and the text of their campaign."""
-    schema = launch_schema(TableMetadata(level="light", synthetic=True, condition=BASELINE))
+    schema = launch_schema(TableMetadata(level="light", origin="synthetic", condition=BASELINE))
     text = "campaign: chaos\nsynthetic: true\nseed: 5\nplayback: recorded_time\n"
     text += "analysis: {methods: [random, systematic]}\nworkloads:\n"
     for number in range(RUNS):

@@ -11,7 +11,7 @@ import pytest
 from assay_sampling.cold_start.comparison import compare_outputs, compare_recordings
 from assay_sampling.errors import CounterUnavailableError, MisalignedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.launches.table import Condition, TableMetadata
+from assay_sampling.launches.table import Condition, TableMetadata, origin_of
 from tests.support.sampling.counted_launches import counted_launches
 from tests.support.sampling.made_launches import CYCLES, made_launches
 
@@ -58,7 +58,9 @@ def with_condition(cache: str, *, synthetic: bool = False) -> Launches:
     return made_launches(
         ["kernel"],
         counters=[CYCLES],
-        metadata=TableMetadata("detailed", condition=Condition(cache=cache), synthetic=synthetic),
+        metadata=TableMetadata(
+            "detailed", condition=Condition(cache=cache), origin=origin_of(synthetic=synthetic)
+        ),
         cycles_gpc_avg=[1.0],
     )
 

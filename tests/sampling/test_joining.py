@@ -133,7 +133,7 @@ def test_what_differs_in_kind_is_not_joined() -> None:
     light = recording([0])
     for other, what in (
         (recording([1], level="detailed"), "level"),
-        (recording([1], metadata={"synthetic": True}), "synthetic"),
+        (recording([1], metadata={"origin": "synthetic"}), "synthetic"),
         (recording([1], metadata={"condition": Condition("all")}), "condition"),
     ):
         with pytest.raises(LaunchTableError, match=what):

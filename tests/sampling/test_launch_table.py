@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +29,37 @@ def test_text_id_is_the_same_on_every_machine() -> None:
     assert lt.text_id("saxpy(int, float)") == 0x1A81065410B85204
 
 
+@pytest.mark.parametrize(
+    ("origin", "written"),
+    [
+        ("measured", {"synthetic": False}),
+        ("synthetic", {"synthetic": True}),
+        ("simulated", {"synthetic": False, "origin": "simulated"}),
+    ],
+)
+def test_the_origin_is_written_as_earlier_releases_read_it(
+    origin: lt.Origin, written: dict[str, Any]
+) -> None:
+    metadata = TableMetadata("light", origin=origin)
+    document = json.loads(metadata.to_json())
+    assert {key: document[key] for key in ("synthetic", "origin") if key in document} == written
+    assert TableMetadata.from_json(metadata.to_json()) == metadata
+    assert (metadata.synthetic, metadata.simulated) == (origin == "synthetic", origin == "simulated")
+
+
+@pytest.mark.parametrize(
+    "marks", [{"origin": "guessed"}, {"synthetic": True, "origin": "simulated"}, {"origin": "synthetic"}]
+)
+def test_an_origin_that_contradicts_itself_is_refused(marks: dict[str, Any]) -> None:
+    document = json.loads(TableMetadata("light").to_json()) | marks
+    with pytest.raises(LaunchTableError, match="unknown origin"):
+        TableMetadata.from_json(json.dumps(document).encode())
+
+
 def test_metadata_survives_the_schema() -> None:
     metadata = TableMetadata(
         "detailed",
-        synthetic=True,
+        origin="synthetic",
         condition=lt.Condition("all", "base", 50.0),
         devices=(lt.Device(3, "NVIDIA A100", "GPU-1", "8.0", 108),),
         tool="ncu",

@@ -163,7 +163,7 @@ def test_an_offset_and_a_condition_are_taken_over(tmp_path: Path) -> None:
 
 
 def test_the_synthetic_mark_cannot_be_taken_back(tmp_path: Path) -> None:
-    schema = lt.launch_schema(lt.TableMetadata("light", synthetic=True), _COUNTERS)
+    schema = lt.launch_schema(lt.TableMetadata("light", origin="synthetic"), _COUNTERS)
     path = _written(tmp_path / "x", _batches(3, [], schema), schema)
     assert read_launches(path).metadata.synthetic
     with pytest.raises(InputError, match="marked synthetic"):

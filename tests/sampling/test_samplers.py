@@ -21,7 +21,7 @@ from assay_sampling.errors import (
 )
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.launches.table import TableMetadata
+from assay_sampling.launches.table import TableMetadata, origin_of
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import Sampler
 from assay_sampling.methods.registry import samplers, select
@@ -39,7 +39,7 @@ def light(*durations: int | None) -> Profile:
 
 
 def timed_launches(kernels: list[str], *, source: str, synthetic: bool = True) -> Launches:
-    metadata = TableMetadata("light", synthetic=synthetic)
+    metadata = TableMetadata("light", origin=origin_of(synthetic=synthetic))
     return made_launches(kernels, metadata=metadata, source=source, duration_ns=[50, 60, 70])
 
 
@@ -138,7 +138,7 @@ def test_pks_on_two_levels_takes_the_way_of_two_levels() -> None:
 def registry_metadata(level: Any) -> Any:
     from assay_sampling.launches.table import TableMetadata  # noqa: PLC0415
 
-    return TableMetadata(level, synthetic=True)
+    return TableMetadata(level, origin="synthetic")
 
 
 @pytest.mark.parametrize("method", ["pks", "random", "systematic"])
@@ -345,5 +345,5 @@ def test_levels_of_two_workloads_are_refused_by_every_method(method: str) -> Non
     with pytest.raises(MisalignedError, match=r"other\.sqlite.*first differences"):
         select(method, Profile(detailed=window, light=other), {"launches": 1})
     measured = timed_launches(["kernel"] * 3, source="other.sqlite", synthetic=False)
-    with pytest.raises(RefusedError, match="is synthetic and the other is measured"):
+    with pytest.raises(RefusedError, match="is synthetic and the light run is measured"):
         select(method, Profile(detailed=window, light=measured), {"launches": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,7 @@ def recording(device: str = "V100", kernels: list[str] = KERNELS, **columns: Any
     rows = len(kernels)
     metadata = TableMetadata(
         "detailed" if "cycles_gpc_avg" in columns else "light",
-        synthetic=bool(columns.pop("synthetic", False)),
+        origin=columns.pop("origin", "measured"),
         condition=Condition("none", "none", 100.0),
         devices=(Device(0, device),),
     )
@@ -125,8 +126,23 @@ def test_recordings_that_know_only_totals_are_the_same_launches() -> None:
         score_saved(saved(selected(whole)), turned)
 
 
+def test_silicon_and_simulators_are_scored_on_each_other_and_synthetic_data_on_neither() -> None:
+    runs = {
+        origin: recording(duration_ns=[10] * 6, origin=origin)
+        for origin in ("measured", "simulated", "synthetic")
+    }
+    for made_on, scored_on in itertools.permutations(runs, 2):
+        made = saved(selected(runs[made_on]))
+        assert made.origin == made_on
+        if "synthetic" in (made_on, scored_on):
+            with pytest.raises(RefusedError, match=f"is of {made_on} data and this recording is {scored_on}"):
+                score_saved(made, runs[scored_on])
+        else:
+            assert score_saved(made, runs[scored_on]).error_percent == 0
+
+
 def test_synthetic_and_measured_never_meet() -> None:
-    measured, made = recording(duration_ns=[10] * 6), recording(duration_ns=[10] * 6, synthetic=True)
+    measured, made = recording(duration_ns=[10] * 6), recording(duration_ns=[10] * 6, origin="synthetic")
     with pytest.raises(RefusedError, match="is of measured data and this recording is synthetic"):
         score_saved(saved(selected(measured)), made)
     with pytest.raises(RefusedError, match="is of synthetic data and this recording is measured"):

@@ -31,7 +31,7 @@ def counted(instructions: list[float], kernels: list[str] | None = None, **colum
     return made_launches(
         ["k"] * rows if kernels is None else kernels,
         counters=[CYCLES, INSTRUCTIONS],
-        metadata=TableMetadata("detailed", synthetic=True),
+        metadata=TableMetadata("detailed", origin="synthetic"),
         source="counted.csv",
         instructions=instructions,
         **columns,
@@ -230,7 +230,7 @@ def test_launches_without_instructions_are_refused_with_the_reason() -> None:
 
 def test_two_levels_need_the_instructions_of_all_launches() -> None:
     detailed = counted([10, 20, 400], list("aab"))
-    times: dict[str, Any] = {"metadata": TableMetadata("light", synthetic=True), "source": "light.sqlite"}
+    times: dict[str, Any] = {"metadata": TableMetadata("light", origin="synthetic"), "source": "light.sqlite"}
     light = made_launches(list("aab"), duration_ns=[7, 9, 30], **times)
     both = select("sieve", Profile(detailed=detailed, light=light), {})
     assert both.evaluation.quantity == "duration_ns"

@@ -250,7 +250,7 @@ def test_huge_numbers_and_names() -> None:
     launches = made_launches(
         ["k" * 1_000_000] * 3,
         counters=list_of_columns(),
-        metadata=TableMetadata("detailed", synthetic=True),
+        metadata=TableMetadata("detailed", origin="synthetic"),
         instructions=[1e12, 1e12, 2e12],
         thread_instructions=[3.2e13, 3.2e13, 6.4e13],
         global_load_sectors=[1e13, 1e13, 2e13],
@@ -311,7 +311,7 @@ def test_with_a_light_recording_of_the_same_launches() -> None:
     light = made_launches(
         ["kernel"] * 3,
         duration_ns=[50, 70, 90],
-        metadata=TableMetadata("light", synthetic=True),
+        metadata=TableMetadata("light", origin="synthetic"),
         source="l.sqlite",
     )
     selection = select("tbpoint", Profile(detailed=counted, light=light), {})

@@ -359,8 +359,8 @@ def test_what_must_not_be_joined_is_refused() -> None:
         two_level_selection(
             Profile(detailed=counted(list("abab")), light=light(list("abab"), duration_ns=[None] * 4))
         )
-    synthetic = counted(list("abab"), metadata=TableMetadata("detailed", synthetic=True))
-    with pytest.raises(RefusedError, match="the detailed run is synthetic and the other is measured"):
+    synthetic = counted(list("abab"), metadata=TableMetadata("detailed", origin="synthetic"))
+    with pytest.raises(RefusedError, match="the detailed run is synthetic and the light run is measured"):
         two_level_selection(Profile(detailed=synthetic, light=whole))
     for profile in (Profile(detailed=counted(list("ab"))), Profile(light=whole)):
         with pytest.raises(RefusedError, match=r"the profile has no (light|detailed) run"):

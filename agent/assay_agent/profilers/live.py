@@ -38,7 +38,14 @@ from assay_agent.telemetry.watch import GpuWatch
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
-from assay_sampling.launches.table import Device, LaunchBatch, TableMetadata, table_metadata, with_metadata
+from assay_sampling.launches.table import (
+    Device,
+    LaunchBatch,
+    TableMetadata,
+    origin_of,
+    table_metadata,
+    with_metadata,
+)
 from assay_sampling.notes.registry import Note, flags_of
 from assay_sampling.running.attempt_facts import AttemptFacts, ToolFact
 from assay_sampling.running.failures import FailureClass
@@ -325,7 +332,7 @@ class LiveMeasurement(abc.ABC):
         devices = tuple(replace(self.device, index=ordinal) for ordinal in ordinals)
         metadata = TableMetadata(
             level=self.work.table_level,
-            synthetic=self.gpu.synthetic,
+            origin=origin_of(synthetic=self.gpu.synthetic),
             condition=self.work.condition,
             devices=devices,
             format=found.format,

@@ -30,7 +30,7 @@ from assay_sampling.launches.table import (
 )
 from assay_sampling.notes.registry import flags_of
 from assay_sampling.running.failures import FailureClass
-from assay_sampling.running.identity import condition_conflict
+from assay_sampling.running.identity import condition_conflict, origin_of
 
 if TYPE_CHECKING:
     from assay_sampling.readers.base import Recording
@@ -213,8 +213,9 @@ def _metadata_for(work: Work, recording: Recording) -> TableMetadata:
     found = table_metadata(recording.schema)
     if found.level != work.table_level:
         raise _contradiction(recording, "level", found.level, work.table_level)
-    if found.synthetic and not work.synthetic:
-        raise _contradiction(recording, "synthetic mark", "synthetic", "measured")
+    planned = origin_of(synthetic=work.synthetic)
+    if found.simulated or (found.synthetic and not work.synthetic):
+        raise _contradiction(recording, "origin", found.origin, planned)
     part = condition_conflict(found.condition, work.condition)
     if part is not None:
         recorded, wanted = getattr(found.condition, part), getattr(work.condition, part)
@@ -222,7 +223,7 @@ def _metadata_for(work: Work, recording: Recording) -> TableMetadata:
     condition = replace(
         found.condition, **{k: v for k, v in work.condition.to_dict().items() if v is not None}
     )
-    return replace(found, condition=condition, synthetic=work.synthetic)
+    return replace(found, condition=condition, origin=planned)
 
 
 def _contradiction(recording: Recording, what: str, found: object, wanted: object) -> ProfilerError:

@@ -100,7 +100,7 @@ class VirtualGPU:
         """Metadata of every launch table of this GPU, always marked ``synthetic``."""
         from assay_sampling.launches.table import TableMetadata  # noqa: PLC0415 - the tools need no Arrow
 
-        return TableMetadata(level=level, synthetic=True, condition=condition, devices=(self.device,))
+        return TableMetadata(level=level, origin="synthetic", condition=condition, devices=(self.device,))
 
     def effective_sms(self, sm_percent: float | None = 100.0) -> int:
         """SMs at a share in percent, rounded down to whole TPCs of two, at least one TPC.

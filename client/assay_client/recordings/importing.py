@@ -72,6 +72,13 @@ def recorded_run(
             )
         found[metadata.level] = path
         opened[path] = metadata
+    simulated = [path for path, metadata in opened.items() if metadata.simulated]
+    if simulated:
+        raise RefusedError(
+            str(simulated[0]),
+            "it is a simulator's run, and campaigns hold runs on GPUs",
+            "score a selection on it with: assay evaluate SELECTION FILE",
+        )
     marked = [path for path, metadata in opened.items() if metadata.synthetic]
     if 0 < len(marked) < len(opened):
         raise RefusedError(

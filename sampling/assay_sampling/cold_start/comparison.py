@@ -56,7 +56,7 @@ class ColdStart:
         flushed_instructions: of the other run; loops that wait may differ.
         quantity: of the costs.
         unmatched: launches of the warm and of the flushed run that the other one lacks.
-        synthetic: no silicon produced the recordings.
+        synthetic: no silicon produced the recordings, and no simulator.
         conditions: of the warm and of the flushed recording; None for simulations.
         notes: for the reader.
     """
@@ -161,10 +161,10 @@ def _require_conditions(warm: Launches, flushed: Launches) -> None:
                 "name the warm run first and the flushed one second",
             )
     _refuse_other_condition(warm, flushed)
-    if warm.metadata.synthetic != flushed.metadata.synthetic:
+    if warm.metadata.origin != flushed.metadata.origin:
         raise RefusedError(
             "warm and flushed run",
-            "one is synthetic and the other was measured",
+            f"one is {warm.metadata.origin} and the other {flushed.metadata.origin}",
             "compare recordings of one kind; --synthetic marks both",
         )
     refuse_two_kinds(warm, flushed)

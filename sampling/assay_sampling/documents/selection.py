@@ -8,6 +8,7 @@ from pydantic import ConfigDict, JsonValue
 
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import NoteEntry, Parameters, Scores
+from assay_sampling.running.identity import Origin
 
 _CHRONOLOGICAL = "trained on the first 80 % of the window, tested on the last 20 %"
 _GROUPED = "no signature (kernel, shape, NVTX path, operator) on both sides"
@@ -35,7 +36,9 @@ class ProfilePart(Part):
     devices: Annotated[list[str], says("names of the GPUs")]
     sources: Annotated[list[str], says("names of the recordings")]
     ranks: Annotated[int, says("ranks of one job, each a file, that were joined", "ranks")] = 1
-    synthetic: Annotated[bool, says("no silicon produced the data")]
+    origin: Annotated[Origin | None, says("what produced the data; `null`: a release before origins")] = None
+    synthetic: Annotated[bool, says("no silicon produced the data, and no simulator")]
+    simulated: Annotated[bool, says("a cycle-level simulator produced the data")] = False
     sequence: Annotated[SequenceHashes | None, says("what was launched, as hashes")] = None
     notes: Annotated[list[NoteEntry], says("what you must know about the files")] = []
 

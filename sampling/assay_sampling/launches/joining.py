@@ -47,7 +47,7 @@ def join(parts: Sequence[Launches], *, ranks: bool = False) -> Launches:
     one ordinal.
 
     Raises NotJoinableError with the first reason for parts that are not one workload on one kind of GPU, and
-    LaunchTableError where they differ in level, synthetic mark or condition, or measured one counter with
+    LaunchTableError where they differ in level, origin or condition, or measured one counter with
     different metrics.
     """
     if len(parts) == 1:
@@ -132,7 +132,7 @@ def _at_the_same_times(one: Launches, other: Launches) -> bool:
 
 
 def _refuse_other_mark(one: Launches, other: Launches) -> None:
-    for what in ("level", "synthetic", "condition"):
+    for what in ("level", "origin", "condition"):
         ours, theirs = getattr(one.metadata, what), getattr(other.metadata, what)
         if ours != theirs:
             raise LaunchTableError(

@@ -37,10 +37,10 @@ def refuse_other_kind(subject: str, detailed: Launches, light: Launches) -> None
     A value that a recording does not give never differs.
     """
     ours, theirs = detailed.metadata, light.metadata
-    if ours.synthetic != theirs.synthetic:
+    if ours.origin != theirs.origin:
         raise RefusedError(
             subject,
-            f"the {'detailed' if ours.synthetic else 'light'} run is synthetic and the other is measured",
+            f"the detailed run is {ours.origin} and the light run is {theirs.origin}",
             "join recordings of one kind; mark a file that is synthetic with --synthetic",
         )
     if condition_conflict(ours.condition, theirs.condition):

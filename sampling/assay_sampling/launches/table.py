@@ -3,7 +3,7 @@
 A launch table is a stream of Arrow record batches of one schema. Its *base* columns say what was
 launched and when; *counter* columns follow, one for each canonical counter that was measured
 (:mod:`assay_sampling.counters.definitions`), float64, null where not measured. Units are in the metadata
-of each field; what is true of the whole table (level, condition, devices, the synthetic mark) is in the
+of each field; what is true of the whole table (level, condition, devices, origin) is in the
 metadata of the schema. All text is interned: a column ``*_id`` holds the 64-bit content hash of a text
 that travels once, in a table of names.
 """
@@ -15,14 +15,23 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.running.identity import BASELINE, CacheCondition, ClockCondition, Condition, Device, Level
+from assay_sampling.running.identity import (
+    BASELINE,
+    CacheCondition,
+    ClockCondition,
+    Condition,
+    Device,
+    Level,
+    Origin,
+    origin_of,
+)
 
 __all__ = [
     "BASELINE",
@@ -38,6 +47,7 @@ __all__ = [
     "METADATA_KEY",
     "NAMES_SCHEMA",
     "Names",
+    "Origin",
     "SCHEMA_VERSION",
     "SHAPE_COLUMNS",
     "TEXT_COLUMNS",
@@ -48,6 +58,7 @@ __all__ = [
     "counter_columns",
     "launch_schema",
     "make_batch",
+    "origin_of",
     "referenced_ids",
     "table_metadata",
     "text_id",
@@ -56,6 +67,7 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 METADATA_KEY = b"assay"
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
 
 
 @dataclass(frozen=True)
@@ -63,13 +75,14 @@ class TableMetadata:
     """What is true of every launch of a table; travels as JSON in the schema metadata.
 
     ``tool`` and ``tool_version`` name the profiler that measured; ``format`` the kind of file it was
-    read from. ``synthetic`` is True for data that no silicon produced. ``units_assumed`` is True where
-    a file gave no units and base units were assumed. ``driver_version`` is that of NVIDIA's driver,
-    "" if unknown or without a driver.
+    read from. ``origin`` says whether silicon was measured, the data are synthetic, or a simulator ran
+    the launches: data of two origins are never in one table. ``units_assumed`` is True where a file gave no
+    units and base units were assumed. ``driver_version`` is that of NVIDIA's driver, "" if unknown or
+    without a driver.
     """
 
     level: Level
-    synthetic: bool = False
+    origin: Origin = "measured"
     condition: Condition = field(default_factory=Condition)
     devices: tuple[Device, ...] = ()
     format: str = ""
@@ -78,8 +91,20 @@ class TableMetadata:
     units_assumed: bool = False
     driver_version: str = ""
 
+    @property
+    def synthetic(self) -> bool:
+        """Whether no silicon produced the data and no simulator either."""
+        return self.origin == "synthetic"
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a cycle-level simulator ran the launches."""
+        return self.origin == "simulated"
+
     def to_json(self) -> bytes:
-        document = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)}
+        document = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self), "synthetic": self.synthetic}
+        if not self.simulated:  # as in files of earlier releases, which refuse a file with an origin
+            del document["origin"]
         document["condition"] = self.condition.to_dict()
         if not self.driver_version:  # left out if unknown, as in files of earlier releases
             del document["driver_version"]
@@ -99,6 +124,10 @@ class TableMetadata:
                 )
             if document["level"] not in ("detailed", "light"):
                 raise ValueError(f"unknown level {document['level']!r}")
+            synthetic = bool(document.pop("synthetic", False))
+            origin = document.setdefault("origin", origin_of(synthetic=synthetic))
+            if origin not in ORIGINS or synthetic != (origin == "synthetic"):
+                raise ValueError(f"unknown origin {origin!r}")
             document["condition"] = Condition(**document["condition"])
             document["devices"] = tuple(Device(**device) for device in document["devices"])
             return cls(**document)

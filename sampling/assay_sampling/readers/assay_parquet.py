@@ -32,6 +32,7 @@ from assay_sampling.readers.base import (
     ReadOptions,
     check_mark,
     check_offset,
+    refuse_synthetic_mark,
 )
 
 FORMAT = "assay-parquet"
@@ -98,12 +99,14 @@ class AssayParquetRecording(OpenRecording):
             schema = stored.with_metadata({METADATA_KEY: stored.metadata[METADATA_KEY]})
             metadata = check_schema(schema)
             check_mark(path, self._options, marked_synthetic=metadata.synthetic)
+            if metadata.simulated:
+                refuse_synthetic_mark(path, self._options)
             self._names = unpack_names(footer[NAMES_KEY], path)
             return with_metadata(
                 schema,
                 replace(
                     metadata,
-                    synthetic=metadata.synthetic or bool(self._options.synthetic),
+                    origin="synthetic" if self._options.synthetic else metadata.origin,
                     condition=self._options.condition or metadata.condition,
                 ),
             )

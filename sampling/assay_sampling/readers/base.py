@@ -19,7 +19,15 @@ import pyarrow as pa
 
 from assay_sampling.counters.plausibility import Plausibility
 from assay_sampling.errors import InputError
-from assay_sampling.launches.table import Condition, Device, LaunchBatch, Level, Names, TableMetadata
+from assay_sampling.launches.table import (
+    Condition,
+    Device,
+    LaunchBatch,
+    Level,
+    Names,
+    TableMetadata,
+    origin_of,
+)
 from assay_sampling.notes.registry import Note, make_note
 
 DEFAULT_MAX_LAUNCHES = 65536
@@ -130,7 +138,7 @@ def foreign_metadata(
     """Table metadata of a file that another tool wrote. ``marked_synthetic``: the file itself says so."""
     return TableMetadata(
         level=level,
-        synthetic=marked_synthetic or bool(options.synthetic),
+        origin=origin_of(synthetic=marked_synthetic or bool(options.synthetic)),
         condition=options.condition or Condition(),
         devices=devices,
         format=format_,
@@ -214,3 +222,11 @@ def check_mark(path: Path, options: ReadOptions, *, marked_synthetic: bool) -> N
     """Raises InputError where the user calls data measured that the file marks as synthetic."""
     if marked_synthetic and options.synthetic is False:
         raise InputError(path, "it is marked synthetic, and that mark cannot be removed")
+
+
+def refuse_synthetic_mark(path: Path, options: ReadOptions) -> None:
+    """Raises InputError where the user calls a simulator's run synthetic."""
+    if options.synthetic:
+        raise InputError(
+            path, "it is a simulator's run, which is neither measured nor synthetic", "leave out --synthetic"
+        )

@@ -19,7 +19,8 @@ def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) 
 
     Returns a dictionary that JSON can hold: ``path``, ``format``, ``launches``, ``kernels`` (distinct
     demangled names), ``devices`` (labels), ``levels``, ``counters`` (canonical names measured for at
-    least one launch), ``null_counters`` (launches without a value, by counter), ``synthetic``, ``notes``
+    least one launch), ``null_counters`` (launches without a value, by counter), ``origin``, ``synthetic``,
+    ``simulated``, ``notes``
     (:meth:`assay_sampling.notes.registry.Note.to_dict`).
     Memory: one batch, and 8 bytes for each distinct kernel besides the names. Raises InputError.
     """
@@ -38,7 +39,9 @@ def inspect_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) 
             "levels": [metadata.level],
             "counters": [name for name in tally.counters if tally.nulls[name] < tally.launches],
             "null_counters": {name: tally.nulls[name] for name in tally.counters if tally.nulls[name]},
+            "origin": metadata.origin,
             "synthetic": metadata.synthetic,
+            "simulated": metadata.simulated,
             "notes": [note.to_dict() for note in recording.notes],
         }
 

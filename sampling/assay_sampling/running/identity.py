@@ -12,10 +12,17 @@ from typing import Any, Literal
 
 Level = Literal["detailed", "light"]
 RunLevel = Literal["detailed", "light", "bare"]  # a bare run has no profiler and so no launches
+# Where numbers come from: silicon; a model or generator that stands in for it; a cycle-level simulator.
+Origin = Literal["measured", "synthetic", "simulated"]
 CacheCondition = Literal["none", "all"]
 ClockCondition = Literal["none", "base", "boost"]
 # The kinds of SM share: a limit on each process (MPS's active thread percentage), or a partition.
 SmShareKind = Literal["limit", "partition"]
+
+
+def origin_of(*, synthetic: bool) -> Origin:
+    """The origin of data that no simulator made."""
+    return "synthetic" if synthetic else "measured"
 
 
 @dataclass(frozen=True)

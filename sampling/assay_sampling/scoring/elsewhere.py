@@ -35,6 +35,7 @@ from assay_sampling.launches.alignment import (
 )
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note
+from assay_sampling.running.identity import Origin
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, doubts, evaluate, instructions_of
 from assay_sampling.scoring.saved_labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
@@ -54,10 +55,10 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
 
     The group error is None if the selection was saved without labels. Raises MisalignedError naming the
     differences, InputError if the labels cannot be read, RefusedError if one is synthetic and the other
-    measured, ParameterError for an unknown quantity, CounterUnavailableError for one that was not measured.
+    not, ParameterError for an unknown quantity, CounterUnavailableError for one that was not measured.
     """
     profile = saved.document.profile
-    _refuse_mixed_marks(profile.synthetic, launches)
+    _refuse_mixed_origins(saved.origin, launches)
     subject = f"selection on {_source(launches)}"
     if not len(launches):
         raise RefusedError(_source(launches), "it holds no launches")
@@ -204,9 +205,9 @@ def score_on(
     Returns the evaluation and the match in percent of every kind. Launches of ``other`` without a
     counterpart belong to no group: their whole cost counts in the group error. Raises MisalignedError if the
     numbers of launches differ, less than 99 % match, or a representative has no counterpart, and RefusedError
-    if one is synthetic and the other measured.
+    if one is synthetic and the other not.
     """
-    _refuse_mixed_marks(selection.profile.synthetic, other)
+    _refuse_mixed_origins(selection.profile.origin, other)
     if len(reference) != selection.profile.launches:
         raise RefusedError(
             _source(reference),
@@ -237,12 +238,13 @@ def _source(launches: Launches) -> str:
     return ", ".join(launches.sources) or "the recording"
 
 
-def _refuse_mixed_marks(synthetic: bool, launches: Launches) -> None:
-    if synthetic != launches.metadata.synthetic:
+def _refuse_mixed_origins(of_selection: Origin, launches: Launches) -> None:
+    """Silicon and simulators are scored on each other, for that is what selections are for."""
+    here = launches.metadata.origin
+    if of_selection != here and "synthetic" in (of_selection, here):
         raise RefusedError(
             _source(launches),
-            f"the selection is of {'synthetic' if synthetic else 'measured'} data and this recording is "
-            f"{'synthetic' if not synthetic else 'measured'}",
+            f"the selection is of {of_selection} data and this recording is {here}",
             "never score one on the other; mark a file that is synthetic with --synthetic",
         )
 

@@ -31,6 +31,7 @@ from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.launches.alignment import sequence_totals_hash, totals_only
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches, sequence_hash
 from assay_sampling.notes.registry import Note
+from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.evaluation import Evaluation, doubts
 from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from
 
@@ -48,7 +49,7 @@ class ProfileSummary:
     kernels: int
     devices: tuple[str, ...]
     sources: tuple[str, ...]
-    synthetic: bool
+    origin: Origin = "measured"
     sequence_exact: str = ""
     sequence_name_block: str = ""
     sequence_exact_totals: str = ""
@@ -65,7 +66,7 @@ class ProfileSummary:
             kernels=launches.kernels(),
             devices=tuple(launches.device_labels()),
             sources=launches.sources,
-            synthetic=launches.metadata.synthetic,
+            origin=launches.metadata.origin,
             sequence_exact=sequence_hash(launches, EXACT_IDENTITY),
             sequence_name_block=sequence_hash(launches, NAME_BLOCK_IDENTITY),
             sequence_exact_totals=sequence_totals_hash(launches, "exact"),
@@ -76,6 +77,10 @@ class ProfileSummary:
             ranks=launches.ranks,
         )
 
+    @property
+    def synthetic(self) -> bool:
+        return self.origin == "synthetic"
+
     def document(self) -> ProfilePart:
         """As a selection's document has it."""
         return ProfilePart(
@@ -84,7 +89,9 @@ class ProfileSummary:
             devices=list(self.devices),
             sources=list(self.sources),
             ranks=self.ranks,
+            origin=self.origin,
             synthetic=self.synthetic,
+            simulated=self.origin == "simulated",
             sequence=self.sequence(),
             notes=[NoteEntry.of(note) for note in self.notes],
         )
@@ -305,6 +312,12 @@ class SavedSelection:
                 "selection", f"the launches of a group are too many ({error})", WRITE_AGAIN
             ) from error
         return labels_from(self.document.labels, counts)
+
+    @property
+    def origin(self) -> Origin:
+        """What produced the data of the profile."""
+        profile = self.document.profile
+        return profile.origin or origin_of(synthetic=profile.synthetic)
 
     @classmethod
     def read(cls, document: object, path: str) -> SavedSelection:

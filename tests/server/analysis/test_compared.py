@@ -308,11 +308,11 @@ def test_records_that_contradict_the_mark_of_their_run_are_not_compared(
     store_run: StoreRun, lab: Lab
 ) -> None:
     lying = store_run(
-        "V100", "light", KERNELS, duration_ns=AT_HALF, metadata={"condition": HALF, "synthetic": True},
+        "V100", "light", KERNELS, duration_ns=AT_HALF, metadata={"condition": HALF, "origin": "synthetic"},
         run={"live": True, "condition": HALF, "under_mps": True},
     )  # fmt: skip
     [entry] = analysed(lab.light(FREE), lying)["sm_share"]
-    assert entry["status"] == "refused" and "synthetic=True" in entry["reason"]
+    assert entry["status"] == "refused" and "its records are synthetic" in entry["reason"]
 
 
 def everything(lab: Lab) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class TableOfLaunches:
         identifiers = [self.names.intern(kernel) for kernel in kernels]
         columns = {"process": [0] * len(kernels), **columns}
         self.table = lt.pa.table({"kernel_id": lt.pa.array(identifiers, lt.pa.uint64()), **columns})
-        self.metadata = lt.TableMetadata("light", synthetic=True)
+        self.metadata = lt.TableMetadata("light", origin="synthetic")
         self.counters = counters
 
     def __len__(self) -> int:

@@ -364,7 +364,7 @@ def test_synthetic_and_measured_runs_never_meet(store_run: StoreRun) -> None:
     # The records' own mark decides where it contradicts the run's.
     (row,) = analyse(request(replace(measured, synthetic=True), synthetic=True))["rows"]
     assert row["status"] == "refused"
-    assert "its records are marked synthetic=False, the run synthetic=True" in row["reason"]
+    assert "its records are measured, the run is synthetic" in row["reason"]
 
 
 def test_damaged_records_fail_their_rows_only_and_name_no_path(store_run: StoreRun, tmp_path: Path) -> None:

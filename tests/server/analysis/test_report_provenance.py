@@ -154,7 +154,7 @@ def test_synthetic_runs_have_no_day_and_are_labelled(lab: Lab) -> None:
     virtual = replace(LIGHT, drivers=(), libraries={}, library_notes=("a virtual GPU runs no CUDA",), days=())
     report = analysed(
         lab._store(
-            "V100", "light", KERNELS, duration_ns=FREE, metadata={"synthetic": True},
+            "V100", "light", KERNELS, duration_ns=FREE, metadata={"origin": "synthetic"},
             run={"live": True, "synthetic": True, "facts": virtual},
         ),
         synthetic=True,

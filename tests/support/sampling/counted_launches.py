@@ -21,7 +21,7 @@ def counted_launches(
     return made_launches(
         ["kernel"] * rows,
         counters=[registry()[name].column(registry()[name].metrics[0].name) for name in counters],
-        metadata=TableMetadata("detailed", synthetic=True),
+        metadata=TableMetadata("detailed", origin="synthetic"),
         source=source,
         **dict(counters),
         **columns,

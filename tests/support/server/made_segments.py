@@ -18,6 +18,7 @@ from assay_sampling.launches.table import (
     TableMetadata,
     launch_schema,
     make_batch,
+    origin_of,
 )
 from assay_server.campaigns.ingest.segments import Upload
 from assay_server.store.model import Segment
@@ -82,7 +83,7 @@ def packed_names(names: Names) -> bytes:
 
 def made_schema(level: Level = "light", *, synthetic: bool = False, counters: int = 0) -> pa.Schema:
     columns = [CounterColumn(f"counter_{i}", "1", f"metric_{i}", "hardware") for i in range(counters)]
-    return launch_schema(TableMetadata(level=level, synthetic=synthetic), columns)
+    return launch_schema(TableMetadata(level=level, origin=origin_of(synthetic=synthetic)), columns)
 
 
 def made_batch(

@@ -18,7 +18,7 @@ from assay_agent.profilers.cupti import tracer_environment
 from assay_agent.tracer.receiver import Receiver, TracedProcess
 from assay_sampling.launches.table import LaunchBatch, TableMetadata, check_batch, launch_schema
 
-SCHEMA = launch_schema(TableMetadata(level="light", synthetic=True))
+SCHEMA = launch_schema(TableMetadata(level="light", origin="synthetic"))
 SECONDS = 240.0
 
 

@@ -20,6 +20,7 @@ from assay_sampling.launches.table import (
 )
 from assay_sampling.notes.registry import Note
 from assay_sampling.readers import open_recording
+from assay_sampling.running.identity import origin_of
 from assay_server.analysis.runs.cycles_apart import with_true_cycles
 from assay_server.analysis.runs.request import RunData
 from assay_server.analysis.runs.side_by_side import require_equal_clocks
@@ -107,7 +108,7 @@ def _devices(run: RunData) -> _Devices:
 def _differences(first: pa.Schema, other: pa.Schema) -> Iterator[str]:
     """What two slices differ in, with both values."""
     ours, theirs = table_metadata(first), table_metadata(other)
-    for name in ("level", "synthetic", "condition", "tool", "tool_version", "driver_version"):
+    for name in ("level", "origin", "condition", "tool", "tool_version", "driver_version"):
         pair = getattr(ours, name), getattr(theirs, name)
         if pair[0] != pair[1]:
             yield f"{name.replace('_', ' ')} {pair[0] or 'unknown'} and {pair[1] or 'unknown'}"
@@ -152,10 +153,11 @@ def _without_paths(error: AssayError, run: RunData) -> AssayError:
 
 def _check_against_plan(run: RunData, launches: Launches) -> None:
     metadata = launches.metadata
-    if metadata.synthetic != run.synthetic:
+    planned = origin_of(synthetic=run.synthetic)
+    if metadata.origin != planned:
         raise RefusedError(
             f"run {run.run_id}",
-            f"its records are marked synthetic={metadata.synthetic}, the run synthetic={run.synthetic}",
+            f"its records are {metadata.origin}, the run is {planned}",
             "run it in a separate campaign: synthetic and measured data never mix",
         )
     if metadata.level != run.level:

@@ -20,6 +20,7 @@ from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.identity import origin_of
 from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
@@ -280,11 +281,11 @@ def _checked(upload: Upload, progress: _Progress, run: Run) -> SegmentContent:
 def _check_table(content: SegmentContent, progress: _Progress, run: Run, subject: str) -> None:
     if progress.schema is not None and not content.schema.equals(progress.schema, check_metadata=True):
         raise LaunchTableError(subject, "its schema differs from that of the attempt's first segment")
-    if content.metadata.synthetic != run.synthetic:
-        marks = {True: "synthetic", False: "measured"}
+    planned = origin_of(synthetic=run.synthetic)
+    if content.metadata.origin != planned:
         raise LaunchTableError(
             subject,
-            f"its data is {marks[content.metadata.synthetic]} and the campaign's is {marks[run.synthetic]}",
+            f"its data is {content.metadata.origin} and the campaign's is {planned}",
             "the two never mix: set 'synthetic:' in the campaign file to match the data",
         )
     if content.metadata.level != run.level:
