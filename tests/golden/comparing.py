@@ -38,7 +38,7 @@ ADDED: frozenset[str] = frozenset(
         "cold_start.[].error",
         "predictions.[].error", "selections.[].error", "noise.[].error", "locked_clock.[].error",
         "overhead.[].error", "sequences.[].error",
-        "unseen_time_percent", "two_level.notes",
+        "unseen_time_percent", "two_level.notes", "window.slices",
     }
 )  # fmt: skip
 

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import MisalignedError
 from assay_sampling.launches import alignment as alignment_module
-from assay_sampling.launches.alignment import align, align_window, require_match
+from assay_sampling.launches.alignment import MatchKind, align, align_window, require_match
 from assay_sampling.launches.common_subsequence import common_subsequence
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.joining import join
+from assay_sampling.launches.ranges import LaunchRange
 from tests.support.sampling.made_launches import made_launches
 
 
@@ -208,3 +211,62 @@ def test_a_window_of_a_process_that_the_light_run_lacks_matches_nothing() -> Non
     found = align_window(made_launches(["a"], process=[3]), made_launches(["a", "b"]))
     assert found.match_percent == 0.0
     assert len(found.differences) == 1
+
+
+def in_slices(*parts: Launches) -> Launches:
+    """Recordings of windows, joined."""
+    return join(list(parts))
+
+
+def test_slices_are_aligned_each_by_itself_and_gaps_between_them_count_nowhere() -> None:
+    light = made_launches("abcdefghij")
+    detailed = in_slices(
+        made_launches("bc", launch=[1, 2], source="first"), made_launches("hij", launch=[7, 8, 9])
+    )
+    assert detailed.ranges == (LaunchRange(0, 1, 2), LaunchRange(0, 7, 9))
+    found = align_window(detailed, light)
+    assert (found.left_rows.tolist(), found.right_rows.tolist()) == ([0, 1, 2, 3, 4], [1, 2, 7, 8, 9])
+    assert found.match_percent == 100.0
+    assert [percent for _, percent in found.by_range] == [100.0, 100.0]
+    # A launch that is missing within a file was lost, and counts.
+    lost = made_launches("bd", launch=[1, 3])
+    assert align_window(lost, light).match_percent == pytest.approx(100 * 2 / 3)
+
+
+def test_launches_of_one_slice_never_match_those_of_another() -> None:
+    light = made_launches("aaxxxxxxbb")
+    swapped = in_slices(made_launches("bb", source="first"), made_launches("aa", launch=[8, 9]))
+    assert align_window(swapped, light).match_percent == 0.0
+
+
+def test_a_slice_that_does_not_match_is_refused_however_many_others_do() -> None:
+    light = made_launches(["a"] * 1000 + ["b"] * 10 + ["c"] * 5)
+    detailed = in_slices(
+        made_launches(["a"] * 1000, source="first"), made_launches(["x"] * 5, launch=range(1010, 1015))
+    )
+    found = align_window(detailed, light)
+    assert found.match_percent > 99.0
+    with pytest.raises(MisalignedError, match="only 0 % of the slice of launches 1,010 to 1,014 match"):
+        require_match(found)
+
+
+def test_slices_that_touch_are_one_window() -> None:
+    touching = in_slices(made_launches("ab", source="first"), made_launches("cd", launch=[2, 3]))
+    assert touching.ranges == ()
+    assert align_window(touching, made_launches("abcd")).by_range == ()
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30), st.sampled_from(["exact", "name_block"]))
+def test_every_way_of_cutting_an_unchanged_workload_into_slices_matches_whole(
+    taken: list[bool], kind: MatchKind
+) -> None:
+    light = made_launches([f"k{row % 7}" for row in range(len(taken))])
+    held = np.flatnonzero(taken)
+    pieces = np.split(held, np.flatnonzero(np.diff(held) > 1) + 1)
+    parts = [
+        made_launches([f"k{row % 7}" for row in piece], launch=piece, source=f"{number}")
+        for number, piece in enumerate(pieces)
+    ]
+    found = align_window(in_slices(*parts), light, kind)
+    assert found.match_percent == 100.0
+    assert found.right_rows.tolist() == held.tolist()

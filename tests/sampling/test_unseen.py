@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_sampling.launches.joining import join
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import signature_ordinals, unseen_after
+from assay_sampling.methods.pks.principal_kernels import principal_kernels
 from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.readers import ReadOptions, read_launches
 from tests.support.sampling.made_launches import made_launches
@@ -65,3 +68,27 @@ def test_selections_write_it_and_flag_a_window_that_is_too_short(
     assert facts["unseen_time_percent"] == pytest.approx(percent, abs=0.01)
     assert ("window_unseen" in facts["flags"]) is bool(percent)
     assert [note["code"] for note in facts["notes"]] == (["window_unseen"] if percent else [])
+
+
+def test_a_window_with_gaps_is_grouped_and_scored_over_the_union_of_its_slices(shared_data: Path) -> None:
+    path = shared_data / "ncu" / "synthetic_v100_5000_raw_page.csv.gz"
+    known = read_launches(path, ReadOptions(synthetic=True))
+    slices = [
+        replace(known.slice(first, 250), sources=(f"slice {first}",)) for first in (0, 1_500, 3_000, 4_750)
+    ]
+    profile = Profile(detailed=join(slices), light=light_half(known))
+    selection = two_level_selection(profile)
+    facts = selection.extra["two_level"]
+    assert facts["match_percent"] == 100.0
+    assert (facts["window"]["slices"], facts["window"]["launches"]) == (4, 1_000)
+    assert facts["window"]["matched_launches"] == 1_000
+    rows = np.concatenate([np.arange(first, first + 250) for first in (0, 1_500, 3_000, 4_750)])
+    light = profile.light
+    assert light is not None
+    unseen = unseen_after(light, rows, light.column("duration_ns"))
+    assert facts["unseen_time_percent"] == unseen.time_percent
+    # Groups and representatives are those of the same launches in one table, as if they were neighbours.
+    grouped = principal_kernels(known.take(rows))
+    assert facts["window"]["k"] == grouped.k
+    assert selection.labels is not None
+    assert selection.labels[rows].tolist() == grouped.labels.tolist()

@@ -143,11 +143,14 @@ class LabelScores(Accuracies):
 class Window(Scores, ArrangedPart):
     """The detailed window that a two-level selection was made on, in its own cost."""
 
-    written_first: ClassVar[tuple[str, ...]] = ("launches", "matched_launches", "first_launch", "k")
+    written_first: ClassVar[tuple[str, ...]] = (
+        "launches", "matched_launches", "first_launch", "slices", "k"
+    )  # fmt: skip
 
     launches: Annotated[int, says("launches with counters", "launches")]
     matched_launches: Annotated[int | None, says("of these, also in the light run", "launches")] = None
     first_launch: Annotated[int | None, says("its first launch", "ordinal")] = None
+    slices: Annotated[int | None, says("stretches of launches with gaps between them", "stretches")] = None
     k: Annotated[int | None, says("groups that the counters gave", "groups")] = None
 
 

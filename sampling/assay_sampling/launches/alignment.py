@@ -6,14 +6,17 @@ Launches are matched within each process, in order: a longest common subsequence
 ``exact`` compares kernel, grid and block (one GPU, one condition), ``name_block`` kernel and block (other
 GPUs, where libraries choose other grids), ``position`` only the ordinals.
 
-Source: docs/methods/comparing.md, "Between GPUs".
+A detailed recording with gaps (slices) is aligned slice by slice, each with the light launches of its own
+ordinals, and each must match by itself.
+
+Source: docs/methods/comparing.md, "Between GPUs"; docs/methods/two-level.md, "Which launches to profile".
 Memory: at most 100 bytes a launch of either side.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -23,6 +26,7 @@ import numpy as np
 from assay_sampling.errors import MisalignedError
 from assay_sampling.launches.common_subsequence import common_subsequence
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches
+from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.row_hash import hash_rows
 
 MatchKind = Literal["exact", "name_block", "position"]
@@ -46,6 +50,7 @@ class Alignment:
     ``left_rows`` and ``right_rows``, both of shape (m,) and ascending, are the rows matched with one
     another. ``lower_bound`` is set where the recordings differ in so many places that more launches may
     match than were found. ``differences`` describes the first launches that differ, a line each.
+    ``by_range`` has the match in percent of each range of a detailed recording with gaps; else it is empty.
     """
 
     kind: MatchKind
@@ -56,6 +61,7 @@ class Alignment:
     right_launches: int
     differences: tuple[str, ...] = ()
     lower_bound: bool = False
+    by_range: tuple[tuple[LaunchRange, float], ...] = ()
 
     def match_text(self) -> str:
         """The match for people: "99.98 %", or "at least 40.12 %" where it is a lower bound."""
@@ -112,37 +118,97 @@ def align_window(detailed: Launches, light: Launches, kind: MatchKind = "exact")
     """Match a detailed window with the launches of the light run that it covers.
 
     The window of a process reaches from its first to its last launch; it is aligned with, and counted
-    against, the light launches of those ordinals. ``right_rows`` are rows of ``light``.
+    against, the light launches of those ordinals. Each range of a window with gaps is a window by itself, and
+    light launches between two ranges count nowhere. ``right_rows`` are rows of ``light``.
     """
-    ordinals = light.column("launch")
-    light_parts = _process_ranges(light)
-    window_ordinals = detailed.column("launch")
-    covered = [np.empty(0, np.int64)]
-    for process, rows in sorted(_process_ranges(detailed).items()):
-        of_process = light_parts.get(process, slice(0, 0))
-        first, last = window_ordinals[rows.start], window_ordinals[rows.stop - 1]
-        begin = of_process.start + int(np.searchsorted(ordinals[of_process], first, "left"))
-        end = of_process.start + int(np.searchsorted(ordinals[of_process], last, "right"))
-        covered.append(np.arange(begin, end))
-    covered_rows = np.concatenate(covered)
-    identity = replace(light, table=light.table.select(["process", "launch", *EXACT_IDENTITY]))
-    found = align(
-        detailed, identity.take(covered_rows), kind, left_name="detailed run", right_name="light run"
+    columns = light.table.select(["process", "launch", *EXACT_IDENTITY])
+    covering = _Covering(replace(light, table=columns), light.column("launch"), _process_ranges(light))
+    if not detailed.ranges:
+        return covering.align(detailed, kind)
+    parts = _process_ranges(detailed)
+    found = []
+    for covered in detailed.ranges:
+        rows = _rows_within(detailed.column("launch"), parts.get(covered.process, slice(0, 0)), covered)
+        if rows.stop > rows.start:
+            one = covering.align(detailed.slice(rows.start, rows.stop - rows.start), kind)
+            found.append((covered, replace(one, left_rows=one.left_rows + rows.start)))
+    return _together(found, kind)
+
+
+@dataclass(frozen=True)
+class _Covering:
+    """A light run that windows are aligned with: its identity columns, ordinals and processes."""
+
+    light: Launches
+    ordinals: np.ndarray
+    parts: dict[int, slice]
+
+    def align(self, window: Launches, kind: MatchKind) -> Alignment:
+        """Match a window without gaps with the launches of the light run from its first to its last."""
+        window_ordinals = window.column("launch")
+        covered = [np.empty(0, np.int64)]
+        for process, rows in sorted(_process_ranges(window).items()):
+            ends = LaunchRange(process, int(window_ordinals[rows.start]), int(window_ordinals[rows.stop - 1]))
+            within = _rows_within(self.ordinals, self.parts.get(process, slice(0, 0)), ends)
+            covered.append(np.arange(within.start, within.stop))
+        covered_rows = np.concatenate(covered)
+        found = align(
+            window, self.light.take(covered_rows), kind, left_name="detailed run", right_name="light run"
+        )
+        return replace(found, right_rows=covered_rows[found.right_rows])
+
+
+def _rows_within(ordinals: np.ndarray, of_process: slice, wanted: LaunchRange) -> slice:
+    """The rows of a process, which are ``of_process``, that are in a range."""
+    begin = of_process.start + int(np.searchsorted(ordinals[of_process], wanted.first, "left"))
+    return slice(begin, of_process.start + int(np.searchsorted(ordinals[of_process], wanted.last, "right")))
+
+
+def _together(found: Sequence[tuple[LaunchRange, Alignment]], kind: MatchKind) -> Alignment:
+    """The alignment of a window with gaps from those of its ranges, in order."""
+    matched = sum(len(one.left_rows) for _, one in found)
+    larger = sum(max(one.left_launches, one.right_launches) for _, one in found)
+    nothing = [np.empty(0, np.int64)]
+    return Alignment(
+        kind=kind,
+        match_percent=100.0 * matched / larger if larger else 100.0,
+        left_rows=np.concatenate([*nothing, *(one.left_rows for _, one in found)]),
+        right_rows=np.concatenate([*nothing, *(one.right_rows for _, one in found)]),
+        left_launches=sum(one.left_launches for _, one in found),
+        right_launches=sum(one.right_launches for _, one in found),
+        differences=tuple(line for _, one in found for line in one.differences)[:_DIFFERENCES_SHOWN],
+        lower_bound=any(one.lower_bound for _, one in found),
+        by_range=tuple((covered, one.match_percent) for covered, one in found),
     )
-    return replace(found, right_rows=covered_rows[found.right_rows])
 
 
 def require_match(
     alignment: Alignment, least_percent: float = LEAST_MATCH_PERCENT, subject: str = "recordings"
 ) -> None:
-    """Raise MisalignedError, with the first differences, where less than ``least_percent`` matches."""
+    """Raise MisalignedError, with the first differences, where less than ``least_percent`` matches, of all
+    launches or of those of a slice."""
     if alignment.match_percent >= least_percent:
+        _require_each_range(alignment, least_percent, subject)
         return
     raise MisalignedError(
         subject,
         f"only {alignment.match_text()} of the launches match ({alignment.kind}; "
         f"{len(alignment.left_rows):,} of {max(alignment.left_launches, alignment.right_launches):,}), "
         f"and {least_percent:g} % are needed",
+        "record both again with the same command, input and seeds, and with library autotuning off",
+        alignment.differences,
+    )
+
+
+def _require_each_range(alignment: Alignment, least_percent: float, subject: str) -> None:
+    worst = min(alignment.by_range, key=lambda one: one[1], default=None)
+    if worst is None or worst[1] >= least_percent:
+        return
+    covered, percent = worst
+    raise MisalignedError(
+        subject,
+        f"only {np.floor(percent * 100) / 100:g} % of the slice of launches {covered.first:,} to "
+        f"{covered.last:,} match ({alignment.kind}), and {least_percent:g} % of each slice are needed",
         "record both again with the same command, input and seeds, and with library autotuning off",
         alignment.differences,
     )

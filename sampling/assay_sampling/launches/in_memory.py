@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.errors import LaunchTableError, RefusedError
+from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.table import (
     Device,
     LaunchBatch,
@@ -34,6 +35,8 @@ class Launches:
 
     ``sources`` are the files or runs it was read from; ``notes`` what the reader wants the user to know.
     ``ranks`` is how many ranks of one job, each a file, were joined in it; 1 unless the user gave several.
+    ``ranges`` are the launches that its files cover, if they leave gaps between them, as slices do; empty:
+    each process from its first to its last launch. A range may reach beyond the launches that are held.
     """
 
     table: pa.Table
@@ -41,6 +44,7 @@ class Launches:
     sources: tuple[str, ...] = ()
     notes: tuple[Note, ...] = field(default=())
     ranks: int = 1
+    ranges: tuple[LaunchRange, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 from assay_sampling.errors import LaunchTableError, NotJoinableError
 from assay_sampling.files.reading import content_hash_of
 from assay_sampling.launches.in_memory import Launches, sort_launches
+from assay_sampling.launches.ranges import extent_of, ranges_with_gaps
 from assay_sampling.launches.table import Names, with_metadata
 from assay_sampling.notes.registry import Note, distinct_notes, make_note
 from assay_sampling.running.identity import Device, may_be_one_kind
@@ -250,6 +251,9 @@ def _concatenated(parts: Sequence[Launches], ranks: bool) -> Launches:
         sources,
         distinct_notes([*(note for part in parts for note in part.notes), *_doubts(parts, ranks)]),
         len(parts) if ranks else 1,
+        ranges_with_gaps(
+            extent_of(table["process"].to_numpy(), table["launch"].to_numpy()) for table in tables
+        ),
     )
 
 

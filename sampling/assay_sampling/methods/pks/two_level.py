@@ -231,6 +231,7 @@ class _Joined:
             "launches": len(self.detailed),
             "matched_launches": len(self.alignment.left_rows),
             "first_launch": int(self.detailed.column("launch")[0]),
+            "slices": max(len(self.alignment.by_range), 1),
             "k": self.window.k,
             **scores,
         }

@@ -10,6 +10,7 @@ import pyarrow as pa
 from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
 from assay_sampling.launches.in_memory import Launches, gather
 from assay_sampling.launches.joining import ordinal_among, renumbered
+from assay_sampling.launches.ranges import Extent, extent_of, joined_extent, ranges_with_gaps
 from assay_sampling.launches.table import (
     Device,
     LaunchBatch,
@@ -48,10 +49,11 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
         raise RefusedError(f"run {run.run_id}", "the store has no records of it", "run it again")
     _refuse_gaps(run)
     notes: dict[Note, None] = {}
+    extents: list[Extent] = []
     try:
         devices = _devices(run)
         launches = gather(
-            _batches(run, devices, notes), devices.schema,
+            _batches(run, devices, notes, extents), devices.schema,
             sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes,
         )  # fmt: skip
     except AssayError as error:
@@ -59,7 +61,7 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     _check_against_plan(run, launches)
     if len(run.files) > 1:
         require_equal_clocks(launches)
-    return replace(launches, notes=tuple(notes))
+    return replace(launches, notes=tuple(notes), ranges=ranges_with_gaps(extents))
 
 
 def _refuse_gaps(run: RunData) -> None:
@@ -126,11 +128,18 @@ def _kinds(metadata: TableMetadata) -> set[tuple[str, str, int | None]]:
     return {(device.name, device.compute_capability, device.sm_count) for device in metadata.devices}
 
 
-def _batches(run: RunData, devices: _Devices, notes: dict[Note, None]) -> Iterator[LaunchBatch]:
-    """The batches of all slices, opening one file at a time; fills ``notes``, each note once."""
+def _batches(
+    run: RunData, devices: _Devices, notes: dict[Note, None], extents: list[Extent]
+) -> Iterator[LaunchBatch]:
+    """The batches of all slices, opening one file at a time; fills ``notes``, each note once, and
+    ``extents``, what each file covers."""
     for path, ordinals in zip(run.files, devices.ordinals, strict=True):
+        extents.append({})
         with open_recording(path) as recording:
             for batch in recording.batches():
+                if len(run.files) > 1:
+                    held = (batch.records["process"].to_numpy(), batch.records["launch"].to_numpy())
+                    extents[-1] = joined_extent(extents[-1], extent_of(*held))
                 yield LaunchBatch(_renumbered(batch.records, ordinals, devices.schema), batch.new_names)
             notes.update(dict.fromkeys(recording.notes))
 
