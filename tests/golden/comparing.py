@@ -39,6 +39,7 @@ ADDED: frozenset[str] = frozenset(
         "predictions.[].error", "selections.[].error", "noise.[].error", "locked_clock.[].error",
         "overhead.[].error", "sequences.[].error",
         "unseen_time_percent", "two_level.notes", "window.slices",
+        "decomposition", "widest_groups", "labels.origins", "started_cold",
     }
 )  # fmt: skip
 

@@ -20,7 +20,8 @@ from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, neare
 from assay_sampling.methods.pks.two_level import two_level_selection
 from assay_sampling.methods.registry import select
 from assay_sampling.readers import ReadOptions, read_launches
-from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.elsewhere import score_saved
+from assay_sampling.scoring.selection import SavedSelection, Selection
 from tests.support.sampling.made_launches import CYCLES, made_launches
 from tests.support.sampling.two_level_profiles import CYCLES_PER_NS, light_half
 
@@ -434,3 +435,44 @@ def test_new_shapes_of_known_kernels_are_set_apart_on_request() -> None:
     assert apart.extra["two_level"]["abstained"]["groups"] == 1
     assert apart.label_origins is not None
     assert apart.label_origins.tolist() == [0] * 4 + [1, 1, 3, 1]
+
+
+def test_labels_without_counters_are_not_separated_from_representatives(selection: Selection) -> None:
+    parts = selection.evaluation.parts
+    assert parts is not None
+    assert parts.labels is None
+    assert parts.not_separated_parts == ("representatives", "labels")
+    assert parts.whole == pytest.approx(selection.evaluation.signed_error_percent)
+
+
+def test_counters_of_the_light_run_tell_labels_from_representatives(
+    profile: Profile, known: Launches, window: PrincipalKernels, truth: np.ndarray
+) -> None:
+    assert profile.light is not None
+    table = profile.light.table
+    for name in FEATURE_SETS["table2"]:
+        table = table.append_column(known.table.schema.field(name), known.table[name])
+    light = replace(profile.light, table=table)
+    found = two_level_selection(replace(profile, light=light))
+    parts = found.evaluation.parts
+    assert parts is not None
+    assert parts.not_separated is None
+    assert parts.whole == pytest.approx(found.evaluation.signed_error_percent)
+    # By hand: what the representatives project under predicted labels, less under the right ones.
+    assert found.labels is not None
+    cost = light.column("duration_ns").astype(float)
+    of_group = cost[found.representatives.row][np.argsort(found.representatives.group)]
+    difference = (of_group[found.labels[WINDOW:]] - of_group[truth]).sum()
+    assert difference != 0
+    assert parts.labels == pytest.approx(100 * difference / cost.sum())
+
+
+def test_a_saved_selection_gives_the_parts_that_it_had(selection: Selection, profile: Profile) -> None:
+    assert profile.light is not None
+    saved = SavedSelection.of(selection.document(labels=True), "selection")
+    assert score_saved(saved, profile.light).parts == selection.evaluation.parts
+    without = SavedSelection.of(selection.document(), "selection")
+    parts = score_saved(without, profile.light).parts
+    assert parts is not None
+    assert parts.representatives is None
+    assert parts.not_separated == pytest.approx(selection.evaluation.signed_error_percent)

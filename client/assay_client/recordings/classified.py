@@ -11,10 +11,10 @@ import pyarrow as pa
 from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
 from assay_sampling.errors import ParameterError
-from assay_sampling.labelling.light_run import ORIGINS
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
+from assay_sampling.scoring.decomposition import ORIGINS
 from assay_sampling.scoring.selection import Selection
 
 
@@ -57,7 +57,7 @@ def document(selection: Selection) -> dict[str, Any]:
     whole = selection.document().to_dict()
     kept = (
         "parameters", "seed", "profile", "cost", "error_percent", "signed_error_percent",
-        "group_error_percent", "speedup", "score_notes", "two_level",
+        "group_error_percent", "decomposition", "speedup", "score_notes", "two_level",
     )  # fmt: skip
     return {
         "launches": int(origins.sum()),

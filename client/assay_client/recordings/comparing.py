@@ -155,7 +155,7 @@ def _without(name: str, status: str, reason: str, error: AssayError | None = Non
         (
             "parameters", "groups", "launches_to_simulate", "cost", "error_percent", "signed_error_percent",
             "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
-            "weighted_cov_percent", "interval", "interval_reason",
+            "weighted_cov_percent", "decomposition", "interval", "interval_reason",
         )
     )  # fmt: skip
     return {

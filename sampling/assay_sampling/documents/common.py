@@ -11,6 +11,7 @@ from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note
 
 Parameters = dict[str, JsonValue]
+_POINTS = "percentage points of the true total"
 
 
 class ConditionEntry(ArrangedPart):
@@ -65,6 +66,50 @@ class Cost(Part):
     projected: Annotated[float | None, says("sum of weight x cost of the representatives", "`unit`")] = None
 
 
+class ErrorDecomposition(Part):
+    """Parts of the signed error that add up to it ([error-decomposition.md](methods/error-decomposition.md)).
+
+    `null`: nothing was measured for the part, or it cannot be in this error.
+    """
+
+    representatives: Annotated[
+        float | None, says("representatives cost other than the launches that they stand for", _POINTS)
+    ] = None
+    labels: Annotated[float | None, says("launches were put in groups other than counters give", _POINTS)] = (
+        None
+    )
+    kernels_never_profiled: Annotated[
+        float | None, says("groups of kernels that have no counters", _POINTS)
+    ] = None
+    cold_start: Annotated[float | None, says("representatives were charged with cold caches", _POINTS)] = None
+    projection_within_launches: Annotated[
+        float | None, says("simulations of representatives were stopped early", _POINTS)
+    ] = None
+    not_separated: Annotated[
+        float | None, says("together, of launches where parts could not be told apart", _POINTS)
+    ] = None
+    not_separated_parts: Annotated[list[str], says("the parts that are together in it")] = []
+
+
+class GroupSpreadEntry(Part):
+    """A group whose launches do not scale alike from one recording to another."""
+
+    group: Annotated[int, says("its id in the selection", "ordinal")]
+    kernel: Annotated[str, says("of its first representative")]
+    grid: Annotated[list[int], says("of that, along x, y, z", "blocks")]
+    launches: Annotated[int, says("its launches", "launches")]
+    ratio: Annotated[float, says("cost of the group there / where the selection was made", "times")]
+    representative_ratio: Annotated[
+        float | None, says("the same of its representatives; `null`: they cost nothing", "times")
+    ]
+    spread_percent: Annotated[
+        float,
+        says("100 x the sum over its launches of |cost there - ratio x cost| / its cost there", "percent"),
+    ]
+    misfit_points: Annotated[float, says("that sum in points of the true total", _POINTS)]
+    error_points: Annotated[float, says("its signed error there", _POINTS)]
+
+
 class Scores(Part):
     """Scores of a selection on the launches of one run."""
 
@@ -85,3 +130,6 @@ class Scores(Part):
             "standard deviation / mean of the cost within groups, weighted by their instructions", "percent"
         ),
     ] = None
+    decomposition: Annotated[ErrorDecomposition | None, says("where `signed_error_percent` comes from")] = (
+        None
+    )

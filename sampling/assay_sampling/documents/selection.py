@@ -100,8 +100,10 @@ class CheckpointsEntry(Part):
     name_block: Annotated[str, says("by kernel and block")]
 
 
-class LabelsEntry(Part):
+class LabelsEntry(ArrangedPart):
     """The group of every launch."""
+
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"origins"})
 
     version: Annotated[int, says("1; programs ignore labels of an unknown version")]
     launches: Annotated[int, says("number of labels, as in `profile.launches`", "launches")]
@@ -114,6 +116,13 @@ class LabelsEntry(Part):
         says("the text; in Python `numpy.frombuffer(zlib.decompress(base64.b64decode(data)), type)`"),
     ]
     checkpoints: Annotated[CheckpointsEntry | None, says("where another recording differs")] = None
+    origins: Annotated[
+        str | None,
+        says(
+            "with two levels, `uint8` encoded as `data`: 0 a launch of the window, 1 labelled by a model, "
+            "2 of a kernel that the window lacks, 3 abstained"
+        ),
+    ] = None
 
 
 class Accuracies(Part):

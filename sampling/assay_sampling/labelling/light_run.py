@@ -45,8 +45,6 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.signatures import Signatures, distinct_signatures
 
 COMBINED: Literal["combined"] = "combined"
-# How a launch got its group: in the window, from a model, by a group of its own.
-ORIGINS = ("window", "model", "unknown", "abstained")
 LabellerName = Literal["sgd", "gaussian_nb", "mlp", "combined"]
 LabellerChoice = Literal["best", "sgd", "gaussian_nb", "mlp", "combined"]
 

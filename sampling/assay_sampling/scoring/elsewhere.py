@@ -10,7 +10,7 @@ Source: docs/methods/comparing.md, "Scores".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,9 @@ from assay_sampling.launches.alignment import (
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note
 from assay_sampling.running.identity import Origin
+from assay_sampling.scoring.decomposition import LabelFacts, all_together
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, doubts, evaluate, instructions_of
+from assay_sampling.scoring.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.saved_labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
 
@@ -86,14 +88,19 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
             _REMEDY,
             () if difference is None else (difference,),
         )
-    return evaluate(
+    labels, origins = saved.labels(), saved.origins()
+    evaluation = evaluate(
         _cost(launches, quantity, saved_quantity(saved)),
         rows,
         saved.weight,
-        labels=saved.labels(),
+        labels=labels,
         representative_groups=saved.group,
         instructions=instructions_of(launches),
+        facts=None if labels is None or origins is None else LabelFacts.of(origins),
     )
+    if saved.predicts_labels and (labels is None or origins is None):
+        return replace(evaluation, parts=all_together(evaluation.signed_error_percent))
+    return evaluation
 
 
 def score_notes(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> tuple[Note, ...]:
@@ -110,11 +117,13 @@ class RelativeScore:
     speedup_true      = total of the first / total of the second
     speedup_predicted = projected of the first / projected of the second
 
-    Both are of one quantity; ``error_percent`` is 100 |predicted - true| / true.
+    Both are of one quantity; ``error_percent`` is 100 |predicted - true| / true. ``widest_groups`` are those
+    whose launches scale least alike from the first to the second.
     """
 
     first: Evaluation
     second: Evaluation
+    widest_groups: tuple[GroupSpread, ...] = ()
 
     @property
     def speedup_true(self) -> float:
@@ -135,6 +144,7 @@ class RelativeScore:
             "speedup_true": self.speedup_true,
             "speedup_predicted": self.speedup_predicted,
             "speedup_error_percent": self.error_percent,
+            "widest_groups": [each.to_dict() for each in self.widest_groups],
         }
 
 
@@ -162,7 +172,43 @@ def score_relative(
             f"both hold the launches of the selection, but differ from each other ({kind} comparison)",
             "record both with the same command, input and seeds",
         )
-    return found
+    labels = saved.labels()
+    if labels is None:
+        return found
+    keys = _row_keys(first.column("process"), first.column("launch"))
+    rows = np.searchsorted(keys, _row_keys(saved.process, saved.launch))
+    here, there = (cost_of(each, found.first.quantity).values for each in (first, second))
+    chosen = Chosen(rows, rows, saved.group, saved.weight, saved.kernel, saved.grid)
+    return replace(found, widest_groups=widest_groups(here, there, labels, chosen))
+
+
+def widest_groups_there(
+    selection: Selection, here: Launches, there: Launches, alignment: Alignment, quantity: str
+) -> tuple[GroupSpread, ...]:
+    """The groups of a selection made ``here`` whose launches scale least alike there.
+
+    ``alignment`` has ``here`` on the left; all representatives are matched (:func:`score_on`). Nothing if
+    the selection has no labels, or ``here`` was not measured in ``quantity``.
+    """
+    if selection.labels is None or not _measured(here, quantity):
+        return ()
+    representatives = selection.representatives
+    chosen = Chosen(
+        rows_here=representatives.row,
+        rows_there=_counterparts(alignment, selection, _source(there)),
+        group=representatives.group,
+        weight=representatives.weight,
+        kernel=representatives.kernel,
+        grid=representatives.grid,
+    )
+    return widest_groups(
+        cost_of(here, quantity).values,
+        cost_of(there, quantity).values,
+        selection.labels,
+        chosen,
+        rows_here=alignment.left_rows,
+        rows_there=alignment.right_rows,
+    )
 
 
 def _common_quantity(saved: SavedSelection, first: Launches, second: Launches) -> str:
@@ -223,6 +269,7 @@ def score_on(
     if selection.labels is not None:
         labels = np.full(len(other), len(selection.group_launches), np.int64)
         labels[found[kind].right_rows] = selection.labels[found[kind].left_rows]
+    facts = _facts_there(selection, found[kind], len(other))
     evaluation = evaluate(
         _cost(other, quantity, selection.evaluation.quantity),
         rows,
@@ -230,8 +277,21 @@ def score_on(
         labels=labels,
         representative_groups=selection.representatives.group,
         instructions=instructions_of(other),
+        facts=facts,
     )
     return evaluation, {each: alignment.match_percent for each, alignment in found.items()}
+
+
+def _facts_there(selection: Selection, alignment: Alignment, launches: int) -> LabelFacts | None:
+    """What is known of the groups of another recording's launches: as much as of their counterparts."""
+    unmatched = np.ones(launches, bool)
+    unmatched[alignment.right_rows] = False
+    origins = np.zeros(launches, np.uint8)
+    if selection.label_origins is not None:
+        origins[alignment.right_rows] = selection.label_origins[alignment.left_rows]
+    elif not unmatched.any():
+        return None
+    return replace(LabelFacts.of(origins), unmatched=unmatched)
 
 
 def _source(launches: Launches) -> str:

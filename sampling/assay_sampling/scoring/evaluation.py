@@ -24,6 +24,7 @@ from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.scoring.decomposition import ErrorParts, LabelFacts, decompose
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Evaluation:
     ``group_error_percent`` is None if the groups of launches are unknown, ``speedup_instructions`` if
     instructions were not measured for all launches, ``weighted_cov_percent``, the spread of the cost within
     groups, in both cases. ``free_rows`` are the rows of representatives that cost nothing: the launches that
-    they stand for are projected as 0.
+    they stand for are projected as 0. ``parts`` add up to ``signed_error_percent``.
     """
 
     quantity: str
@@ -111,6 +112,7 @@ class Evaluation:
     speedup_instructions: float | None = None
     weighted_cov_percent: float | None = None
     free_rows: tuple[int, ...] = ()
+    parts: ErrorParts | None = None
 
     def cost_dict(self) -> dict[str, Any]:
         return {
@@ -131,6 +133,7 @@ class Evaluation:
             "speedup_instructions": self.speedup_instructions,
             "speedup_launches": self.speedup_launches,
             "weighted_cov_percent": self.weighted_cov_percent,
+            "decomposition": None if self.parts is None else self.parts.to_dict(),
         }
 
 
@@ -142,6 +145,7 @@ def evaluate(
     labels: np.ndarray | None = None,
     representative_groups: np.ndarray | None = None,
     instructions: np.ndarray | None = None,
+    facts: LabelFacts | None = None,
 ) -> Evaluation:
     """Score representatives against the true total.
 
@@ -153,6 +157,7 @@ def evaluate(
             it gives the group error.
         instructions: executed by every launch, shape (n,); it gives the speedup by instructions and,
             with ``labels``, the weighted CoV (:func:`instructions_of`).
+        facts: which groups a model predicted; None where no group was predicted.
 
     Raises RefusedError if the representatives cost nothing (the speedup would be infinite), or the weights
     are so large that the error in percent is not a finite number.
@@ -194,6 +199,9 @@ def evaluate(
         speedup_instructions=_ratio(instructions, representative_rows),
         weighted_cov_percent=weighted_cov_percent(values, labels, instructions),
         free_rows=tuple(np.asarray(representative_rows)[(of_representatives == 0) & (weights != 0)].tolist()),
+        parts=decompose(
+            values, projected_each, labels=labels, representative_groups=representative_groups, facts=facts
+        ),
     )
 
 

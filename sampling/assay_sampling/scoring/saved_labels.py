@@ -22,6 +22,7 @@ from assay_sampling.documents.selection import LABELS_VERSION, CheckpointsEntry,
 from assay_sampling.errors import InputError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches
 from assay_sampling.launches.row_hash import hash_rows
+from assay_sampling.scoring.decomposition import ORIGINS
 
 _ENCODING = "zlib+base64"
 _TYPES: dict[str, np.dtype[Any]] = {
@@ -55,18 +56,43 @@ class Checkpoints:
         )
 
 
-def labels_document(labels: np.ndarray, groups: int, checkpoints: Checkpoints | None = None) -> LabelsEntry:
-    """Labels, shape (n,), 0-based, below ``groups``, as a selection's document has them."""
+def labels_document(
+    labels: np.ndarray,
+    groups: int,
+    checkpoints: Checkpoints | None = None,
+    origins: np.ndarray | None = None,
+) -> LabelsEntry:
+    """Labels, shape (n,), 0-based, below ``groups``, as a selection's document has them; ``origins``, shape
+    (n,), say where each came from, with two levels."""
     name = next(name for name, kind in _TYPES.items() if groups - 1 <= np.iinfo(kind).max)
-    data = zlib.compress(labels.astype(_TYPES[name]).tobytes(), 6)
     return LabelsEntry(
         version=LABELS_VERSION,
         launches=len(labels),
         type=name,
         encoding=_ENCODING,
-        data=base64.b64encode(data).decode("ascii"),
+        data=_packed(labels.astype(_TYPES[name])),
         checkpoints=None if checkpoints is None else checkpoints.document(),
+        **({} if origins is None else {"origins": _packed(origins.astype(np.uint8))}),
     )
+
+
+def _packed(values: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(values.tobytes(), 6)).decode("ascii")
+
+
+def origins_from(entry: LabelsEntry | None) -> np.ndarray | None:
+    """Where the labels of a saved selection came from, shape (n,): numbers of ORIGINS. None where it does not
+    say, and where the text cannot be read: scores do not depend on it."""
+    if entry is None or entry.origins is None or not 0 <= entry.launches <= MOST_LAUNCHES:
+        return None
+    try:
+        unpacked = zlib.decompressobj()
+        data = unpacked.decompress(base64.b64decode(entry.origins, validate=True), entry.launches + 1)
+    except (ValueError, binascii.Error, zlib.error):
+        return None
+    found = np.frombuffer(data, np.uint8)
+    sound = len(found) == entry.launches and unpacked.eof and int(found.max(initial=0)) < len(ORIGINS)
+    return found if sound else None
 
 
 def labels_from(entry: LabelsEntry | None, group_launches: np.ndarray) -> np.ndarray | None:

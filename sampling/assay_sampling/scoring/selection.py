@@ -33,7 +33,7 @@ from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTIT
 from assay_sampling.notes.registry import Note
 from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.evaluation import Evaluation, doubts
-from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from
+from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from, origins_from
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class Selection:
     ``group_launches`` has shape (g,); ``instruction_share`` shape (g,) or None where instructions were
     not measured; ``labels`` the group of every launch, shape (n,), is part of the JSON form on request.
     ``label_origins``, shape (n,), say where labels came from
-    (:data:`assay_sampling.labelling.light_run.ORIGINS`), for two levels; they are not part of the JSON form.
+    (:data:`assay_sampling.scoring.decomposition.ORIGINS`), for two levels; they are written with the labels.
     ``interval`` is that of the projected total; if it is None, ``interval_reason`` says why. ``warnings``
     are the method's own doubts. ``extra`` holds results that only one method reports (``sweep``,
     ``pca_components``, ``two_level``).
@@ -264,7 +264,8 @@ class Selection:
 
     def _labels(self) -> LabelsEntry:
         assert self.labels is not None
-        return labels_document(self.labels, len(self.group_launches), self.profile.checkpoints)
+        groups, checkpoints = len(self.group_launches), self.profile.checkpoints
+        return labels_document(self.labels, groups, checkpoints, self.label_origins)
 
     def to_csv(self) -> str:
         """One line a representative, for a simulator's job list."""
@@ -318,6 +319,16 @@ class SavedSelection:
         """What produced the data of the profile."""
         profile = self.document.profile
         return profile.origin or origin_of(synthetic=profile.synthetic)
+
+    def origins(self) -> np.ndarray | None:
+        """Where the label of every launch came from, shape (n,): numbers of ORIGINS; None where the selection
+        has one level, or does not say."""
+        return origins_from(self.document.labels)
+
+    @property
+    def predicts_labels(self) -> bool:
+        """Whether models may have put launches in groups."""
+        return self.document.two_level is not None
 
     @classmethod
     def read(cls, document: object, path: str) -> SavedSelection:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, Placed
 from assay_sampling.documents.base import Part, says
-from assay_sampling.documents.common import NoteEntry
+from assay_sampling.documents.common import ErrorDecomposition, NoteEntry
 
 
 class Compared(Outcome, Placed):
@@ -82,6 +82,13 @@ class SelectionDifference(Outcome):
     representatives_in_window: Annotated[int | None, says("those in the window", "launches")] = None
     weighted_difference_percent: Annotated[
         float | None, says("over those in the window, by their weights", "percent")
+    ] = None
+    started_cold: Annotated[
+        ErrorDecomposition | None,
+        says(
+            "the error of its projection if each representative starts with cold caches, by part; `null` "
+            "unless both runs hold all launches that it was made on"
+        ),
     ] = None
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, Placed
 from assay_sampling.documents.base import ArrangedPart, Part, says
-from assay_sampling.documents.common import ConditionEntry, NoteEntry, Parameters, Scores
+from assay_sampling.documents.common import ConditionEntry, GroupSpreadEntry, NoteEntry, Parameters, Scores
 from assay_sampling.documents.selection import Accuracies, LabelScores, Window
 
 
@@ -72,6 +72,10 @@ class Row(Scores, Outcome, Placed):
             "percent",
         ),
     ] = None
+    widest_groups: Annotated[
+        list[GroupSpreadEntry],
+        says("on another GPU or condition: the groups whose launches scale least alike, at most five"),
+    ] = []
     overlap: Annotated[
         OverlapEntry | None, says("of the launches; above 1 % the row is flagged `concurrent_launches`")
     ] = None

@@ -129,6 +129,9 @@ _COLD_STARTS: list[Filled[_Flushed]] = [
     names("instructions moved / %", lambda line: _moved(line.entry), width=Width.WIDE),
     names("method", lambda line: ABSENT if line.each is None else line.each.method),
     numbers("by representatives", lambda line: _by_representatives(line.each), "%"),
+    numbers("error if they start cold", lambda line: _cold(line.each, "representatives", "cold_start"), "%",
+            optional=True),
+    numbers("of it cold start", lambda line: _cold(line.each, "cold_start"), "points", optional=True),
     names("representatives in the window", lambda line: _inside(line.each), width=Width.WIDE),
     shared.status(lambda line: line.outcome),
     names("cost", lambda line: line.entry.quantity or ABSENT, shared=True),
@@ -162,6 +165,13 @@ def _moved(entry: ColdStartEntry) -> str:
 
 def _by_representatives(each: SelectionDifference | None) -> str:
     return ABSENT if each is None else percent(each.weighted_difference_percent)
+
+
+def _cold(each: SelectionDifference | None, *parts: str) -> str:
+    """The sum of these parts of the error of a selection whose representatives start cold."""
+    if each is None or each.started_cold is None:
+        return ABSENT
+    return percent(sum(getattr(each.started_cold, part) or 0.0 for part in parts), signed=True)
 
 
 def _inside(each: SelectionDifference | None) -> str:

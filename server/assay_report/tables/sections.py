@@ -8,6 +8,7 @@ from assay_report.model.report import Report
 from assay_report.model.scores import Row
 from assay_report.tables import scores
 from assay_report.tables.compared import compared_tables
+from assay_report.tables.decomposition import report_tables
 from assay_report.tables.runs import provenance_table
 from assay_report.tables.table import Table
 
@@ -48,6 +49,7 @@ def by_workload(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
     """The tables of one workload's part of a page."""
     yield scores.rows_table(rows)
+    yield from report_tables(rows)
     for table in (scores.differences_table(rows), scores.window_table(rows), scores.models_table(rows)):
         if table is not None:
             yield table
@@ -62,6 +64,8 @@ def short_tables(report: Report) -> Iterator[Table]:
     yield from compared_tables(report)
     if report.rows:
         yield scores.rows_table(report.rows, with_workload=True)
+        for of_workload in by_workload(report.rows).values():
+            yield from report_tables(of_workload)
     provenance = provenance_table(report)
     if provenance is not None:
         yield provenance

@@ -9,13 +9,14 @@ from assay_report.model.common import Match
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import Row
+from assay_sampling.documents.common import GroupSpreadEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.scoring.elsewhere import score_on
+from assay_sampling.scoring.elsewhere import score_on, widest_groups_there
 from assay_sampling.scoring.selection import Selection
 from assay_server.analysis import rows
 from assay_server.analysis.cells import Cell, refuse_invalid
@@ -198,6 +199,10 @@ class _Work:
             made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
         )
         rows.score(row, evaluation, run)
+        widest = widest_groups_there(
+            made.selection, reference, other, alignments[DEVICES_KIND], evaluation.quantity
+        )
+        row.widest_groups = [GroupSpreadEntry.model_validate(each.to_dict()) for each in widest]
         row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown
         row.unseen_time_percent = made.row.unseen_time_percent
 

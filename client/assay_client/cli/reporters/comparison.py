@@ -7,8 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import count, profile_text, quantity
+from assay_report.tables.decomposition import Decomposed, decomposition_table
+from assay_sampling.documents.common import ErrorDecomposition
 from assay_sampling.notes.registry import note_text
 
 _NONE = "-"
@@ -43,10 +46,28 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     for entry in scored:
         drawn.add_row(*_row(entry, with_cost=several))
     drawn.print(console)
+    _render_parts(scored, console)
     others = [entry for entry in entries if entry["status"] != "ok"]
     if others:
         console.print("\nNot applicable")
         print_facts([(entry["method"], _reason(entry)) for entry in others], console)
+
+
+def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:
+    """Draw where each error comes from, where it is more than the representatives."""
+    parts = [
+        Decomposed(
+            entry["method"],
+            entry["signed_error_percent"],
+            ErrorDecomposition.model_validate(entry["decomposition"]),
+        )
+        for entry in scored
+        if entry["decomposition"] is not None
+    ]
+    if any(set(each.parts.model_dump(exclude_defaults=True)) - {"representatives"} for each in parts):
+        render_table(decomposition_table(parts), console)
+    elif parts:
+        console.print("all errors are of representatives: no group was predicted", soft_wrap=True)
 
 
 def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:

@@ -7,8 +7,11 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import print_facts, synthetic_mark
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times
+from assay_report.tables.decomposition import parts_text, widest_groups_table
+from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 from assay_sampling.notes.registry import note_text
 
 
@@ -45,10 +48,16 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
         ("off by", percent(document["speedup_error_percent"])),
         ("error on each", f"{percent(first['error_percent'])} ({_signed(first['signed_error_percent'])}) and "
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
+        *[(f"by part, {which}", text) for which, each in (("first", first), ("second", second))
+          for _, text in _parts(each)],
         *synthetic_mark(bool(first["evaluated_on"].get("synthetic"))),
     ]  # fmt: skip
     notes = dict.fromkeys(map(note_text, (*document["notes"], *first["notes"], *second["notes"])))
     print_facts(pairs + [("note", note) for note in notes], console)
+    widest = [("", GroupSpreadEntry.model_validate(each)) for each in document.get("widest_groups") or ()]
+    table = widest_groups_table(widest)
+    if table is not None:
+        render_table(table, console)
 
 
 def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -60,9 +69,17 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("projected", quantity(cost["projected"], cost["unit"])),
         ("error", f"{percent(document['error_percent'])} ({_signed(document['signed_error_percent'])})"),
         ("group error", percent(document["group_error_percent"])),
+        *_parts(document),
         ("speedup", _speedups(document)),
         *_interval_facts(document),
     ]
+
+
+def _parts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = document.get("decomposition")
+    if found is None:
+        return []
+    return [("error by part", parts_text(ErrorDecomposition.model_validate(found)))]
 
 
 def _speedups(document: Mapping[str, Any]) -> str:

@@ -40,8 +40,14 @@ from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import Unseen, unseen_after
 from assay_sampling.methods.group_draws import choose_launches
-from assay_sampling.methods.pks.principal_kernels import PrincipalKernels, principal_kernels, seed_spread
+from assay_sampling.methods.pks.principal_kernels import (
+    PrincipalKernels,
+    nearest_groups,
+    principal_kernels,
+    seed_spread,
+)
 from assay_sampling.notes.registry import distinct_notes
+from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, LabelFacts
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
 
@@ -170,6 +176,7 @@ class _Joined:
             seed=seed,
         )
         groups = labels[chosen.rows]
+        origins = self.labelling.origins()
         return Selection(
             method="pks",
             parameters=parameters,
@@ -182,10 +189,15 @@ class _Joined:
             representatives=Representatives.at(self.light, chosen.rows, groups, chosen.weights),
             group_launches=counts,
             evaluation=evaluate(
-                self.light_cost, chosen.rows, chosen.weights, labels=labels, representative_groups=groups
+                self.light_cost,
+                chosen.rows,
+                chosen.weights,
+                labels=labels,
+                representative_groups=groups,
+                facts=LabelFacts.of(origins, right=self.right_groups(origins)),
             ),
             labels=labels,
-            label_origins=self.labelling.origins(),
+            label_origins=origins,
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
             extra={
@@ -195,6 +207,20 @@ class _Joined:
                 "two_level": self.facts(),
             },
         )
+
+    def right_groups(self, origins: np.ndarray) -> np.ndarray | None:
+        """The groups that counters of the light run's launches give, shape (n,), where it has them: then the
+        labels of models can be judged. None where it has none."""
+        names = self.window.features
+        if not set(names) <= set(self.light.counters):
+            return None
+        measured = np.logical_and.reduce([~np.isnan(self.light.column(name)) for name in names])
+        rows = np.flatnonzero((origins == ORIGINS.index("model")) & measured)
+        if not len(rows):
+            return None
+        right = np.full(len(origins), UNKNOWN_GROUP, np.int64)
+        right[rows] = nearest_groups(self.window, self.light.take(rows))
+        return right
 
     def facts(self) -> dict[str, Any]:
         labelling = self.labelling

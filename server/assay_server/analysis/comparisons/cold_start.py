@@ -23,11 +23,12 @@ from assay_report.model.compared import (
 from assay_sampling.counters.definitions import COST_UNITS, CYCLE_COUNTERS
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.documents.base import plain
-from assay_sampling.documents.common import ConditionEntry
+from assay_sampling.documents.common import ConditionEntry, ErrorDecomposition
 from assay_sampling.errors import AssayError, CounterUnavailableError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
+from assay_sampling.scoring.decomposition import decompose, with_costs_elsewhere
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.two_conditions import (
     DIFFERENCE_THRESHOLDS_PERCENT,
@@ -201,9 +202,29 @@ def _of_selection(
             window.flushed[places[inside]],
             made.selection.representatives.weight[inside],
         )
+        if inside.all() and made.whole.level == "detailed":
+            found.started_cold = _started_cold(made, window, places, len(held.launches(warm)))
     except AssayError as error:
         rows.fail(found, error)
     return found
+
+
+def _started_cold(
+    made: MadeSelection, window: _Window, places: np.ndarray, launches: int
+) -> ErrorDecomposition | None:
+    """The error of charging the representatives, at ``places`` in the window, with cold caches; None unless
+    the window is all that the selection was made on."""
+    if len(window.warm_rows) < launches or launches != made.selection.profile.launches:
+        return None
+    weight, recorded = made.selection.representatives.weight, window.warm[places]
+    parts = with_costs_elsewhere(
+        decompose(window.warm, weight * recorded),
+        float(window.warm.sum()),
+        weight,
+        recorded,
+        cold=window.flushed[places],
+    )
+    return ErrorDecomposition.model_validate(parts.to_dict())
 
 
 def _representatives(made: MadeSelection, device: DeviceRuns, warm: RunData, held: HeldPairs) -> np.ndarray:

@@ -1,0 +1,114 @@
+"""Tables of where errors come from: the parts of each, and the groups that do not scale alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay_report.model.scores import Row
+from assay_report.tables.table import Filled, Table, names, numbers, table_of
+from assay_report.texts import ABSENT, count, method_names, percent, ratio
+from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
+
+_POINTS = "points"
+_PART_NAMES = {
+    "representatives": "representatives",
+    "labels": "labels",
+    "kernels_never_profiled": "kernels never profiled",
+    "cold_start": "cold start",
+    "projection_within_launches": "projection within launches",
+    "not_separated": "not separated",
+}
+_ADD_UP = "Points of the true total; the parts of a row add up to its signed error. A dash: not measured."
+_WIDEST = (
+    "Ratio: cost there / cost where it was selected. Spread: how far the group's launches are from one "
+    "ratio, in percent of the group; misfit: the same in points of the true total."
+)
+
+
+@dataclass(frozen=True)
+class Decomposed:
+    """A signed error in percent with its parts, and whose it is."""
+
+    method: str
+    signed_error_percent: float | None
+    parts: ErrorDecomposition
+    device: str = ""
+
+
+def _part(name: str) -> Filled[Decomposed]:
+    def cell(entry: Decomposed) -> str:
+        return percent(getattr(entry.parts, name), signed=True)
+
+    return numbers(_PART_NAMES[name], cell, optional=True)
+
+
+_PARTS: list[Filled[Decomposed]] = [
+    names("GPU", lambda entry: entry.device or ABSENT, optional=True, clips=True),
+    names("method", lambda entry: entry.method),
+    numbers("signed error", lambda entry: percent(entry.signed_error_percent, signed=True)),
+    *(_part(name) for name in _PART_NAMES),
+    names("together in the last", lambda entry: _together(entry.parts), optional=True, shared=True),
+]
+
+
+def decomposition_table(entries: Sequence[Decomposed]) -> Table:
+    """The parts of each error, in points of the truth."""
+    return table_of(f"Where the error comes from, {_POINTS}", _PARTS, entries, [_ADD_UP])
+
+
+def parts_text(parts: ErrorDecomposition) -> str:
+    """The parts in one line: ``representatives +1.20, not separated -0.30 (representatives, labels)``."""
+    found = [
+        f"{said} {getattr(parts, name):+,.2f}"
+        for name, said in _PART_NAMES.items()
+        if getattr(parts, name) is not None
+    ]
+    together = _together(parts)
+    return ", ".join(found) + (f" ({together})" if together != ABSENT else "") + f" {_POINTS}"
+
+
+def _together(parts: ErrorDecomposition) -> str:
+    return ", ".join(_PART_NAMES[name] for name in parts.not_separated_parts) or ABSENT
+
+
+_GROUPS: list[Filled[tuple[str, GroupSpreadEntry]]] = [
+    names("of", lambda entry: entry[0] or ABSENT, optional=True, shared=True),
+    numbers("group", lambda entry: count(entry[1].group)),
+    numbers("launches", lambda entry: count(entry[1].launches)),
+    numbers("spread", lambda entry: percent(entry[1].spread_percent), "%"),
+    numbers("misfit", lambda entry: percent(entry[1].misfit_points), _POINTS),
+    numbers("error", lambda entry: percent(entry[1].error_points, signed=True), _POINTS),
+    numbers("ratio", lambda entry: ratio(entry[1].ratio)),
+    numbers("representative's", lambda entry: ratio(entry[1].representative_ratio)),
+    names("grid", lambda entry: " x ".join(map(str, entry[1].grid)) or ABSENT),
+    names("kernel", lambda entry: entry[1].kernel, clips=True),
+]
+
+
+def widest_groups_table(entries: Sequence[tuple[str, GroupSpreadEntry]]) -> Table | None:
+    """The groups whose launches scale least alike, each with whose groups they are; None without any."""
+    if not entries:
+        return None
+    return table_of("Groups that scale least alike", _GROUPS, entries, [_WIDEST])
+
+
+def report_tables(rows: Sequence[Row]) -> Iterator[Table]:
+    """Both tables of a workload's rows."""
+    methods = method_names(rows)
+    parts = [
+        Decomposed(method, row.signed_error_percent, row.decomposition, row.device)
+        for row, method in zip(rows, methods, strict=True)
+        if row.decomposition is not None
+    ]
+    if parts:
+        yield decomposition_table(parts)
+    widest = widest_groups_table(
+        [
+            (f"{method} on {row.device}", each)
+            for row, method in zip(rows, methods, strict=True)
+            for each in row.widest_groups
+        ]
+    )
+    if widest is not None:
+        yield widest
