@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from assay_core.records.campaign import CampaignState, RunState
 from assay_core.records.work import CommandSource
 from assay_report.model.compared import NoiseEntry
+from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_server.analysis.comparisons.noise import interval_percent
@@ -38,6 +39,7 @@ workloads:
 """
 SPEC = RepeatRule(until_interval_percent=2.0, at_most=10)
 W = ("w", "V100")
+REPORT = Path(__file__).parent / "report" / "fixtures" / "report_version_1.json"
 
 
 @pytest.fixture
@@ -54,6 +56,12 @@ def noise(interval: float | None, repeats: int = 3, **changes: Any) -> list[Nois
         "under_mps": False, "repeats": repeats, "interval_percent": interval,
     }  # fmt: skip
     return [NoiseEntry.model_validate({**entry, **changes})]
+
+
+def report(found: list[NoiseEntry]) -> bytes:
+    """A report that differs from a stored one only in its noise."""
+    document = parse_report(REPORT.read_bytes()).to_document()
+    return json.dumps({**document, "noise": [entry.model_dump(mode="json") for entry in found]}).encode()
 
 
 def test_the_interval_is_students() -> None:
@@ -163,7 +171,7 @@ def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: La
         assert campaign is not None
         compiled = compile_campaign(load_campaign(TEXT, "c.yaml"))
         schedule.store.save_campaign(replace(campaign, compiled=compiled))
-    lab.futures[0].set_result((json.dumps(noise(9.0)).encode(), b"<p>"))
+    lab.futures[0].set_result((report(noise(9.0)), b"<p>"))
     assert lab.campaign().state is CampaignState.RUNNING
     with lab.coordinator.snapshot() as store:
         more = [run for run in store.runs("made-1") if run.state is RunState.WAITING]
@@ -174,5 +182,5 @@ def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: La
         schedule._advance("made-1")
     [second] = lab.executors[0].requests[1:]
     assert len(second.runs) == 2 + len(more)
-    lab.futures[1].set_result((json.dumps(noise(1.0, 6)).encode(), b"<p>"))
+    lab.futures[1].set_result((report(noise(1.0, 6)), b"<p>"))
     assert (lab.campaign().state, lab.campaign().has_report) == (CampaignState.DONE, True)
