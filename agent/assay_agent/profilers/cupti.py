@@ -23,7 +23,7 @@ from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.live import LiveMeasurement
-from assay_agent.profilers.requirements import require_command, require_light_condition, require_possible
+from assay_agent.profilers.requirements import whole_light_command
 from assay_agent.tracer.build import find_tracer, why_unavailable
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver, TracedProcess
@@ -77,15 +77,7 @@ class CuptiProfiler:
 
     def plan(self, work: Work) -> list[str] | None:
         """The workload's own command: its environment injects the tracer."""
-        if work.table_level != "light" or work.launch_skip or work.launch_count:
-            raise ProfilerError(
-                FailureClass.SERVER_REFUSED,
-                str(work.key),
-                "the CUPTI tracer measures whole light runs, no detailed ones and no windows of launches",
-            )
-        require_possible(work, self._gpu)
-        require_light_condition(work)
-        return list(require_command(work).argv)
+        return whole_light_command(work, self._gpu, "the CUPTI tracer")
 
     def run(self, work: Work, cancelled: threading.Event) -> CuptiMeasurement:
         self.plan(work)

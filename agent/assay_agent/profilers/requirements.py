@@ -32,6 +32,19 @@ def require_light_condition(work: Work) -> None:
         )
 
 
+def whole_light_command(work: Work, gpu: MeasuredGPU, measurer: str) -> list[str]:
+    """The command of a whole light run; raises ProfilerError if ``measurer`` cannot measure the run."""
+    if work.table_level != "light" or work.launch_skip or work.launch_count:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"{measurer} measures whole light runs, no detailed ones and no windows of launches",
+        )
+    require_possible(work, gpu)
+    require_light_condition(work)
+    return list(require_command(work).argv)
+
+
 def require_command(work: Work) -> CommandSource:
     """The command of a live run; ProfilerError for a run without a command or with an invalid window."""
     if work.command is None or not work.command.argv:

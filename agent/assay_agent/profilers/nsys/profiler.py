@@ -20,7 +20,7 @@ from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.nsys import command as nsys_command
-from assay_agent.profilers.requirements import require_command, require_light_condition, require_possible
+from assay_agent.profilers.requirements import whole_light_command
 from assay_core.records.work import Work
 from assay_sampling.errors import AssayError, NoLaunchesError
 from assay_sampling.launches.table import LaunchBatch
@@ -41,15 +41,7 @@ class NsightSystemsProfiler:
 
     def plan(self, work: Work) -> list[str] | None:
         """The command of the workload; the tool's part before it depends on its release."""
-        if work.table_level != "light" or work.launch_skip or work.launch_count:
-            raise ProfilerError(
-                FailureClass.SERVER_REFUSED,
-                str(work.key),
-                "Nsight Systems measures whole light runs, no detailed ones and no windows of launches",
-            )
-        require_possible(work, self._gpu)
-        require_light_condition(work)
-        return list(require_command(work).argv)
+        return whole_light_command(work, self._gpu, "Nsight Systems")
 
     def run(self, work: Work, cancelled: threading.Event) -> NsightSystemsMeasurement:
         self.plan(work)
