@@ -119,6 +119,12 @@ def simulator_output() -> list[Seed]:
     return [logs.output(launches_).encode(), logs.output(launches_[:1], logs.BREAK).encode()]
 
 
+def simulator_recording() -> list[Seed]:
+    launches_ = [logs.Launch(), logs.Launch(name="other", traced_id=2, cycles=400)]
+    return [logs.output(launches_).encode(), logs.output(launches_, logs.BREAK).encode(),
+            logs.two_streams().encode()]  # fmt: skip
+
+
 def block_times() -> list[Seed]:
     uarch = "GPGPU-Sim Cycle 5003: LIVENESS - Core {} - GPGPU-Sim uArch: "
     lines = [

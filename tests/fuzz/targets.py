@@ -99,6 +99,7 @@ TARGETS = {
     "nsys-sqlite": Target(_recording, seeds.nsys_sqlite, mutate_sqlite, _ANY),
     "nsys-parquet": Target(_recording, seeds.nsys_parquet, mutate_parquet),
     "assay-parquet": Target(_recording, seeds.assay_parquet, mutate_parquet, _ANY),
+    "simulator-recording": Target(_recording, seeds.simulator_recording, mutate_text, _ANY),
     "simulator-output": Target(
         lambda path: each(lambda: read_output(path), lambda: _projected(path)),
         seeds.simulator_output, mutate_text, _ANY,

@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parents[2]
 _SHARES = [
     ["kineto", "nsys-sqlite", "campaign", "kernels-list"],
     ["ncu-raw", "ncu-details", "ncu-report", "assay-parquet"],
-    ["nsys-parquet", "simulator-output", "simulator-intervals", "series"],
+    ["nsys-parquet", "simulator-output", "simulator-recording", "simulator-intervals", "series"],
     ["trace", "block-vectors", "block-vectors-parquet", "selection"],
 ]
 
@@ -40,7 +40,8 @@ def test_every_reader_is_a_target_and_a_failure_says_how_to_see_it_again(tmp_pat
     listed = _fuzz("--help").stdout
     assert all(target in listed for targets in _SHARES for target in targets)
     assert {reader.format for reader in READERS} == {
-        "assay-parquet", "nsys-sqlite", "ncu-report", "kineto-json", "ncu-details-csv", "ncu-raw-csv",
+        "assay-parquet", "nsys-sqlite", "ncu-report", "kineto-json", "accel-sim-output", "ncu-details-csv",
+        "ncu-raw-csv",
     }  # fmt: skip
     ended = _fuzz("--target", "broken", "--inputs", "3", "--seed", "5", "--keep", str(tmp_path / "kept"))
     assert ended.returncode == 1

@@ -14,6 +14,7 @@ from assay_agent.config import AgentSettings
 from assay_client.settings import ClientSettings
 from assay_core.settings.table import settings_table
 from assay_report.model.report import Report
+from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.documents.base import Part
 from assay_sampling.documents.reference import field_tables, schema_text
 from assay_sampling.documents.selection import SelectionDocument
@@ -32,8 +33,17 @@ def _parameters(method: str) -> str:
     return "\n".join(rows)
 
 
+def _simulated_counters() -> str:
+    rows = ["| counter | unit | statistic | meaning |", "|---|---|---|---|"]
+    for each in simulated_counters().values():
+        statistic = f"`{each.statistic}`" if each.statistic else ""
+        rows.append(f"| `{each.name}` | {each.unit} | {statistic} | {each.help} |")
+    return "\n".join(rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
+    "simulated-counters": _simulated_counters,
     "report-fields": lambda: field_tables(Report),
     "selection-fields": lambda: field_tables(SelectionDocument),
     "server-settings": lambda: settings_table(ServerSettings),

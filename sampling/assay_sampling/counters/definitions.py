@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from assay_sampling.launches.table import CounterColumn
 
 CYCLE_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg")
+# Those of a simulator: recordings of silicon have none of them, and simulated ones none of the others.
+SIMULATED_CYCLES = ("cycles_simulated_active", "cycles_simulated")
 # The costs of a launch, each with its unit.
 COST_UNITS = {
     "cycles_gpc_avg": "cycle",
     "cycles_gpc_max": "cycle",
     "cycles_sys_avg": "cycle",
     "duration_ns": "ns",
+    "cycles_simulated_active": "cycle",
+    "cycles_simulated": "cycle",
 }
 # Every detailed run collects these for any features: costs by clock domain, and the weight of launches.
 COST_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "profiled_duration_ns", "instructions")
@@ -175,8 +179,8 @@ def features_of(feature_set: str) -> tuple[str, ...]:
 
 
 def default_cost_counter(table: pa.Table) -> str | None:
-    """The first of CYCLE_COUNTERS that was measured for at least one launch, or None."""
-    for name in CYCLE_COUNTERS:
+    """The first cycle counter, of silicon or of a simulator, measured for at least one launch, or None."""
+    for name in (*CYCLE_COUNTERS, *SIMULATED_CYCLES):
         if name in table.schema.names and table[name].null_count < table.num_rows:
             return name
     return None

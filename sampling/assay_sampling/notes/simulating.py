@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind
+from assay_sampling.notes.base import NoteKind, count_of
 
 SIMULATOR_LOGS = (
     NoteKind(
@@ -18,13 +18,44 @@ SIMULATOR_LOGS = (
     NoteKind(
         "launches_at_once",
         "a simulator ran several launches at the same time and printed their statistics together",
-        lambda launches: f"launches {', '.join(map(str, launches))} ran at the same time: they are one entry",
+        lambda launches: (
+            f"launches {', '.join(map(str, launches))} ran at the same time: the log has only the sum of "
+            "their statistics"
+        ),
     ),
     NoteKind(
         "launch_without_statistics",
         "the simulation ended within a launch",
         lambda launch, kernel: (
             f"launch {launch} ({kernel or 'without a name'}) has no statistics: the run ended within it"
+        ),
+    ),
+    NoteKind(
+        "launch_not_whole",
+        "the simulation was ended early within a launch",
+        lambda launch, line: (
+            f"the simulation was ended within launch {launch}: its statistics at line {line} are left out"
+        ),
+    ),
+    NoteKind(
+        "launches_side_by_side",
+        "simulated launches of several streams ran side by side, so their active cycles are unknown",
+        lambda launches, first: (
+            f"{count_of(launches, 'launch', 'launches')} ran beside others, first launch {first}: cycles "
+            "count from the end of the launch before, and active cycles are unknown"
+        ),
+    ),
+    NoteKind(
+        "launch_latency_unknown",
+        "a simulator's output does not echo the launch latency, so active cycles are unknown",
+        lambda: "the log does not echo -gpgpu_kernel_launch_latency: active cycles are unknown",
+    ),
+    NoteKind(
+        "cycles_below_latency",
+        "simulated launches took fewer cycles than the launch latency",
+        lambda launches, first: (
+            f"{count_of(launches, 'launch', 'launches')} took fewer cycles than the launch latency, first "
+            f"launch {first}: their active cycles are unknown"
         ),
     ),
     NoteKind(

@@ -25,6 +25,7 @@ from assay_sampling.launches.table import (
     LaunchBatch,
     Level,
     Names,
+    Origin,
     TableMetadata,
     origin_of,
 )
@@ -134,11 +135,13 @@ def foreign_metadata(
     tool_version: str = "",
     units_assumed: bool = False,
     marked_synthetic: bool = False,
+    origin: Origin | None = None,
 ) -> TableMetadata:
-    """Table metadata of a file that another tool wrote. ``marked_synthetic``: the file itself says so."""
+    """Table metadata of a file that another tool wrote. ``marked_synthetic``: the file itself says so;
+    ``origin`` is None where the file and the user decide between measured and synthetic."""
     return TableMetadata(
         level=level,
-        origin=origin_of(synthetic=marked_synthetic or bool(options.synthetic)),
+        origin=origin or origin_of(synthetic=marked_synthetic or bool(options.synthetic)),
         condition=options.condition or Condition(),
         devices=devices,
         format=format_,

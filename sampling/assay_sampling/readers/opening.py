@@ -8,6 +8,7 @@ from pathlib import Path
 from assay_sampling.errors import InputError
 from assay_sampling.files.reading import is_folder, read_head, require_file
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
+from assay_sampling.readers.accel_sim import AccelSimReader
 from assay_sampling.readers.assay_parquet import AssayParquetReader
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
 from assay_sampling.readers.kineto.reader import KinetoReader
@@ -23,6 +24,7 @@ READERS: tuple[ProfileReader, ...] = (
     NsysSqliteReader(),
     NcuReportReader(),
     KinetoReader(),
+    AccelSimReader(),
     NcuDetailsReader(),
     NcuCsvReader(),
 )
@@ -42,8 +44,8 @@ _REFUSED: tuple[tuple[bytes, str, str], ...] = (
 )
 _KNOWN = (
     "Assay reads reports (.ncu-rep) and CSV pages (raw, details) of Nsight Compute, SQLite and Parquet "
-    "exports of Nsight Systems, Kineto traces of the PyTorch profiler (JSON), and its own Parquet files; "
-    "single files also compressed by gzip or zstd"
+    "exports of Nsight Systems, Kineto traces of the PyTorch profiler (JSON), the standard output of "
+    "Accel-Sim, and its own Parquet files; single files also compressed by gzip or zstd"
 )
 
 

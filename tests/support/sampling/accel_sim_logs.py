@@ -116,6 +116,19 @@ def output(launches: Sequence[Launch], ending: str = EXIT, **changed: str) -> st
     return "".join(parts) + ending
 
 
+def two_streams() -> str:
+    """A log of two streams: the simulator reads three headers, starts two launches, and then the third."""
+    launches = [Launch(name=f"k{i}", traced_id=10 + i, grid=(i + 1, 1, 1)) for i in range(3)]
+    headers = [header(launch, uid).split("launching") for uid, launch in enumerate(launches, start=1)]
+    echoed, started = zip(*((echo, f"launching{start}") for echo, start in headers), strict=True)
+    started = tuple(
+        text.replace("cuda_stream_id: 0", f"cuda_stream_id: {i % 2}") for i, text in enumerate(started)
+    )
+    totals = Totals()
+    ended = [statistics(launches[i], i + 1, totals) for i in (1, 0, 2)]
+    return options() + "".join([*echoed, started[0], started[1], ended[0], started[2], *ended[1:], EXIT])
+
+
 def sample(
     cycles: int,
     instructions: int,

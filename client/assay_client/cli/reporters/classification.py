@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
-from assay_client.cli.reporters.tables import print_facts, synthetic_mark
+from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import clipped, count, counted, profile_text
 from assay_client.cli.reporters.two_level import render_two_level
 from assay_sampling.notes.registry import note_text
@@ -34,7 +34,7 @@ def render_classification(document: Mapping[str, Any], written_to: Path | None, 
         ("profile", profile_text(document["profile"])),
         *[(name, f"{count(origins[name])} {text}") for name, text in _ORIGINS.items()],
         *score_facts(document),
-        *synthetic_mark(bool(document["profile"]["synthetic"])),
+        *origin_mark(document["profile"]),
         *[("warning", note_text(note)) for note in document["score_notes"]],
         *[("note", clipped(note_text(note), 300)) for note in document["profile"]["notes"]],
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.report import render_table
-from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
+from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
 from assay_client.cli.reporters.text import count, profile_text, quantity
 from assay_report.tables.decomposition import Decomposed, decomposition_table
 from assay_sampling.documents.common import ErrorDecomposition
@@ -30,7 +30,7 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         ("profile", profile_text(profile)),
         ("seed", str(document["seed"])),
         *[(f"cost {name}", text) for name, text in _costs(scored).items()],
-        *synthetic_mark(bool(profile["synthetic"])),
+        *origin_mark(profile),
         *[("warning", f"{e['method']}: {note_text(note)}") for e in scored for note in e["warnings"]],
         *[("note", note_text(note)) for note in profile.get("notes", ())],
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from assay_client.cli.reporters.report import render_table
-from assay_client.cli.reporters.tables import print_facts, synthetic_mark
+from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times
 from assay_report.tables.decomposition import parts_text, widest_groups_table
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
@@ -23,7 +23,7 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
         ("selected on", _profile(selected)),
         ("scored on", _profile(evaluated)),
         *score_facts(document),
-        *synthetic_mark(bool(evaluated.get("synthetic"))),
+        *origin_mark(evaluated),
     ]
     match = document.get("match") or {}
     if match:
@@ -50,7 +50,7 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
         *[(f"by part, {which}", text) for which, each in (("first", first), ("second", second))
           for _, text in _parts(each)],
-        *synthetic_mark(bool(first["evaluated_on"].get("synthetic"))),
+        *dict.fromkeys([*origin_mark(first["evaluated_on"]), *origin_mark(second["evaluated_on"])]),
     ]  # fmt: skip
     notes = dict.fromkeys(map(note_text, (*document["notes"], *first["notes"], *second["notes"])))
     print_facts(pairs + [("note", note) for note in notes], console)

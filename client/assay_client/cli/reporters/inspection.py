@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from assay_client.cli.reporters.tables import print_facts, synthetic_mark
+from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import clipped, count
 
 
@@ -24,7 +24,7 @@ def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> N
             ("devices", ", ".join(map(str, document["devices"])) or "not recorded"),
             ("levels", ", ".join(map(str, document["levels"]))),
             ("counters", ", ".join(map(str, document["counters"])) or "none"),
-            *synthetic_mark(bool(document.get("synthetic"))),
+            *origin_mark(document),
         ]
         missing = document.get("null_counters") or {}
         pairs += [("not measured", f"{name}: {count(nulls)} launches") for name, nulls in missing.items()]

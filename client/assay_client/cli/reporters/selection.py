@@ -10,7 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.evaluation import score_facts
 from assay_client.cli.reporters.method_facts import method_facts, render_sweep
-from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
+from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
 from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text, shape, times
 from assay_client.cli.reporters.two_level import render_two_level
 from assay_sampling.notes.registry import note_text
@@ -35,7 +35,7 @@ def render_selection(
         ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
         *score_facts(document),
         *method_facts(document),
-        *synthetic_mark(bool(profile["synthetic"])),
+        *origin_mark(profile),
         *[("warning", note_text(warning)) for warning in document.get("warnings", ())],
         *[("warning", note_text(note)) for note in document.get("score_notes", ())],
         *[("note", clipped(note_text(note), 300)) for note in profile.get("notes", ())],

@@ -6,8 +6,9 @@ Numbers are never broken or cut: a number that lost its last digits looks like a
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,6 +16,7 @@ from rich.text import Text
 from assay_client.cli.reporters.text import clipped, printable
 
 SYNTHETIC_NOTICE = "synthetic: no silicon produced these data"
+SIMULATED_NOTICE = "simulated: a cycle-level simulator ran these launches"
 
 _GAP = "  "
 _LEAST_WIDTH = 12
@@ -160,6 +162,13 @@ def print_facts(pairs: Sequence[tuple[str, str]], console: Console) -> None:
         console.print(
             f"{name.ljust(width)}{_GAP}{' '.join(printable(value).split())}".rstrip(), soft_wrap=True
         )
+
+
+def origin_mark(profile: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The line that every rendering of a recording that is not of silicon carries."""
+    if profile.get("simulated"):
+        return [("data", SIMULATED_NOTICE)]
+    return synthetic_mark(bool(profile.get("synthetic")))
 
 
 def synthetic_mark(synthetic: bool) -> list[tuple[str, str]]:

@@ -20,7 +20,8 @@ class SimulatorConfig:
     """The facts about a simulated GPU that projection needs; None where the log does not say.
 
     ``ctas_per_sm_limit`` is the most blocks that an SM may hold; ``interval_cycles`` the sampling interval
-    of the interval log; ``early_stops`` the options that may have ended the run before its last launch.
+    of the interval log; ``compute_capability`` is ""
+    where unknown; ``early_stops`` the options that may have ended the run before its last launch.
     """
 
     sms: int | None = None
@@ -32,6 +33,8 @@ class SimulatorConfig:
     launch_latency_cycles: int | None = None
     interval_cycles: int | None = None
     memory_channels: int | None = None
+    compute_capability: str = ""
+    core_clock_mhz: float | None = None
     early_stops: tuple[str, ...] = ()
 
     @classmethod
@@ -50,6 +53,8 @@ class SimulatorConfig:
             launch_latency_cycles=_number(options.get("gpgpu_kernel_launch_latency")),
             interval_cycles=_number(options.get("gpgpu_runtime_stat", "").partition(":")[0]),
             memory_channels=_number(options.get("gpgpu_n_mem")),
+            compute_capability=_capability(options),
+            core_clock_mhz=_clock(options.get("gpgpu_clock_domains", "")),
             early_stops=tuple(name for name in EARLY_STOPS if _number(options.get(name))),
         )
 
@@ -75,6 +80,17 @@ class SimulatorConfig:
             bounds.append(self.shared_bytes_per_sm // shared_bytes)
         return min(bounds)
 
+    def gpu_name(self) -> str:
+        """What to call the simulated GPU: a log names no product, so by what it echoes of it."""
+        chip = f"sm_{self.compute_capability.replace('.', '')}" if self.compute_capability else "GPU"
+        facts = [
+            f"{self.sms} SMs" if self.sms else "",
+            f"{self.memory_channels} memory channels" if self.memory_channels else "",
+            f"{self.core_clock_mhz:g} MHz" if self.core_clock_mhz else "",
+        ]
+        known = ", ".join(fact for fact in facts if fact)
+        return f"simulated {chip}" + (f" ({known})" if known else "")
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "sms": self.sms,
@@ -82,6 +98,17 @@ class SimulatorConfig:
             "launch_latency_cycles": self.launch_latency_cycles,
             "interval_cycles": self.interval_cycles,
         }
+
+
+def _capability(options: Mapping[str, str]) -> str:
+    major, minor = (_number(options.get(f"gpgpu_compute_capability_{part}")) for part in ("major", "minor"))
+    return "" if major is None or minor is None else f"{major}.{minor}"
+
+
+def _clock(domains: str) -> float | None:
+    """The first of "core:interconnect:L2:DRAM", in MHz."""
+    match = re.match(r"\s*(\d{1,9}(?:\.\d{1,6})?)(?=:)", domains)
+    return float(match[1]) if match else None
 
 
 def _number(text: str | None) -> int | None:

@@ -11,10 +11,11 @@ output".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+from assay_sampling.counters.simulated import running_totals
 from assay_sampling.errors import InputError
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
@@ -27,7 +28,8 @@ from assay_sampling.simulators.accel_sim.statistics import (
     StatisticsBlock,
 )
 
-_LINES = starting_with(
+_LINES = (
+    r"Accel-Sim \[build |[ \t]*\*\*\* GPGPU-Sim Simulator Version |"
     r"-gpgpu_[a-zA-Z0-9_:]+ |-(?:kernel name|kernel id|grid dim|block dim|shmem|nregs) = |"
     r"launching kernel (?:name|command) ?: ?|GPGPU-Sim PTX: pushing kernel |GPGPU-Sim uArch: CTA/core = |"
     r"kernel_name = |kernel_launch_uid = |"
@@ -36,14 +38,12 @@ _LINES = starting_with(
     r"total dram (?:reads|writes) = |gpgpu_simulation_time = |"
     r"GPGPU-Sim: \*\*\* exit detected|GPGPU-Sim: \*\* break due to"
 )
-_TOTALS = {
-    b"gpu_tot_sim_cycle": "total_cycles",
-    b"gpu_tot_issued_cta": "issued_ctas",
-    b"L2_total_cache_accesses": "l2_accesses",
-    b"L2_total_cache_misses": "l2_misses",
-    b"total dram reads": "dram_reads",
-    b"total dram writes": "dram_writes",
-}
+_COUNTERS = {counter.statistic.encode(): counter.name for counter in running_totals()}
+_FEW_LINES = starting_with(_LINES)
+_ALL_LINES = starting_with(
+    "|".join([_LINES, *(rf"[ \t]*{re.escape(name.decode())}[ \t]*= " for name in _COUNTERS)])
+)
+_TOTALS = {b"gpu_tot_sim_cycle": "total_cycles", b"gpu_tot_issued_cta": "issued_ctas", **_COUNTERS}
 # More than any GPU has; an array of so many is made for every launch.
 MOST_CHANNELS = 4096
 # A run that a limit on blocks ended does not say so: its last launch may have been ended.
@@ -55,42 +55,54 @@ class SimulatorOutput:
     """A simulator's log. :meth:`launches` streams it; ``ending`` and ``notes`` are known afterwards.
 
     ``config`` holds all that the log echoes as soon as the first launch is given. ``ending`` is "exit" (the
-    simulator ended by itself), "early stop" or "cut off".
+    simulator ended by itself), "early stop" or "cut off". ``tool`` is the program, ``version`` that of
+    GPGPU-Sim, "" if the log does not say. With ``every_counter`` launches have all counters of
+    :mod:`assay_sampling.counters.simulated`, else those that projection needs. Memory: 60 bytes a launch.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, every_counter: bool = False) -> None:
         self.path = Path(path)
         self.config = SimulatorConfig()
+        self.tool, self.version = "GPGPU-Sim", ""
         self.ending = "cut off"
         self.notes: list[Note] = []
         self._options: dict[str, str] = {}
         self._header = LaunchHeader()
         self._headers: dict[int, LaunchHeader] = {}
+        # Headers that were echoed and not launched yet. The simulator reads several ahead where streams run
+        # at the same time, and gives each its uid as it reads it.
+        self._read_ahead: dict[int, LaunchHeader] = {}
+        self._headers_read = 0
         self._last_uid = 0
+        self._seen_uids: set[int] = set()
+        self._lines = _ALL_LINES if every_counter else _FEW_LINES
         self._table: str | None = None
         self._statistics: StatisticsBlock | None = None
         self._ctas_per_sm: int | None = None
         self._differences = Differences(self.path)
 
-    def launches(self) -> Iterator[SimulatedLaunch]:
+    def launches(self) -> Generator[SimulatedLaunch, None, None]:
         """Every launch in the order in which the launches ended, read once from start to end.
 
         Raises InputError for a file that is not a simulator's log, for texts in place of numbers, and for
         counters that go backwards (several simulations in one file); for a cut file after its launches.
         """
         seen = False
-        for line in matching_lines(self.path, _LINES):
+        for line in matching_lines(self.path, self._lines):
             seen = True
             if not line.whole:
                 break  # it may end within a number
-            yield from self._take(line)
+            name = line.name.strip(b" \t:=")
+            if name.startswith((b"***", b"Accel-Sim")):
+                self._banner(line, name)
+            else:
+                yield from self._take(line, name)
         if not seen:
             raise InputError(self.path, "it is not a log of Accel-Sim or GPGPU-Sim", _KNOWN)
         yield from self._close(last=True)
         self._note_ending()
 
-    def _take(self, line: LogLine) -> Iterator[SimulatedLaunch]:
-        name = line.name.strip(b" :=")
+    def _take(self, line: LogLine, name: bytes) -> Iterator[SimulatedLaunch]:
         if line.name.startswith(b"-"):
             if not line.name.startswith(b"-gpgpu_"):
                 yield from self._close()
@@ -112,6 +124,15 @@ class SimulatorOutput:
         elif self._statistics is not None:
             self._count(line, name, self._statistics)
 
+    def _banner(self, line: LogLine, name: bytes) -> None:
+        """What the simulator says of itself when it starts; raises InputError where it starts again."""
+        if self._seen_uids or self._statistics is not None:
+            raise InputError(self.path, "a second simulation begins here", SPLIT, line=line.number)
+        if name.startswith(b"Accel-Sim"):
+            self.tool = "Accel-Sim"
+        else:
+            self.version = (line.rest.split(maxsplit=1) or [b""])[0].decode(errors="replace")
+
     def _echo(self, line: LogLine, name: str) -> None:
         """An option of the simulator, or a line of a trace's header."""
         if name.startswith("gpgpu_"):
@@ -119,6 +140,8 @@ class SimulatorOutput:
             return
         if name == "kernel name":  # the first line of a header
             self._header = LaunchHeader(name=line.rest.decode(errors="replace"))
+            self._headers_read += 1
+            self._read_ahead[self._headers_read] = self._header
         elif name == "kernel id":
             self._header.traced_id = integer(self.path, line, line.rest, name)
         elif name in ("grid dim", "block dim"):
@@ -148,12 +171,27 @@ class SimulatorOutput:
                 self._header.block = self._shape(line, shape[2], "blockDim")
         said = re.search(rb" uid: (\d+)", line.rest)
         uid = integer(self.path, line, said[1], "uid") if said else self._last_uid + 1
-        if uid <= self._last_uid:
+        if uid in self._seen_uids:
             raise InputError(
                 self.path, f"launch {uid} comes after launch {self._last_uid}", SPLIT, line=line.number
             )
         self._last_uid = uid
-        self._headers[uid] = self._header
+        self._seen_uids.add(uid)
+        header = self._header_of(uid, line)
+        if said := re.search(rb" cuda_stream_id: (\d{1,18})(?!\d)", line.rest):
+            header.stream = int(said[1])
+        self._headers[uid] = header
+        if len(self._headers) > 1:
+            for running in self._headers.values():
+                running.alone = False
+
+    def _header_of(self, uid: int, line: LogLine) -> LaunchHeader:
+        """The header of a launch: the one that was read as the uid-th, else the one echoed last."""
+        header = self._read_ahead.pop(uid, None)
+        if header is not None and line.rest.startswith(header.name.encode()):
+            return header
+        self._read_ahead.clear()  # uids do not count headers in this log
+        return self._header
 
     def _resident(self, line: LogLine) -> None:
         self._ctas_per_sm = integer(self.path, line, line.rest.partition(b",")[0], "CTA/core")

@@ -6,11 +6,13 @@ docs/simulator-files.md, "Standard output".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from assay_sampling.counters.simulated import SimulatedCounter, running_totals
 from assay_sampling.errors import InputError
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 
@@ -27,6 +29,8 @@ class SimulatedLaunch:
     ``ctas_per_sm`` are the blocks that an SM holds, None where unknown; ``ctas_per_sm_from`` says how:
     "printed" for this launch, "computed" from options and shape, "previous": printed for an earlier launch.
     ``complete`` is False where the run ended within the launch; ``line`` is where its statistics start.
+    ``counters`` are those that were read of :mod:`assay_sampling.counters.simulated`; ``headers`` what the
+    log echoes of each of ``uids``.
     """
 
     uid: int
@@ -50,6 +54,8 @@ class SimulatedLaunch:
     simulation_seconds: int | None
     complete: bool
     line: int
+    counters: Mapping[str, int | None]
+    headers: tuple[LaunchHeader, ...]
 
     @property
     def total_ctas(self) -> int | None:
@@ -61,7 +67,7 @@ class SimulatedLaunch:
 
 @dataclass
 class LaunchHeader:
-    """The facts that a log gives of a launch before its statistics."""
+    """The facts that a log gives of a launch before its statistics; ``alone``: no other ran beside it."""
 
     name: str = ""
     traced_id: int | None = None
@@ -70,6 +76,8 @@ class LaunchHeader:
     registers: int | None = None
     shared_bytes: int | None = None
     ctas_per_sm: int | None = None
+    stream: int | None = None
+    alone: bool = True
 
 
 @dataclass
@@ -94,6 +102,7 @@ class Differences:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._before = StatisticsBlock(0, "")
+        self._totals: dict[str, int] = {}
         self._instructions_before = 0
         self.given = 0
 
@@ -120,6 +129,7 @@ class Differences:
         header = headers[0]
         issued = self._since(block, "issued_ctas")
         resident, source = _resident_ctas(header, config, resident_before)
+        counters = {each.name: self._counter(block, each) for each in running_totals()}
         launch = SimulatedLaunch(
             uid=uids[0],
             uids=uids,
@@ -133,27 +143,34 @@ class Differences:
             issued_ctas=issued,
             ctas_per_sm=resident,
             ctas_per_sm_from=source,
-            l2_accesses=self._since(block, "l2_accesses"),
-            l2_misses=self._since(block, "l2_misses"),
-            dram_reads=self._since(block, "dram_reads"),
-            dram_writes=self._since(block, "dram_writes"),
+            l2_accesses=counters["l2_accesses"],
+            l2_misses=counters["l2_misses"],
+            dram_reads=counters["dram_reads"],
+            dram_writes=counters["dram_writes"],
             dram_reads_by_channel=self._channels(block, "dram_reads"),
             dram_writes_by_channel=self._channels(block, "dram_writes"),
             simulation_seconds=None if block.seconds is None else block.seconds - (self._before.seconds or 0),
             complete=not (block.cut or _lacks_blocks(header, issued, len(uids))),
             line=block.line,
+            counters=counters,
+            headers=tuple(headers),
         )
         total = block.total_instructions
         self._instructions_before = self._instructions_before + block.instructions if total is None else total
         self._before = block
+        self._totals |= block.totals
         self.given += 1
         return launch
+
+    def _counter(self, block: StatisticsBlock, counter: SimulatedCounter) -> int | None:
+        difference = self._since(block, counter.name)
+        return 0 if difference is None and counter.zero_beside in block.totals else difference
 
     def _since(self, block: StatisticsBlock, name: str) -> int | None:
         value = block.totals.get(name)
         if value is None:
             return None
-        difference = value - self._before.totals.get(name, 0)
+        difference = value - self._totals.get(name, 0)
         if difference < 0:
             raise InputError(
                 self._path,
