@@ -1,4 +1,4 @@
-"""Kernel families of the simulator logs, split by name into a half to choose rules on and a half to report on.
+"""Kernel families of the simulator logs, split by name: a half to choose rules on, a half to report on.
 
 A family is what one generator function writes: its launches share code, so they are never divided between
 the halves. Both halves have blocks of uneven length, kernels that change while they run, kernels that stay on
