@@ -136,6 +136,28 @@ PROJECTIONS = (
         "a rule does not stop: the grid is smaller than a wave, and its instructions are not known",
         lambda: "the grid is smaller than a wave, and its instructions are not known",
     ),
+    NoteKind(
+        "too_few_waves",
+        "the rule `waves` does not stop: the grid has too few waves to compare",
+        lambda blocks, wave_blocks, least: (
+            f"the grid has {blocks / wave_blocks:.3g} waves ({blocks:,} blocks, {wave_blocks:,} in a wave), and "
+            f"the rule compares waves from the end of wave {least} on"
+        ),
+    ),
+    NoteKind(
+        "no_sample_after_waves",
+        "the rule `waves` does not stop: no sample with blocks left shows enough ends of waves",
+        lambda least: f"no sample that leaves blocks to project comes after {least} observed ends of waves",
+    ),
+    NoteKind(
+        "waves_disagree",
+        "the rule `waves` does not stop: projections by blocks and by instructions, or the IPC of two waves, "
+        "never agree",
+        lambda least_disagreement, tolerance_percent: (
+            f"waves disagree about the rest of the launch by {least_disagreement:.3g} % or more, and the "
+            f"tolerance is {tolerance_percent:g} %"
+        ),
+    ),
 )  # fmt: skip
 COLD_STARTS = (
     NoteKind(

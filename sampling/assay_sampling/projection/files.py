@@ -32,9 +32,9 @@ class ProjectionOptions(ProjectionParameters):
     sms: int | None = Field(default=None, ge=1)
 
     def of_rule(self) -> ProjectionParameters:
-        return ProjectionParameters(
-            **{name: getattr(self, name) for name in ProjectionParameters.model_fields}
-        )
+        """The rule's parameters alone; only those that were given count as given."""
+        given = ProjectionParameters.model_fields.keys() & self.model_fields_set
+        return ProjectionParameters(**{name: getattr(self, name) for name in given})
 
 
 Options = TypeVar("Options", bound=BaseModel)

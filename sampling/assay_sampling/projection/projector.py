@@ -14,7 +14,8 @@ import numpy as np
 
 from assay_sampling.errors import RefusedError
 from assay_sampling.notes.registry import Note
-from assay_sampling.projection.rules import LaunchSize, ProjectionParameters, RuleName, Stop, stop_rule
+from assay_sampling.projection.rule import LaunchSize, ProjectionParameters, RuleName, Stop
+from assay_sampling.projection.rules import stop_rule
 
 __all__ = ["LaunchSize", "ProjectedMetric", "Projection", "ProjectionParameters", "Projector", "Series",
            "Stop", "project"]  # fmt: skip
@@ -130,10 +131,6 @@ class Projector:
         return self._rule.extrapolates_window
 
     @property
-    def window_samples(self) -> int | None:
-        return self._rule.detector.window_samples
-
-    @property
     def reason(self) -> Note | None:
         """Why it has not stopped."""
         return None if self.stop else self._rule.why_not()
@@ -185,7 +182,7 @@ def _metric(series: Series, name: str, projector: Projector) -> ProjectedMetric:
     sums = np.array([events[until].sum(), base[until].sum()])
     if projector.extrapolates_window:
         # The rest continues as in the window, as the cycles do.
-        start = max(stop.sample_index + 1 - (projector.window_samples or 0), 0)
+        start = max(stop.sample_index + 1 - stop.window_samples, 0)
         window = slice(start, stop.sample_index + 1)
         began = float(series.cycles[start - 1]) if start else 0.0
         share = (stop.projected_cycles - stop.cycles) / (stop.cycles - began)

@@ -1,91 +1,37 @@
 """Rules of principal kernel projection: when a launch may stop, and its projected cycles.
 
-Source: PKA (MICRO'21) 3.2 and its artifact, which differ: docs/methods/projection.md. Every rule sees one
-sample after the other and nothing later.
+Source: PKA (MICRO'21) 3.2 and its artifact, which differ: docs/methods/projection.md. Those here wait until
+the IPC settles; :mod:`assay_sampling.projection.waves` compares whole waves instead.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
-from typing import Literal
 
-from pydantic import Field
-
-from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.errors import ParameterError
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.parameters import Parameters
-from assay_sampling.projection.stability import LEAST_WINDOW_SAMPLES, Signal, Spread, StabilityDetector
+from assay_sampling.projection.rule import (
+    LaunchSize,
+    ProjectionParameters,
+    RuleName,
+    Stop,
+    StopRule,
+    require_instructions,
+)
+from assay_sampling.projection.stability import LEAST_WINDOW_SAMPLES, StabilityDetector
+from assay_sampling.projection.waves import WavesRule
 
-RuleName = Literal["artifact", "paper", "instructions"]
 # Share of all blocks that the artifact waits for where the grid does not fill the GPU once.
 _ARTIFACT_SUBWAVE_SHARE = 0.3
+# Parameters of the rules that wait until the IPC settles.
+SETTLING = frozenset({"window_cycles", "s", "signal", "spread"})
 
 
-class ProjectionParameters(Parameters):
-    """``rule`` None is "instructions" where the total is known, else "paper". ``window_cycles`` is the
-    length of the window, ``s`` the spread of the IPC in it below which it is stable, in percent of the mean
-    (``spread="absolute"``: in IPC) of the IPC since the start (``signal="instantaneous"``: per interval).
-    """
-
-    rule: RuleName | None = None
-    window_cycles: float = Field(default=3000.0, gt=0)
-    s: float = Field(default=0.25, gt=0)
-    signal: Signal = "cumulative"
-    spread: Spread = "percent"
-
-
-@dataclass(frozen=True)
-class LaunchSize:
-    """The size of a launch, known before it is simulated.
-
-    ``wave_ctas`` are the blocks that fill the GPU once (of an SM times the SMs); ``total_instructions`` are
-    thread instructions, from the trace or the profiler (None: unknown); ``launch_latency_cycles`` are those
-    in which the simulator executes nothing (None: the samples without instructions at the start).
-    """
-
-    wave_ctas: int
-    total_ctas: int
-    total_instructions: float | None = None
-    launch_latency_cycles: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("wave_ctas", "total_ctas"):
-            if getattr(self, name) < 1:
-                raise ParameterError(name, f"{getattr(self, name)} is not at least 1")
-
-    @property
-    def fills_no_wave(self) -> bool:
-        return self.wave_ctas > self.total_ctas
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Where a rule stops: 0-based sample, cycles and instructions so far, blocks that count as finished
-    there, and the projection. ``window_ipc`` is the IPC of the window before it."""
-
-    sample_index: int
-    cycles: float
-    instructions: float
-    finished_ctas: float
-    projected_cycles: float
-    window_ipc: float
-
-
-class StopRule:
-    """Base of the rules: counts samples and finished blocks; :meth:`push` may be called until it stops.
-
-    ``name`` is what people type; ``extrapolates_window`` says that the rest of the launch is assumed to
-    continue as in the window, rather than as since the start.
-    """
-
-    name: RuleName
-    extrapolates_window = False
+class SettlingRule(StopRule):
+    """Base of the rules that stop once the IPC is stable."""
 
     def __init__(self, size: LaunchSize, parameters: ProjectionParameters) -> None:
-        self.size = size
-        self.samples = 0
-        self.finished_ctas = 0.0
+        super().__init__(size)
         self.detector = StabilityDetector(
             parameters.window_cycles,
             parameters.s,
@@ -93,19 +39,23 @@ class StopRule:
             spread=parameters.spread,
             idle_cycles=self._idle_cycles(),
         )
+        # The least spread at samples that need so many finished blocks, if the IPC is stable there.
+        self._least_spreads: dict[float, float] = {}
 
     def push(self, cycles: float, instructions: float, ctas: float) -> Stop | None:
-        """The next sample: cycles and instructions since the start, blocks completed in the interval."""
         stable = self.detector.push(cycles, instructions)
         self._finish(ctas)
+        spread, needed = self.detector.spread_now, self._needed_if_stable()
+        if spread is not None and needed is not None:
+            self._least_spreads[needed] = min(spread, self._least_spreads.get(needed, spread))
         projected = self._projected(cycles, instructions, stable)
         index, self.samples = self.samples, self.samples + 1
         if projected is None:
             return None
-        return Stop(index, cycles, instructions, self.finished_ctas, projected, self.detector.window_ipc)
+        ipc, window = self.detector.window_ipc, self.detector.window_samples or 0
+        return Stop(index, cycles, instructions, self.finished_ctas, projected, ipc, window)
 
     def why_not(self) -> Note:
-        """Why the rule has not stopped so far."""
         if self.samples == 0:
             return make_note("no_sample")
         least, window = self.detector.least_spread, self.detector.window_samples
@@ -120,8 +70,17 @@ class StopRule:
             return make_note("never_stable", least_spread=least, s=self.detector.threshold)
         return self._why_not_though_stable()
 
+    @property
+    def least_threshold(self) -> float | None:
+        met = [spread for needed, spread in self._least_spreads.items() if needed <= self.finished_ctas]
+        return min(met, default=None)
+
     def _idle_cycles(self) -> float | None:
         return 0.0
+
+    def _needed_if_stable(self) -> float | None:
+        """Blocks that must have finished, now or later, if the IPC is stable now; None: it does not count."""
+        raise NotImplementedError
 
     def _finish(self, ctas: float) -> None:
         self.finished_ctas += ctas
@@ -135,20 +94,14 @@ class StopRule:
         )
 
     def _by_instructions(self, cycles: float, instructions: float) -> float | None:
-        """The total with the rest at the IPC of the window; None if the window executed nothing."""
-        total, ipc = self.size.total_instructions, self.detector.window_ipc
-        if total is None or not ipc > 0:
+        """The total with the rest at the IPC of the window; None if it is unknown or nothing was executed."""
+        ipc = self.detector.window_ipc
+        if self.size.total_instructions is None or not ipc > 0:
             return None
-        if instructions > total * (1 + 1e-9):
-            raise RefusedError(
-                "total_instructions",
-                f"the launch has executed {instructions:,.0f} thread instructions of {total:,.0f}",
-                "give the thread instructions of this launch, all of them",
-            )
-        return cycles + (total - instructions) / ipc
+        return cycles + self._instructions_left(instructions) / ipc
 
 
-class ArtifactRule(StopRule):
+class ArtifactRule(SettlingRule):
     """The rule of PKA's published script, oddities included, to compare with its numbers.
 
     The first sample's blocks do not count, those of the current sample not yet; one is added to the
@@ -172,6 +125,9 @@ class ArtifactRule(StopRule):
         self.finished_ctas += self._not_yet
         self._not_yet = ctas if self.samples else 0.0
 
+    def _needed_if_stable(self) -> float | None:
+        return self._needed
+
     def _projected(self, cycles: float, instructions: float, stable: bool) -> float | None:
         self._was_stable |= stable
         if not self._was_stable or self.finished_ctas < self._needed:
@@ -179,7 +135,7 @@ class ArtifactRule(StopRule):
         return cycles * (self.size.total_ctas / (self.finished_ctas + 1))
 
 
-class PaperRule(StopRule):
+class PaperRule(SettlingRule):
     """The rule of the paper's text: stop at the end of the wave in which the IPC becomes stable, and assume
     that unfinished blocks need as long as the finished ones.
 
@@ -193,12 +149,17 @@ class PaperRule(StopRule):
         super().__init__(size, parameters)
         self._needed: float | None = None
 
+    def _needed_if_stable(self) -> float | None:
+        if self.size.fills_no_wave:
+            return 0.0 if self.size.total_instructions is not None else None
+        wave = self.size.wave_ctas
+        return float(wave * max(1, ceil(self.finished_ctas / wave)))
+
     def _projected(self, cycles: float, instructions: float, stable: bool) -> float | None:
         if self.size.fills_no_wave:
             return self._by_instructions(cycles, instructions) if stable else None
         if self._needed is None and stable:
-            wave = self.size.wave_ctas
-            self._needed = wave * max(1, ceil(self.finished_ctas / wave))
+            self._needed = self._needed_if_stable()
         if self._needed is None or self.finished_ctas < self._needed:
             return None
         return cycles * self.size.total_ctas / self.finished_ctas
@@ -211,9 +172,9 @@ class PaperRule(StopRule):
         )
 
 
-class InstructionRule(StopRule):
-    """Our default: stop where the IPC is stable and a wave has finished, and assume that the remaining
-    instructions execute at the IPC of the window.
+class InstructionRule(SettlingRule):
+    """Stop where the IPC is stable and a wave has finished, and assume that the remaining instructions
+    execute at the IPC of the window.
 
     Blocks in flight are then counted for what they have done, and the launch latency, in which nothing runs,
     is neither part of the IPC nor paid again. A grid below a wave needs no finished blocks.
@@ -223,27 +184,45 @@ class InstructionRule(StopRule):
     extrapolates_window = True
 
     def __init__(self, size: LaunchSize, parameters: ProjectionParameters) -> None:
-        if size.total_instructions is None:
-            raise ParameterError(
-                "rule",
-                "the rule 'instructions' needs the launch's total of thread instructions",
-                "give total_instructions, or choose the rule 'paper'",
-            )
+        require_instructions(size, self.name)
         super().__init__(size, parameters)
 
     def _idle_cycles(self) -> float | None:
         return self.size.launch_latency_cycles
 
+    def _needed_if_stable(self) -> float | None:
+        return 0.0 if self.size.fills_no_wave or self.finished_ctas >= self.size.wave_ctas else None
+
     def _projected(self, cycles: float, instructions: float, stable: bool) -> float | None:
-        if not stable or (not self.size.fills_no_wave and self.finished_ctas < self.size.wave_ctas):
+        if not stable or self._needed_if_stable() is None:
             return None
         return self._by_instructions(cycles, instructions)
 
 
-_RULES: dict[str, type[StopRule]] = {rule.name: rule for rule in (ArtifactRule, PaperRule, InstructionRule)}
+_SETTLING_RULES: dict[str, type[SettlingRule]] = {
+    rule.name: rule for rule in (ArtifactRule, PaperRule, InstructionRule)
+}
+
+
+def rule_of(size: LaunchSize, parameters: ProjectionParameters) -> RuleName:
+    """The rule for one launch: the one of the parameters, else "paper" where the instructions are not known,
+    else "instructions".
+    """
+    if parameters.rule is not None:
+        return parameters.rule
+    return "paper" if size.total_instructions is None else "instructions"
 
 
 def stop_rule(size: LaunchSize, parameters: ProjectionParameters) -> StopRule:
-    """The rule of the parameters for one launch; raises ParameterError if the rule lacks a value."""
-    name = parameters.rule or ("instructions" if size.total_instructions is not None else "paper")
-    return _RULES[name](size, parameters)
+    """The rule of the parameters for one launch.
+
+    Raises ParameterError if the rule lacks a value, or if the parameters hold one that it does not know.
+    """
+    name = rule_of(size, parameters)
+    unknown = SETTLING if name == "waves" else {"tolerance_percent"}
+    given = sorted(unknown & parameters.model_fields_set)
+    if given and parameters.rule is not None:
+        raise ParameterError(given[0], f"the rule {name!r} does not know it", "leave it out")
+    if name == "waves":
+        return WavesRule(size, parameters)
+    return _SETTLING_RULES[name](size, parameters)

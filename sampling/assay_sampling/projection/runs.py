@@ -141,7 +141,7 @@ def _project_launch(
         return result
     if wave is None or launch.total_ctas is None:
         return replace(result, reason=make_note("blocks_unknown"))
-    if parameters.rule == "instructions" and not launch.complete:
+    if parameters.rule in ("instructions", "waves") and not launch.complete:
         return replace(result, reason=make_note("instructions_unknown"))
     size = LaunchSize(
         wave_ctas=wave,

@@ -21,6 +21,9 @@ LEAST_WINDOW_SAMPLES = 2
 class StabilityDetector:
     """A rolling window over the IPC of one launch; holds no more than the window.
 
+    ``spread_now`` is the spread at the last sample (None: the window is not full, or nothing was executed in
+    it), ``least_spread`` the least so far.
+
     Args:
         window_cycles: length of the window; at least two samples, else rounded to whole ones.
         threshold: stable is a spread strictly below this, in percent of the mean (or in IPC).
@@ -40,6 +43,7 @@ class StabilityDetector:
         idle_cycles: float | None = 0.0,
     ) -> None:
         self.threshold = threshold
+        self.spread_now: float | None = None
         self.least_spread: float | None = None
         self.active_samples = 0
         self._window_cycles = window_cycles
@@ -92,6 +96,7 @@ class StabilityDetector:
         self._samples = max(LEAST_WINDOW_SAMPLES, round(self._window_cycles / interval))
 
     def _is_stable(self) -> bool:
+        self.spread_now = None
         if self._samples is None or len(self._ipc) < self._samples:
             return False
         while len(self._ipc) > self._samples:
@@ -105,5 +110,6 @@ class StabilityDetector:
         spread = float(window.std(ddof=1))
         if self._spread == "percent":
             spread *= 100.0 / mean
+        self.spread_now = spread
         self.least_spread = spread if self.least_spread is None else min(self.least_spread, spread)
         return spread < self.threshold

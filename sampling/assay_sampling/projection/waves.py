@@ -1,0 +1,135 @@
+"""The rule ``waves``: stop once whole waves agree about how the launch goes on.
+
+Source: docs/methods/projection.md, "Waves". A phase that is still to come does not show in the IPC so far,
+but it does show in the instructions that its blocks have left to execute, whose total is known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from math import sqrt
+
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.projection.rule import (
+    LaunchSize,
+    ProjectionParameters,
+    Stop,
+    StopRule,
+    require_instructions,
+)
+
+LEAST_WAVES = 3
+
+
+@dataclass(frozen=True)
+class _WaveEnd:
+    """The first sample at which a further wave has finished: sample, cycles, instructions, blocks so far."""
+
+    sample_index: int
+    cycles: float
+    instructions: float
+    finished_ctas: float
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """The projected cycles, the IPC of the window, and the disagreement behind them in percent."""
+
+    projected_cycles: float
+    window_ipc: float
+    disagreement_percent: float
+
+
+class WavesRule(StopRule):
+    """At the end of the third wave and of each later one, project the rest of the launch from the last two
+    waves, by blocks and by instructions; stop where the two agree within ``tolerance_percent`` and the IPC of
+    the two waves does too. The projection is the geometric mean of the two.
+
+    Cycles are counted without the launch latency, which would hide a disagreement. A grid of fewer than three
+    waves is not projected. Samples in which several waves end count as one end.
+    """
+
+    name = "waves"
+    threshold_name = "tolerance_percent"
+    extrapolates_window = True
+
+    def __init__(self, size: LaunchSize, parameters: ProjectionParameters) -> None:
+        require_instructions(size, self.name)
+        super().__init__(size)
+        self._tolerance_percent = parameters.tolerance_percent
+        self._idle_cycles = size.launch_latency_cycles or 0.0
+        self._idle_is_known = size.launch_latency_cycles is not None
+        self._waves = 0
+        self._ends: deque[_WaveEnd] = deque(maxlen=LEAST_WAVES)
+        self._least: float | None = None
+
+    @property
+    def least_threshold(self) -> float | None:
+        return self._least
+
+    def push(self, cycles: float, instructions: float, ctas: float) -> Stop | None:
+        index, self.samples = self.samples, self.samples + 1
+        left = self._instructions_left(instructions)
+        if not self._idle_is_known:
+            self._idle_is_known = instructions > 0
+            self._idle_cycles = self._idle_cycles if instructions > 0 else cycles
+        self.finished_ctas += ctas
+        waves = int(self.finished_ctas // self.size.wave_ctas)
+        if waves <= self._waves:
+            return None
+        self._waves = waves
+        self._ends.append(_WaveEnd(index, cycles, instructions, self.finished_ctas))
+        found = self._estimate(self.size.total_ctas - self.finished_ctas, left)
+        if found is None:
+            return None
+        apart = found.disagreement_percent
+        self._least = apart if self._least is None else min(apart, self._least)
+        if not apart < self._tolerance_percent:
+            return None
+        window = index - self._ends[0].sample_index
+        return Stop(index, cycles, instructions, self.finished_ctas, found.projected_cycles,
+                    found.window_ipc, window)  # fmt: skip
+
+    def _estimate(self, blocks_left: float, instructions_left: float) -> _Estimate | None:
+        """From the last two waves; None before the third, at the end, or if one executed nothing."""
+        if self._waves < LEAST_WAVES or len(self._ends) < LEAST_WAVES or blocks_left <= 0:
+            return None
+        before, between, now = self._ends
+        first, second = _ipc(before, between), _ipc(between, now)
+        so_far = now.cycles - self._idle_cycles
+        if not min(first, second, so_far) > 0:
+            return None
+        cycles = now.cycles - before.cycles
+        by_blocks = so_far + blocks_left * cycles / (now.finished_ctas - before.finished_ctas)
+        window_ipc = _ipc(before, now)
+        by_instructions = so_far + instructions_left / window_ipc
+        return _Estimate(
+            projected_cycles=self._idle_cycles + sqrt(by_blocks * by_instructions),
+            window_ipc=window_ipc,
+            disagreement_percent=max(_apart(by_blocks, by_instructions), _apart(first, second)),
+        )
+
+    def why_not(self) -> Note:
+        if self.samples == 0:
+            return make_note("no_sample")
+        if self.size.total_ctas < LEAST_WAVES * self.size.wave_ctas:
+            return make_note(
+                "too_few_waves",
+                blocks=self.size.total_ctas,
+                wave_blocks=self.size.wave_ctas,
+                least=LEAST_WAVES,
+            )
+        if self._least is None:
+            return make_note("no_sample_after_waves", least=LEAST_WAVES)
+        return make_note(
+            "waves_disagree", least_disagreement=self._least, tolerance_percent=self._tolerance_percent
+        )
+
+
+def _ipc(start: _WaveEnd, end: _WaveEnd) -> float:
+    return (end.instructions - start.instructions) / (end.cycles - start.cycles)
+
+
+def _apart(one: float, other: float) -> float:
+    return 100.0 * (max(one, other) / min(one, other) - 1.0)
