@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,13 +58,15 @@ def test_a_csv_gives_one_projection(assay: Assay, series: Path) -> None:
     ended = assay("project", series, *BLOCKS, "-p", "total_instructions=2040000", "--json")
     assert (ended.code, ended.stderr) == (0, "")
     document = json.loads(ended.stdout)
-    assert (document["rule"], document["stop_cycles"], document["stop_sample_index"]) == (
-        "instructions",
-        3000,
-        5,
-    )
-    assert document["projected_cycles"] == pytest.approx(20_400)
-    assert document["reason"] is None
+    # Waves of 32 blocks end every 2,000 cycles; by blocks it has 20,000 cycles, by instructions 20,400.
+    assert (document["rule"], document["stop_cycles"], document["stop_sample_index"]) == ("waves", 6000, 11)
+    assert document["projected_cycles"] == pytest.approx(math.sqrt(20_000 * 20_400))
+    assert (document["reason"], document["would_stop"]) == (None, [])
+    known = (*BLOCKS, "-p", "total_instructions=2040000", "--json")
+    by_instructions = json.loads(assay("project", series, *known, "--rule", "instructions").stdout)
+    assert (by_instructions["stop_cycles"], by_instructions["projected_cycles"]) == (3000, 20_400)
+    as_before = json.loads(assay("project", series, *known, "-p", "s=0.25").stdout)
+    assert as_before["rule"] == "instructions"
     paper = json.loads(assay("project", series, *BLOCKS, "--json").stdout)
     assert (paper["rule"], paper["stop_cycles"], paper["projected_cycles"]) == ("paper", 4000, 20_000)
     artifact = json.loads(assay("project", series, *BLOCKS, "-p", "rule=artifact", "--json").stdout)
@@ -74,20 +77,36 @@ def test_without_a_stop_the_document_says_null_and_why(assay: Assay, series: Pat
     document = json.loads(assay("project", series, *BLOCKS, "-p", "window_cycles=90000", "--json").stdout)
     assert (document["stop_cycles"], document["projected_cycles"]) == (None, 20_000)
     assert document["reason"]["text"] == "of 40 samples 40 are in use, fewer than a window of 180"
-    assert "none: of 40 samples" in assay("project", series, *BLOCKS, "-p", "window_cycles=90000").stdout
+    shown = assay("project", series, *BLOCKS, "-p", "window_cycles=90000").stdout
+    assert "none: of 40 samples" in shown and "; would stop: none" in shown
+    two_waves = ("-p", "wave_ctas=80", "-p", "total_ctas=160", "-p", "total_instructions=2040000")
+    few = json.loads(assay("project", series, *two_waves, "--json").stdout)
+    assert few["reason"]["code"] == "too_few_waves"
+    assert [(each["rule"], each["parameter"], each["value"]) for each in few["would_stop"]] == [
+        ("instructions", "s", 0.25),
+        ("paper", "s", 0.25),
+        ("artifact", "s", 0.25),
+    ]
+    shown = assay("project", series, *two_waves).stdout
+    assert "waves, tolerance 10 %" in shown and "would stop: instructions s 0.25, paper s 0.25" in shown
 
 
 def test_a_run_gives_an_entry_a_launch(assay: Assay, log: Path, intervals: Path) -> None:
     document = json.loads(assay("project", log, "--intervals", intervals, "--json").stdout)
     (launch,) = document["launches"]
-    assert (launch["traced_id"], launch["stop_cycles"], launch["true_cycles"]) == (3, 3000, 20_400)
-    assert launch["projected_cycles"] == pytest.approx(20_400)
-    assert document["summary"]["speedup"] == pytest.approx(20_400 / 3000)
+    assert (launch["traced_id"], launch["stop_cycles"], launch["true_cycles"]) == (3, 6000, 20_400)
+    assert launch["projected_cycles"] == pytest.approx(math.sqrt(20_000 * 20_400))
+    summary = document["summary"]
+    assert summary["speedup"] == pytest.approx(20_400 / 6000)
+    assert summary["saved_percent"] == summary["active_saved_percent"] == pytest.approx(100 * 144 / 204)
     shown = assay("project", log, "--intervals", intervals).stdout
-    for text in ("_Z1kv", "1 of 1 launches", "2 SMs, launch latency 0 cycles", "6.80x"):
+    for text in ("_Z1kv", "1 of 1 launches", "2 SMs, launch latency 0 cycles", "3.40x", "saved 70.59 % of"):
         assert text in shown
     alone = json.loads(assay("project", log, "--json").stdout)
     assert alone["launches"][0]["reason"]["code"] == "intervals_missing"
+    strict = assay("project", log, "--intervals", intervals, "-p", "tolerance_percent=1").stdout
+    assert "Launches that do not stop, and which rules would" in strict
+    assert "waves tolerance 2 (-1.0 %), instructions s 0.25 (+0.0 %)" in strict
 
 
 def test_for_people_a_csv_is_a_list_of_facts(assay: Assay, series: Path) -> None:
@@ -125,5 +144,8 @@ def test_every_key_is_documented(assay: Assay, series: Path, log: Path, interval
     text = (DOCS / "projection-format.md").read_text()
     run = json.loads(assay("project", log, "--intervals", intervals, "--json").stdout)
     one = json.loads(assay("project", series, *BLOCKS, "--json").stdout)
+    strict = ("-p", "tolerance_percent=1", "--json")
+    (unstopped,) = json.loads(assay("project", log, "--intervals", intervals, *strict).stdout)["launches"]
     keys = {*run, *run["launches"][0], *run["summary"], *run["simulator"], *run["parameters"], *one}
+    keys |= {*unstopped["would_stop"][0]}
     assert {key for key in keys if f"`{key}`" not in text} == set()

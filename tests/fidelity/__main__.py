@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.fidelity import projection
 from tests.fidelity.section import Effort, Section
 
-SECTIONS: dict[str, Callable[[Effort], Section]] = {}
+SECTIONS: dict[str, Callable[[Effort], Section]] = {"projection": projection.section}
 
 _HEAD = """# Fidelity
 

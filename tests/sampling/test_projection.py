@@ -105,7 +105,7 @@ def test_the_paper_rule_below_a_wave_needs_the_instructions() -> None:
     assert unknown.reason == make_note("small_grid_of_unknown_instructions")
 
 
-def test_the_default_rule_by_hand() -> None:
+def test_the_rule_by_instructions_by_hand() -> None:
     size = LaunchSize(6, 40, 100_000)
     found = project(RAMP, size, ProjectionParameters(window_cycles=200, s=5))
     # Stable from sample 3 on; 9 blocks at sample 4, 13,100 instructions, IPC of the window 28.
@@ -114,7 +114,7 @@ def test_the_default_rule_by_hand() -> None:
     assert project(RAMP, LaunchSize(6, 40), ProjectionParameters(window_cycles=200, s=5)).rule == "paper"
 
 
-def test_both_conditions_of_the_default_rule_hold_at_once() -> None:
+def test_both_conditions_of_the_rule_by_instructions_hold_at_once() -> None:
     # Stable at sample 1 and from sample 6 on; a wave has finished from sample 3 on.
     series = made([20, 20, 60, 60, 20, 20, 32, 32, 32], [0, 0, 0, 9, 0, 0, 0, 0, 0])
     size = LaunchSize(8, 20, 1e6)
@@ -235,7 +235,7 @@ def test_a_launch_of_constant_ipc_is_projected_exactly(ipc: float, latency: int,
     at = 500.0 * np.arange(1, 60)
     series = Series(at, ipc * np.maximum(at - idle, 0), np.full(59, 10.0))
     size = LaunchSize(20, 10_000, ipc * (30_000 + cycles - idle), idle)
-    found = project(series, size)
+    found = project(series, size, ProjectionParameters(rule="instructions"))
     assert found.projected_cycles == pytest.approx(30_000 + cycles, rel=1e-9)
     assert found.simulated_cycles == idle + 3000
 
@@ -269,12 +269,12 @@ def test_the_other_rules_stop_where_the_expected_results_do(shared_data: Path) -
         wanted = known["other_rules"]["end_of_wave_of_stability"]
         assert (paper.simulated_cycles, paper.stop.finished_ctas) == (wanted["stop"], wanted["done"])
         assert paper.projected_cycles == pytest.approx(wanted["proj"], rel=1e-9)
-        ours = project(series, size)
+        ours = project(series, size, ProjectionParameters(rule="instructions"))
         assert ours.simulated_cycles == known["other_rules"]["instruction_based"]["stop"]
     below = expected["shorter_than_wave_spread"]
     series = read_series(shared_data / "pkp" / "shorter_than_wave_spread.csv")
     size = LaunchSize(below["wave_ctas"], below["total_ctas"], float(series.instructions[-1]))
-    found = project(series, size)
+    found = project(series, size, ProjectionParameters(rule="instructions"))
     assert found.simulated_cycles == below["other_rules"]["subwave_instruction_based"]["stop"]
     assert found.projected_cycles == pytest.approx(below["true_cycles"], rel=0.015)
 

@@ -10,7 +10,7 @@ import pytest
 
 from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.notes.registry import make_note
-from assay_sampling.projection.files import ProjectionOptions, parse_options, project_file, summary_of
+from assay_sampling.projection.files import ProjectionOptions, parse_options, project_file
 from assay_sampling.projection.pka_table import (
     PkaRow,
     SimulatedWorkload,
@@ -21,6 +21,7 @@ from assay_sampling.projection.pka_table import (
 from assay_sampling.projection.projector import ProjectionParameters
 from assay_sampling.projection.runs import LaunchProjection, project_run
 from assay_sampling.projection.series_csv import read_series
+from assay_sampling.projection.summary import summary_of
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 from tests.support.sampling.accel_sim_logs import EXIT, Launch, header, output, sample
 
@@ -69,6 +70,24 @@ def test_errors_are_of_all_cycles_and_of_those_without_the_latency(logs: tuple[P
     summary = summary_of([found])
     assert summary["mean_error_percent"] == pytest.approx(100 * 50 / 1050)
     assert summary["speedup"] == pytest.approx(1050 / 600)
+
+
+def test_the_summary_counts_launches_that_do_not_stop_as_simulated_whole(logs: tuple[Path, Path]) -> None:
+    logs[0].write_text(output([replace(LAUNCH, cycles=1050)]))
+    (stopped,) = project_all(logs)
+    (whole,) = project_all(logs, "paper")
+    whole = replace(whole, projection=None)
+    summary = summary_of([stopped, whole, whole])
+    assert (summary["launches"], summary["stopped"]) == (3, 1)
+    assert summary["mean_error_percent"] == pytest.approx(100 * 50 / 1050)
+    assert summary["mean_error_over_all_percent"] == pytest.approx(100 * 50 / 1050 / 3)
+    assert summary["mean_active_error_over_all_percent"] == pytest.approx(100 * 50 / 850 / 3)
+    assert summary["largest_active_error_percent"] == pytest.approx(100 * 50 / 850)
+    assert summary["signed_error_percent"] == pytest.approx(-100 * 50 / 3150)
+    assert summary["active_error_percent"] == pytest.approx(-100 * 50 / 2550)
+    assert summary["saved_percent"] == pytest.approx(100 * 450 / 3150)
+    assert summary["active_saved_percent"] == pytest.approx(100 * 450 / 2550)
+    assert stopped.to_dict()["would_stop"] == []
 
 
 def test_the_number_of_sms_is_never_assumed(logs: tuple[Path, Path]) -> None:
@@ -193,7 +212,7 @@ def accepted(
     ("setting", "greatest", "counts"),
     [((1500, 3), 0.7, (19, 13, 10)), ((3000, 0.25), 1.0, (2, 2, 2))],
 )
-def test_the_default_errs_less_than_the_artifact_on_real_runs(
+def test_the_rule_by_instructions_errs_less_than_the_artifact_on_real_runs(
     shared_data: Path, setting: tuple[float, float], greatest: float, counts: tuple[int, int, int]
 ) -> None:
     ours, artifact = accepted(shared_data / "accel_sim", *setting)

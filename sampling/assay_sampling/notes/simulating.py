@@ -140,8 +140,8 @@ PROJECTIONS = (
         "too_few_waves",
         "the rule `waves` does not stop: the grid has too few waves to compare",
         lambda blocks, wave_blocks, least: (
-            f"the grid has {blocks / wave_blocks:.3g} waves ({blocks:,} blocks, {wave_blocks:,} in a wave), and "
-            f"the rule compares waves from the end of wave {least} on"
+            f"the grid has {blocks / wave_blocks:.3g} waves ({blocks:,} blocks, {wave_blocks:,} in a wave), "
+            f"and the rule compares waves from the end of wave {least} on"
         ),
     ),
     NoteKind(

@@ -11,8 +11,10 @@ from pydantic import BaseModel, Field, ValidationError
 from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.files.reading import read_head, require_file
 from assay_sampling.projection.projector import LaunchSize, ProjectionParameters, Series, project
-from assay_sampling.projection.runs import LaunchProjection, project_run, series_of
+from assay_sampling.projection.runs import project_run, series_of
 from assay_sampling.projection.series_csv import looks_like_series, read_series
+from assay_sampling.projection.summary import summary_of
+from assay_sampling.projection.would_stop import rules_that_would_stop
 from assay_sampling.simulators.accel_sim.output import looks_like_output
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 from assay_sampling.simulators.accel_sim.visualizer import IntervalLog, looks_like_intervals
@@ -121,6 +123,7 @@ def _of_one_launch(path: Path, kind: str, series: Series, options: ProjectionOpt
         options.wave_ctas, options.total_ctas, options.total_instructions, options.launch_latency_cycles
     )
     projection = project(series, size, options.of_rule())
+    would = () if projection.stop else rules_that_would_stop(series, size, options.of_rule())
     return {
         "format": kind,
         "file": str(path),
@@ -131,6 +134,7 @@ def _of_one_launch(path: Path, kind: str, series: Series, options: ProjectionOpt
         "wave_ctas": size.wave_ctas,
         "total_instructions": size.total_instructions,
         **projection.to_dict(),
+        "would_stop": [each.to_dict(None, 0.0) for each in would],
     }
 
 
@@ -154,33 +158,3 @@ def _of_run(run: SimulatorRun, options: ProjectionOptions) -> dict[str, Any]:
 
 def _parameters(options: ProjectionOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in ProjectionParameters.model_fields}
-
-
-def summary_of(launches: list[LaunchProjection]) -> dict[str, Any]:
-    """Totals over launches: how many stop, cycles true, projected and simulated, errors and speedup.
-
-    The totals are None if a launch lacks its true cycles. The mean error is that of the launches that stop,
-    over all cycles and over those without the launch latency; launches that do not stop have no error.
-    """
-    stopped = [launch for launch in launches if launch.projection and launch.projection.stop]
-    known = all(launch.true_cycles is not None for launch in launches)
-    true, projected, simulated = (
-        sum(float(getattr(launch, name) or 0) for launch in launches) if known else None
-        for name in ("true_cycles", "projected_cycles", "simulated_cycles")
-    )
-    return {
-        "launches": len(launches),
-        "stopped": len(stopped),
-        "true_cycles": true,
-        "projected_cycles": projected,
-        "simulated_cycles": simulated,
-        "signed_error_percent": 100 * (projected - true) / true if true and projected is not None else None,
-        "mean_error_percent": _mean([launch.signed_error_percent for launch in stopped]),
-        "mean_active_error_percent": _mean([launch.active_error_percent for launch in stopped]),
-        "speedup": true / simulated if true and simulated else None,
-    }
-
-
-def _mean(errors: list[float | None]) -> float | None:
-    known = [abs(error) for error in errors if error is not None]
-    return sum(known) / len(known) if known else None

@@ -204,13 +204,18 @@ _SETTLING_RULES: dict[str, type[SettlingRule]] = {
 }
 
 
+RULES: tuple[RuleName, ...] = ("waves", "instructions", "paper", "artifact")
+
+
 def rule_of(size: LaunchSize, parameters: ProjectionParameters) -> RuleName:
-    """The rule for one launch: the one of the parameters, else "paper" where the instructions are not known,
-    else "instructions".
+    """The rule for one launch: that of the parameters; else "paper" where the instructions are not known,
+    "instructions" where parameters of rules that settle are given, else "waves".
     """
     if parameters.rule is not None:
         return parameters.rule
-    return "paper" if size.total_instructions is None else "instructions"
+    if size.total_instructions is None:
+        return "paper"
+    return "instructions" if SETTLING & parameters.model_fields_set else "waves"
 
 
 def stop_rule(size: LaunchSize, parameters: ProjectionParameters) -> StopRule:

@@ -14,7 +14,15 @@ import numpy as np
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.projection.projector import LaunchSize, Projection, ProjectionParameters, Series, project
+from assay_sampling.projection.projector import (
+    LaunchSize,
+    Projection,
+    ProjectionParameters,
+    Series,
+    Stop,
+    project,
+)
+from assay_sampling.projection.would_stop import WouldStop, rules_that_would_stop
 from assay_sampling.simulators.accel_sim.config import SimulatorConfig
 from assay_sampling.simulators.accel_sim.run import SampledLaunch, SimulatorRun
 from assay_sampling.simulators.accel_sim.statistics import SimulatedLaunch
@@ -26,7 +34,7 @@ class LaunchProjection:
     """A launch of a run and its projection.
 
     ``projection`` is None if there is nothing to project from; ``reason`` says why, or why the rule did not
-    stop. ``wave_ctas`` is None if the log lacks it.
+    stop; ``would_stop`` then has the rules that would. ``wave_ctas`` is None if the log lacks it.
     """
 
     launch: SimulatedLaunch
@@ -34,6 +42,12 @@ class LaunchProjection:
     reason: Note | None
     wave_ctas: int | None
     launch_latency_cycles: int
+    would_stop: tuple[WouldStop, ...] = ()
+
+    @property
+    def stop(self) -> Stop | None:
+        """Where the rule stops; None if it does not."""
+        return self.projection.stop if self.projection else None
 
     @property
     def true_cycles(self) -> int | None:
@@ -97,6 +111,9 @@ class LaunchProjection:
             "true_l2_miss_rate": miss_rate if launch.complete else None,
             **found,
             "reason": None if self.reason is None else self.reason.to_dict(),
+            "would_stop": [
+                each.to_dict(self.true_cycles, self.launch_latency_cycles) for each in self.would_stop
+            ],
             "signed_error_percent": self.signed_error_percent,
             "active_error_percent": self.active_error_percent,
         }
@@ -149,10 +166,10 @@ def _project_launch(
         total_instructions=float(launch.instructions) if launch.complete else None,
         launch_latency_cycles=config.launch_latency_cycles,
     )
-    projection = project(
-        series_of(series), size, parameters, float(launch.cycles) if launch.complete else None
-    )
-    return replace(result, projection=projection, reason=projection.reason)
+    samples = series_of(series)
+    projection = project(samples, size, parameters, float(launch.cycles) if launch.complete else None)
+    would = () if projection.stop else rules_that_would_stop(samples, size, parameters)
+    return replace(result, projection=projection, reason=projection.reason, would_stop=would)
 
 
 def series_of(intervals: IntervalSeries) -> Series:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from math import sqrt
+from math import isfinite, sqrt
 
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.projection.rule import (
@@ -104,6 +104,8 @@ class WavesRule(StopRule):
         by_blocks = so_far + blocks_left * cycles / (now.finished_ctas - before.finished_ctas)
         window_ipc = _ipc(before, now)
         by_instructions = so_far + instructions_left / window_ipc
+        if not isfinite(by_instructions):
+            return None
         return _Estimate(
             projected_cycles=self._idle_cycles + sqrt(by_blocks * by_instructions),
             window_ipc=window_ipc,

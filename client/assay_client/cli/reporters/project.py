@@ -54,8 +54,8 @@ def _render_run(document: Mapping[str, Any], console: Console) -> None:
         ("stopped", f"{count(summary['stopped'])} of {count(summary['launches'])} launches"),
         ("true cycles", _cycles(summary["true_cycles"])),
         ("projected", _with_error(summary)),
-        ("simulated", f"{_cycles(summary['simulated_cycles'])} (speedup {times(summary['speedup'])})"),
-        ("mean error", _mean_error(summary)),
+        ("simulated", _simulated(summary)),
+        *_errors(summary),
         *[("note", clipped(note_text(note), 300)) for note in document["notes"]],
     ]
     print_facts(pairs, console)
@@ -63,25 +63,56 @@ def _render_run(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _render_launches(launches: list[Mapping[str, Any]], console: Console) -> None:
-    numbers = ["id", "blocks", "waves", "true cycles", "stop", "projected", "error %"]
-    drawn = Table("Launches", [*numbers, "kernel", "remark"], right=numbers, clip=["kernel", "remark"])
+    numbers = ["id", "blocks", "waves", "true cycles", "stop", "projected", "error %", "active %"]
+    drawn = Table("Launches", [*numbers, "kernel"], right=numbers, clip=["kernel"])
     for launch in launches[:_LAUNCHES_SHOWN]:
         total, wave = launch["total_ctas"], launch["wave_ctas"]
-        error = launch["signed_error_percent"]
         drawn.add_row(
-            str(launch["uid"] if launch["traced_id"] is None else launch["traced_id"]),
+            _id(launch),
             count(total),
             f"{total / wave:,.2f}" if total and wave else "n/a",
             _cycles(launch["true_cycles"]),
             _cycles(launch["stop_cycles"], "-"),
             _cycles(launch["projected_cycles"]),
-            "-" if launch["stop_cycles"] is None or error is None else f"{error:+,.2f}",
+            _signed(launch, "signed_error_percent"),
+            _signed(launch, "active_error_percent"),
             clipped(launch["kernel"], 40),
-            note_text(launch["reason"]) if launch["reason"] else "",
         )
     drawn.print(console)
+    _render_unstopped(launches, console)
     if len(launches) > _LAUNCHES_SHOWN:
         console.print(f"{len(launches) - _LAUNCHES_SHOWN} more launches are not shown; --json has them all")
+
+
+def _signed(launch: Mapping[str, Any], name: str) -> str:
+    error = launch[name]
+    return "-" if launch["stop_cycles"] is None or error is None else f"{error:+,.2f}"
+
+
+def _render_unstopped(launches: list[Mapping[str, Any]], console: Console) -> None:
+    unstopped = [launch for launch in launches if launch["stop_cycles"] is None]
+    if not unstopped:
+        return
+    title = f"Launches that do not stop, and which rules would (the first {_LAUNCHES_SHOWN})"
+    drawn = Table(title, ["id", "would stop", "why the rule does not"], right=["id"])
+    for launch in unstopped[:_LAUNCHES_SHOWN]:
+        reason = note_text(launch["reason"]) if launch["reason"] else ""
+        drawn.add_row(_id(launch), _would_stop(launch), reason)
+    drawn.print(console)
+
+
+def _id(launch: Mapping[str, Any]) -> str:
+    return str(launch["uid"] if launch["traced_id"] is None else launch["traced_id"])
+
+
+def _would_stop(launch: Mapping[str, Any]) -> str:
+    """The rules that would stop, at which threshold, and their error where the true cycles are known."""
+    found = []
+    for each in launch["would_stop"]:
+        name = "s" if each["parameter"] == "s" else "tolerance"
+        error = each["signed_error_percent"]
+        found.append(f"{each['rule']} {name} {each['value']:g}" + (f" ({error:+.1f} %)" if error else ""))
+    return ", ".join(found) or "none"
 
 
 def render_tbpoint(document: Mapping[str, Any], console: Console) -> None:
@@ -146,13 +177,17 @@ def _regions_table(launches: list[Mapping[str, Any]]) -> Table:
 
 def _rule(document: Mapping[str, Any]) -> str:
     given = document["parameters"]
-    name = document.get("rule") or given["rule"] or "instructions (paper where the total is unknown)"
-    return f"{name}, window {given['window_cycles']:,g} cycles, s {given['s']:g}"
+    names = {launch["rule"] for launch in document.get("launches", [document])} - {None}
+    name = given["rule"] or " or ".join(sorted(names)) or "waves"
+    settings = [f"tolerance {given['tolerance_percent']:g} %"] if "waves" in name else []
+    if name != "waves":
+        settings.append(f"window {given['window_cycles']:,g} cycles, s {given['s']:g}")
+    return f"{name}, {', '.join(settings)}"
 
 
 def _stop(document: Mapping[str, Any]) -> str:
     if document["stop_cycles"] is None:
-        return f"none: {note_text(document['reason'])}"
+        return f"none: {note_text(document['reason'])}; would stop: {_would_stop(document)}"
     return f"at cycle {_cycles(document['stop_cycles'])}, {document['finished_ctas']:g} blocks finished"
 
 
@@ -162,9 +197,30 @@ def _with_error(summary: Mapping[str, Any]) -> str:
     return f"{_cycles(summary['projected_cycles'])}{shown}"
 
 
-def _mean_error(summary: Mapping[str, Any]) -> str:
-    total, active = summary["mean_error_percent"], summary["mean_active_error_percent"]
-    return f"{percent(total)} of the launches that stop ({percent(active)} of cycles without launch latency)"
+def _simulated(summary: Mapping[str, Any]) -> str:
+    saved, active = percent(summary["saved_percent"]), percent(summary["active_saved_percent"])
+    return (
+        f"{_cycles(summary['simulated_cycles'])} (speedup {times(summary['speedup'])}; saved {saved} of all "
+        f"cycles, {active} of those without launch latency)"
+    )
+
+
+def _errors(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Errors of all cycles, and of those without the launch latency."""
+    found = []
+    for name, prefix, total in (
+        ("errors", "", "signed_error_percent"),
+        ("active errors", "active_", "active_error_percent"),
+    ):
+        found.append(
+            (
+                name,
+                f"mean {percent(summary[f'mean_{prefix}error_percent'])} of the launches that stop, "
+                f"{percent(summary[f'mean_{prefix}error_over_all_percent'])} of all launches; largest "
+                f"{percent(summary[f'largest_{prefix}error_percent'])}; total {percent(summary[total])}",
+            )
+        )
+    return found
 
 
 def _cycles(value: float | None, missing: str = "n/a") -> str:

@@ -40,8 +40,8 @@ def project(
         typer.Option(
             "--rule",
             metavar="RULE",
-            help="artifact, paper or instructions (PKP), or tbpoint; the default is instructions if their "
-            "number is known, else paper.",
+            help="waves, or artifact, paper or instructions (PKP), or tbpoint; the default is waves if the "
+            "number of instructions is known, else paper; with window_cycles or s it is instructions.",
         ),
     ] = None,
     traces: Annotated[
@@ -63,15 +63,17 @@ def project(
             "--param",
             "-p",
             metavar="NAME=VALUE",
-            help="window_cycles=3000, s=0.25; for tbpoint stall_threshold=0.2, variance_limit=0.3, "
-            "warm_up_difference=0.1, sms=, compute_capability=, stall_cycles=; repeatable.",
+            help="tolerance_percent=10 (waves); window_cycles=3000, s=0.25 (the other rules); for tbpoint "
+            "stall_threshold=0.2, variance_limit=0.3, warm_up_difference=0.1, sms=, compute_capability=, "
+            "stall_cycles=; repeatable.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how much of a launch to simulate; project the rest.
 
-    From where the IPC is stable (PKP), or by skipping thread blocks that run alike (TBPoint).
+    From where waves of blocks agree, from where the IPC is stable (PKP), or by skipping thread blocks that
+    run alike (TBPoint).
 
     A CSV has the columns cycles,instructions,ctas and needs --param wave_ctas= and --param total_ctas=;
     total_instructions= lets the default rule project by instructions. With --rule tbpoint, traces alone give
