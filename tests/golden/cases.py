@@ -64,6 +64,7 @@ FILE_VERBS: dict[str, _Lines] = {
         ("project series.csv -p wave_ctas=32 -p total_ctas=320", []),
         ("project series.csv -p wave_ctas=32 -p total_ctas=320 -p total_instructions=2040000", []),
         ("project series.csv -p wave_ctas=3200 -p total_ctas=32000", []),
+        ("project pkp.out --intervals pkp_intervals.txt --rule instructions", []),
     ],
     "scale_model": [
         ("scale-model evaluate table.csv", []),

@@ -40,6 +40,9 @@ ADDED: frozenset[str] = frozenset(
         "overhead.[].error", "sequences.[].error",
         "unseen_time_percent", "two_level.notes", "window.slices",
         "decomposition", "widest_groups", "labels.origins", "started_cold",
+        "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",
+        "mean_error_over_all_percent", "mean_active_error_over_all_percent", "largest_error_percent",
+        "largest_active_error_percent", "summary.saved_percent", "active_saved_percent",
     }
 )  # fmt: skip
 
