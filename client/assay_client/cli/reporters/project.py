@@ -111,7 +111,9 @@ def _would_stop(launch: Mapping[str, Any]) -> str:
     for each in launch["would_stop"]:
         name = "s" if each["parameter"] == "s" else "tolerance"
         error = each["signed_error_percent"]
-        found.append(f"{each['rule']} {name} {each['value']:g}" + (f" ({error:+.1f} %)" if error else ""))
+        found.append(
+            f"{each['rule']} {name} {each['value']:g}" + ("" if error is None else f" ({error:+.1f} %)")
+        )
     return ", ".join(found) or "none"
 
 
