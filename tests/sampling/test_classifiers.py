@@ -10,20 +10,22 @@ import pytest
 from assay_sampling.errors import MissingExtraError
 from assay_sampling.labelling.classifiers import (
     MODEL_NAMES,
-    NOTHING_HELD_OUT,
-    Accuracy,
     Examples,
     GaussianScores,
     Model,
     ModelName,
-    chronological_accuracy,
-    earlier_launches,
-    grouped_accuracy,
     predict_launches,
     predict_signatures,
     train,
 )
 from assay_sampling.labelling.encoding import Encoder
+from assay_sampling.labelling.held_out import (
+    NOTHING_HELD_OUT,
+    Accuracy,
+    chronological_accuracy,
+    earlier_launches,
+    grouped_accuracy,
+)
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.signatures import distinct_signatures
 from tests.support.sampling.made_launches import made_launches

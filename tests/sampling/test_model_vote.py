@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.labelling import light_run as labelling
+from assay_sampling.labelling import judging
 from assay_sampling.labelling.classifiers import MODEL_NAMES, Answers, Examples, ModelName, train
 from assay_sampling.labelling.encoding import Encoder
 from assay_sampling.labelling.light_run import label_rest
@@ -181,7 +181,7 @@ def test_the_vote_is_judged_with_weights_from_the_other_way_of_holding_out(
         asked.append(list(accuracies))
         return vote_weights(accuracies, groups)
 
-    monkeypatch.setattr(labelling, "vote_weights", weights)
+    monkeypatch.setattr(judging, "vote_weights", weights)
     rng = np.random.default_rng(2)
     kernels = [f"k{number}" for number in rng.integers(0, 6, 260)]
     light = made_launches(kernels, grid_x=rng.integers(1, 40, 260))

@@ -12,6 +12,7 @@ import pytest
 from assay_sampling.counters.definitions import CYCLE_COUNTERS, FEATURE_SETS, registry
 from assay_sampling.errors import CounterUnavailableError, MisalignedError, RefusedError
 from assay_sampling.labelling.classifiers import MODEL_NAMES
+from assay_sampling.labelling.within_kernel import KERNEL_MODEL_NAMES
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Condition, CounterColumn, Device, TableMetadata
@@ -152,14 +153,17 @@ def test_the_windows_numbers_are_those_of_pks_on_the_window(
 def test_labels_come_from_the_best_model_and_all_are_reported(selection: Selection) -> None:
     facts = selection.extra["two_level"]
     models = facts["models"]
-    assert tuple(models) == (*MODEL_NAMES, "combined")
-    best = max(model["chronological_accuracy_percent"] for model in models.values())
-    first = next(n for n in models if models[n]["chronological_accuracy_percent"] == best)
-    assert facts["chosen_model"] == first
+    assert tuple(models) == (*MODEL_NAMES, "combined", *KERNEL_MODEL_NAMES)
+    best = max(model["expected_accuracy_percent"] for model in models.values())
+    assert models[facts["chosen_model"]]["expected_accuracy_percent"] == best
+    assert facts["chosen_model"] == "scaled_counters"
+    # 40 new signatures of 108 launches, which take 5 % of the time.
+    assert 4 < facts["classified_unseen_time_percent"] < 8
     for model in models.values():
         assert set(model) == {
             "chronological_accuracy_percent", "chronological_balanced_accuracy_percent",
             "grouped_accuracy_percent", "grouped_balanced_accuracy_percent",
+            "expected_accuracy_percent",
             "error_percent", "signed_error_percent", "group_error_percent", "speedup",
         }  # fmt: skip
         assert model["group_error_percent"] >= model["error_percent"]
@@ -271,7 +275,7 @@ def test_a_window_of_one_group_takes_all_known_kernels() -> None:
     facts = found.extra["two_level"]
     assert found.representatives.weight.tolist() == [9]
     assert facts["agreement_percent"] == 100.0
-    assert facts["chosen_model"] == "sgd"
+    assert facts["chosen_model"] == "scaled_counters"
     assert facts["models"]["mlp"]["chronological_accuracy_percent"] == 100.0
     assert facts["models"]["mlp"]["grouped_accuracy_percent"] is None
 
@@ -280,7 +284,8 @@ def test_a_window_of_one_launch_works() -> None:
     found = two_level_selection(Profile(detailed=counted(["a"]), light=light(["a", "a"])))
     facts = found.extra["two_level"]
     assert facts["models"]["sgd"]["chronological_accuracy_percent"] is None
-    assert facts["chosen_model"] == "sgd"
+    assert facts["models"]["sgd"]["expected_accuracy_percent"] is None
+    assert facts["chosen_model"] == "scaled_counters"
     assert found.representatives.weight.tolist() == [2]
 
 
@@ -424,11 +429,14 @@ def test_where_labels_come_from() -> None:
 def test_new_shapes_of_known_kernels_are_set_apart_on_request() -> None:
     kernels = [*"abab", *"abab"]
     profile = Profile(detailed=counted(list("abab")), light=light(kernels, grid_x=[1] * 6 + [9, 1]))
-    counted_only = two_level_selection(profile)
+    counted_only = two_level_selection(profile, model="sgd")
     facts = counted_only.extra["two_level"]["abstained"]
     # Two signatures prove nothing: no new one is trusted.
     assert (facts["launches"], facts["signatures"], facts["groups"], facts["threshold"]) == (1, 1, 0, None)
     assert counted_only.group_launches.tolist() == [4, 4]
+    # Nine times the blocks of a are predicted to have the counters of b, rather.
+    scaled = two_level_selection(profile, model="scaled_counters")
+    assert scaled.group_launches.tolist() == [3, 5]
     apart = two_level_selection(profile, abstain=True)
     assert apart.group_launches.tolist() == [3, 4, 1]
     assert apart.representatives.row.tolist() == [0, 1, 6]

@@ -12,6 +12,10 @@ from assay_sampling.running.identity import Origin
 
 _CHRONOLOGICAL = "trained on the first 80 % of the window, tested on the last 20 %"
 _GROUPED = "no signature (kernel, shape, NVTX path, operator) on both sides"
+_EXPECTED = (
+    "what to expect behind the window: seen signatures among the later launches, and held-out ones of known "
+    "kernels, each by its share of the light time there"
+)
 
 
 SELECTION_VERSION = 1
@@ -136,6 +140,7 @@ class Accuracies(Part):
     grouped_balanced_accuracy_percent: Annotated[
         float | None, says("the same as mean over groups", "percent")
     ] = None
+    expected_accuracy_percent: Annotated[float | None, says(_EXPECTED, "percent")] = None
 
 
 class LabelScores(Accuracies):
@@ -171,7 +176,7 @@ class UnknownEntry(Part):
 
 
 class Abstained(Part):
-    """Launches whose label the vote of the models is not sure of."""
+    """Launches whose label is not sure, by the vote of the paper's models or by a chosen model of ours."""
 
     launches: Annotated[int, says("with signatures that the window lacks", "launches")]
     signatures: Annotated[int, says("their distinct signatures", "signatures")]
@@ -205,10 +210,16 @@ class TwoLevels(Part):
     ]
     chosen_model: Annotated[
         str | None,
-        says("the one asked for, by default that of the best chronological accuracy; its labels are used"),
+        says("the one asked for, by default that of the best expected accuracy; its labels are used"),
     ]
+    classified_unseen_time_percent: Annotated[
+        float | None,
+        says("share of new signatures in the light time of the launches that a model labels", "percent"),
+    ] = None
     vote_weights: Annotated[dict[str, float] | None, says("weight of each model in the vote", "fraction")]
-    agreement_percent: Annotated[float | None, says("labelled launches on which all models agree", "percent")]
+    agreement_percent: Annotated[
+        float | None, says("labelled launches on which `sgd`, `gaussian_nb` and `mlp` agree", "percent")
+    ]
     ambiguous_percent: Annotated[
         float | None, says("launches whose signature was seen in more than one group", "percent")
     ]

@@ -1,4 +1,4 @@
-"""Models that put a light launch into a group (SGD, GaussianNB, MLP), and how well they do it.
+"""Models that put a light launch into a group by its encoded signature: SGD, GaussianNB, MLP.
 
 Models see each distinct (signature, group) pair of the window once, weighted by its launches, and each
 distinct signature of the rest once; answers are broadcast to the launches.
@@ -24,7 +24,6 @@ import numpy as np
 from assay_sampling.errors import MissingExtraError
 from assay_sampling.labelling.encoding import Encoder
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.launches.row_hash import hash_rows
 from assay_sampling.launches.signatures import Signatures, distinct_signatures
 from assay_sampling.launches.table import Names
 
@@ -32,8 +31,6 @@ ModelName = Literal["sgd", "gaussian_nb", "mlp"]
 MODEL_NAMES: tuple[ModelName, ...] = ("sgd", "gaussian_nb", "mlp")
 
 _CHUNK_SIGNATURES = 1 << 13
-_TRAINED_SHARE = 0.8
-_FOLDS = 5
 # Rows x epochs of the perceptron: affordable for a window of 20,000 distinct signatures.
 _PERCEPTRON_ROW_PASSES = 400_000
 _EARLY_STOPPING_ROWS = 1_000
@@ -46,6 +43,7 @@ class Examples:
 
     ``signature`` numbers the rows of ``features``, shape (s, width), one for each distinct signature of
     the window; ``weight`` counts launches. ``numeric``, shape (width,), marks columns to standardise.
+    ``counters``, shape (p, f), holds the mean counters of each pair's launches, if they are known.
     """
 
     features: np.ndarray
@@ -53,26 +51,57 @@ class Examples:
     signature: np.ndarray
     label: np.ndarray
     weight: np.ndarray
+    counters: np.ndarray | None = None
 
     @classmethod
     def of(
-        cls, features: np.ndarray, numeric: np.ndarray, signatures: np.ndarray, labels: np.ndarray
+        cls,
+        features: np.ndarray,
+        numeric: np.ndarray,
+        signatures: np.ndarray,
+        labels: np.ndarray,
+        counters: np.ndarray | None = None,
     ) -> Examples:
-        """Pairs of ``signatures`` and ``labels``, both of shape (launches,)."""
+        """Pairs of ``signatures`` and ``labels``, both of shape (launches,); ``counters`` of the launches
+        have shape (launches, f)."""
         groups = int(labels.max(initial=0)) + 1
-        pairs, weight = np.unique(signatures.astype(np.int64) * groups + labels, return_counts=True)
-        return cls(features, numeric, pairs // groups, pairs % groups, weight.astype(np.float64))
+        pairs, inverse, count = np.unique(
+            signatures.astype(np.int64) * groups + labels, return_inverse=True, return_counts=True
+        )
+        weight = count.astype(np.float64)
+        means = None if counters is None else _means(counters, inverse, weight)
+        return cls(features, numeric, pairs // groups, pairs % groups, weight, means)
 
     def where(self, chosen: np.ndarray) -> Examples:
         return Examples(
-            self.features, self.numeric, self.signature[chosen], self.label[chosen], self.weight[chosen]
+            self.features,
+            self.numeric,
+            self.signature[chosen],
+            self.label[chosen],
+            self.weight[chosen],
+            None if self.counters is None else self.counters[chosen],
         )
+
+    @property
+    def main(self) -> np.ndarray:
+        """The pair with most launches of each signature, of equals that of the first group; ascending by
+        signature."""
+        order = np.lexsort((self.label, -self.weight, self.signature))
+        found: np.ndarray = order[np.unique(self.signature[order], return_index=True)[1]]
+        return found
 
     @property
     def ambiguous_percent(self) -> float:
         """Share of the launches whose signature has more than one group."""
         pairs = np.bincount(self.signature, minlength=len(self.features))
         return 100.0 * float(self.weight[pairs[self.signature] > 1].sum() / self.weight.sum())
+
+
+def _means(counters: np.ndarray, pair: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Means of (launches, f) by pair, (p, f); a column at a time, as no copy of all should be made."""
+    sums = [np.bincount(pair, column, len(weight)) for column in counters.T]
+    means: np.ndarray = np.stack(sums, axis=1) / weight[:, None]
+    return means
 
 
 @dataclass(frozen=True)
@@ -274,89 +303,6 @@ def _logistic(values: np.ndarray) -> np.ndarray:
 
 _ANSWERS = {"sgd": _answers_of_sgd, "gaussian_nb": _answers_of_gaussian_nb, "mlp": _answers_of_mlp}
 _TRAINERS = {"sgd": _train_sgd, "gaussian_nb": _train_gaussian_nb, "mlp": _train_mlp}
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Share of held-out launches that got their true group, in percent; ``balanced``: mean over groups.
-
-    Both are None where nothing could be held out.
-    """
-
-    plain: float | None
-    balanced: float | None
-
-    @classmethod
-    def of(cls, truth: np.ndarray, predicted: np.ndarray, weight: np.ndarray) -> Accuracy:
-        right = np.where(truth == predicted, weight, 0.0)
-        of_group = np.bincount(truth, weights=weight)
-        present = of_group > 0
-        recall = np.bincount(truth, weights=right)[present] / of_group[present]
-        return cls(100.0 * float(right.sum() / weight.sum()), 100.0 * float(recall.mean()))
-
-
-NOTHING_HELD_OUT = Accuracy(None, None)
-
-
-def chronological_accuracy(name: ModelName, earlier: Examples, later: Examples, *, seed: int) -> Accuracy:
-    """Accuracy on the later launches of a model trained on the earlier ones."""
-    found = chronological_answers(name, earlier, later, groups=_groups(earlier, later), seed=seed)
-    return NOTHING_HELD_OUT if found is None else Accuracy.of(later.label, found.labels, later.weight)
-
-
-def chronological_answers(
-    name: ModelName, earlier: Examples, later: Examples, *, groups: int, seed: int
-) -> Answers | None:
-    """Answers for the later examples by a model trained on the earlier; None if either is empty."""
-    if not len(earlier.label) or not len(later.label):
-        return None
-    return train(name, earlier, seed=seed).answers(later.features[later.signature], groups)
-
-
-def _groups(*examples: Examples) -> int:
-    return 1 + max(int(each.label.max(initial=0)) for each in examples)
-
-
-def earlier_launches(process: np.ndarray) -> np.ndarray:
-    """Which launches of a window are the first 80 % of their process, shape (w,), bool.
-
-    ``process``, shape (w,), is ascending, launches within a process are in order.
-    """
-    _, starts, inverse, counts = np.unique(
-        process, return_index=True, return_inverse=True, return_counts=True
-    )
-    trained = np.floor(_TRAINED_SHARE * counts)
-    return np.asarray(np.arange(len(process)) - starts[inverse] < trained[inverse])
-
-
-def grouped_accuracy(
-    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, seed: int
-) -> Accuracy:
-    """Cross-validated accuracy with no signature on both sides.
-
-    The distinct signatures, shape (s,), are dealt into five folds (or as many as there are signatures)
-    in the order of their seeded hashes.
-    """
-    found = grouped_answers(name, examples, signature_hashes, groups=_groups(examples), seed=seed)
-    return NOTHING_HELD_OUT if found is None else Accuracy.of(examples.label, found.labels, examples.weight)
-
-
-def grouped_answers(
-    name: ModelName, examples: Examples, signature_hashes: np.ndarray, *, groups: int, seed: int
-) -> Answers | None:
-    """Answers for every example by a model that did not see its signature; None for one signature."""
-    folds = min(_FOLDS, len(examples.features))
-    if folds < 2:
-        return None
-    fold = np.empty(len(examples.features), np.int64)
-    fold[np.argsort(hash_rows([signature_hashes], seed=seed))] = np.arange(len(fold)) % folds
-    found = Answers(np.empty(len(examples.label), np.int32), np.empty((len(examples.label), groups)))
-    for held_out in range(folds):
-        test = fold[examples.signature] == held_out
-        model = train(name, examples.where(~test), seed=seed)
-        answers = model.answers(examples.features[examples.signature[test]], groups)
-        found.labels[test], found.probabilities[test] = answers.labels, answers.probabilities
-    return found
 
 
 @dataclass(frozen=True)

@@ -2,61 +2,41 @@
 
 Launches of the window keep their group. Launches of a kernel that is not in the window are ``unknown``: each
 of their distinct signatures is a separate group. All others are classified, by one model or by the vote of
-all; on request, signatures that the vote is unsure of become separate groups too.
+those of the paper; on request, signatures that it is unsure of become separate groups too.
 
-Source: Principal Kernel Analysis, "Two-level profiling"; held-out accuracies, unknown kernels, the vote and
-abstention are ours.
-Memory: at most 60 bytes a launch, and 900 x 4 bytes a distinct signature of the window.
+Source: Principal Kernel Analysis, "Two-level profiling"; held-out accuracies, unknown kernels, the
+vote, abstention and the models within kernels are ours.
+Memory: at most 70 bytes a launch, and 900 x 4 bytes a distinct signature of the window.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from assay_sampling.errors import ParameterError
-from assay_sampling.labelling.classifiers import (
-    MODEL_NAMES,
-    NOTHING_HELD_OUT,
-    Accuracy,
-    Answers,
-    Examples,
-    Model,
-    ModelName,
-    answer_signatures,
-    chronological_answers,
-    earlier_launches,
-    grouped_answers,
-    train,
-)
-from assay_sampling.labelling.encoding import Encoder
-from assay_sampling.labelling.vote import (
-    DEFAULT_LABEL_ACCURACY_PERCENT,
-    Abstention,
-    Vote,
-    calibrate,
-    vote,
-    vote_weights,
-)
+from assay_sampling.errors import ParameterError, RefusedError
+from assay_sampling.labelling.classifiers import MODEL_NAMES, ModelName
+from assay_sampling.labelling.judging import COMBINED, HeldOut, Judged, LabellerName, Window
+from assay_sampling.labelling.light_facts import LightFacts
+from assay_sampling.labelling.vote import DEFAULT_LABEL_ACCURACY_PERCENT, Abstention, calibrate
+from assay_sampling.labelling.within_kernel import WindowCounters
 from assay_sampling.launches.in_memory import Launches
-from assay_sampling.launches.signatures import Signatures, distinct_signatures
+from assay_sampling.launches.signatures import distinct_signatures
 
-COMBINED: Literal["combined"] = "combined"
-LabellerName = Literal["sgd", "gaussian_nb", "mlp", "combined"]
-LabellerChoice = Literal["best", "sgd", "gaussian_nb", "mlp", "combined"]
+LabellerChoice = Literal[
+    "best", "sgd", "gaussian_nb", "mlp", "combined", "nearest_light_time", "scaled_counters"
+]
+# Of equals the first: what labels new signatures best where everything is known (docs/methods/two-level.md).
+_PREFERRED: tuple[LabellerName, ...] = ("scaled_counters", "nearest_light_time", *MODEL_NAMES, COMBINED)
+_NEEDS: Mapping[LabellerChoice, str] = {
+    "nearest_light_time": "durations of every launch of the light run",
+    "scaled_counters": "the counters of the window's launches",
+}
 
 _TO_CLASSIFY = -1
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Accuracies of a model on launches of the window that it was not trained on."""
-
-    chronological: Accuracy
-    grouped: Accuracy
 
 
 @dataclass(frozen=True)
@@ -79,6 +59,8 @@ class Labelling:
     Groups from ``window_groups`` on are those of unknown signatures; ``unknown_first_rows``, shape (u,), are
     their first launches; abstained signatures follow if they are apart. Without launches to classify there
     are no models, ``chosen`` and ``abstained`` are None, and ``vote_weights`` is empty.
+    ``classified_unseen_time_percent`` is the share of new signatures in the light time of the launches that
+    needed a model (in the launches themselves, where the light run has no durations).
     """
 
     window_groups: int
@@ -91,7 +73,8 @@ class Labelling:
     held_out: Mapping[LabellerName, HeldOut]
     vote_weights: Mapping[ModelName, float]
     abstained: Abstained | None
-    choice: LabellerChoice = "best"
+    chosen: LabellerName | None
+    classified_unseen_time_percent: float | None
 
     @property
     def own_group_rows(self) -> np.ndarray:
@@ -103,16 +86,6 @@ class Labelling:
     @property
     def groups(self) -> int:
         return self.window_groups + len(self.own_group_rows)
-
-    @property
-    def chosen(self) -> LabellerName | None:
-        """The requested one, else that of the best chronological accuracy; of equals, the first, and the vote
-        only if it is better than every model."""
-        if not self.predicted:
-            return None
-        if self.choice != "best":
-            return self.choice
-        return max(self.predicted, key=lambda name: self.held_out[name].chronological.plain or 0.0)
 
     @property
     def agreement_percent(self) -> float | None:
@@ -148,6 +121,7 @@ def label_rest(
     model: LabellerChoice = "best",
     abstain: bool = False,
     label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
+    counters: WindowCounters | None = None,
 ) -> Labelling:
     """Give every launch of a light run a group.
 
@@ -156,36 +130,50 @@ def label_rest(
         window_rows: rows of the launches whose group is known, shape (w,), ascending, w > 0.
         window_labels: their groups, shape (w,), 0-based.
         seed: for hashing, folds and models.
-        model: the one whose labels are used.
+        model: the one whose labels are used; "best" is that of the best expected accuracy.
         abstain: put each unseen signature that the vote is unsure of into a separate group.
         label_accuracy_percent: held-out accuracy that labelled unseen signatures must reach.
+        counters: those of the window's launches, which the model ``scaled_counters`` needs.
 
-    Raises MissingExtraError if launches must be classified and scikit-learn is not installed, ParameterError
-    for a model that does not exist.
+    Raises RefusedError for a model that needs counters or durations that are not there, MissingExtraError if
+    launches must be classified and scikit-learn is not installed, ParameterError for a model that does not
+    exist.
     """
     if model not in get_args(LabellerChoice):
         raise ParameterError(
             "model", f"there is no model {model!r}", f"use one of {', '.join(get_args(LabellerChoice))}"
         )
     signatures = distinct_signatures(light)
+    facts = LightFacts.of(light, signatures)
     of_window = signatures.inverse[window_rows]
-    window = _Window.of(light, signatures, window_rows, window_labels, seed)
-    groups = int(window_labels.max()) + 1
+    window = Window.of(
+        light, signatures, facts, rows=window_rows, labels=window_labels, counters=counters, seed=seed
+    )
+    groups = window.groups
     kernels = signatures.columns["kernel_id"]
     unknown = ~np.isin(kernels, np.unique(kernels[of_window]))
     # Signatures are numbered by first appearance, and so are the groups of the unknown ones.
     group_of_signature = np.full(len(signatures), _TO_CLASSIFY, np.int32)
     _number(group_of_signature, unknown, groups)
     counts = np.bincount(signatures.inverse, minlength=len(signatures))
-    judged: _Judged | None = None
+    behind = counts - np.bincount(of_window, minlength=len(signatures))
+    judged: Judged | None = None
     abstained: Abstained | None = None
-    if len(window_rows) + int(counts[unknown].sum()) < len(light):
-        judged = _Judged.of(window, signatures, light, groups, label_accuracy_percent)
+    chosen: LabellerName | None = None
+    unseen_share: float | None = None
+    if int(behind[~unknown].sum()):
         seen = np.zeros(len(signatures), bool)
         seen[of_window] = True
-        doubtful = ~seen & ~unknown & judged.abstention.abstains(judged.confidence)
+        time = behind * (1.0 if facts.light_ns is None else facts.light_ns)
+        unseen_share = float(time[~seen & ~unknown].sum() / time[~unknown].sum())
+        judged = Judged.of(window, signatures, facts, light, unseen_share)
+        chosen = _chosen(model, judged.held_out, light)
+        # The paper's models abstain together, by their vote; the others each by itself.
+        asked = COMBINED if chosen in MODEL_NAMES else chosen
+        abstention = calibrate(judged.unseen[asked], window.examples, label_accuracy_percent)
+        doubtful = ~seen & ~unknown & abstention.abstains(judged.confidence[asked])
         abstained = Abstained(
-            judged.abstention, int(counts[doubtful].sum()), signatures.first_rows[doubtful], abstain
+            abstention, int(counts[doubtful].sum()), signatures.first_rows[doubtful], abstain
         )
         if abstain:
             _number(group_of_signature, doubtful, groups + int(unknown.sum()))
@@ -204,124 +192,35 @@ def label_rest(
         held_out=judged.held_out if judged else {},
         vote_weights=judged.weights if judged else {},
         abstained=abstained,
-        choice=model,
+        chosen=chosen,
+        classified_unseen_time_percent=None if unseen_share is None else 100.0 * unseen_share,
     )
+
+
+def _chosen(
+    choice: LabellerChoice, held_out: Mapping[LabellerName, HeldOut], light: Launches
+) -> LabellerName:
+    """The requested model, else the one of the best expected accuracy.
+
+    Of equals, or where it could not be measured, the best chronological accuracy counts, then the order of
+    preference, in which the vote comes last.
+    """
+    if choice != "best":
+        if choice not in held_out:
+            raise RefusedError(
+                ", ".join(light.sources) or "the light run",
+                f"the model {choice} needs {_NEEDS[choice]}",
+                "use model=best, or record what it needs",
+            )
+        return choice
+
+    def worth(name: LabellerName) -> tuple[float, float]:
+        found = held_out[name]
+        return found.expected or 0.0, found.chronological.plain or 0.0
+
+    return max((name for name in _PREFERRED if name in held_out), key=worth)
 
 
 def _number(group_of_signature: np.ndarray, chosen: np.ndarray, first: int) -> None:
     """Give each of the chosen signatures a separate group, from ``first`` on."""
     group_of_signature[chosen] = first + np.arange(int(chosen.sum()), dtype=np.int32)
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """The answers of each model and of their vote for every signature, shape (m,), and how good each is."""
-
-    labels: Mapping[LabellerName, np.ndarray]
-    confidence: np.ndarray
-    held_out: Mapping[LabellerName, HeldOut]
-    weights: Mapping[ModelName, float]
-    abstention: Abstention
-
-    @classmethod
-    def of(
-        cls, window: _Window, signatures: Signatures, light: Launches, groups: int, accuracy_percent: float
-    ) -> _Judged:
-        models = [
-            Model(window.encoder, train(name, window.examples, seed=window.seed)) for name in MODEL_NAMES
-        ]
-        later, unseen = window.held_out_answers(groups)
-        held_out: dict[LabellerName, HeldOut] = {
-            name: HeldOut(window.accuracy_later(a), window.accuracy_unseen(b))
-            for name, a, b in zip(MODEL_NAMES, later, unseen, strict=True)
-        }
-        chronological = [held_out[name].chronological.plain for name in MODEL_NAMES]
-        grouped = [held_out[name].grouped.plain for name in MODEL_NAMES]
-        # The vote is judged with weights from the other way of holding out: its own would flatter it.
-        held_out[COMBINED] = HeldOut(
-            window.accuracy_later(_vote_or_none(later, vote_weights(grouped, groups))),
-            window.accuracy_unseen(_vote_or_none(unseen, vote_weights(chronological, groups))),
-        )
-        weights = vote_weights([_mean(pair) for pair in zip(chronological, grouped, strict=True)], groups)
-        labels = {name: np.empty(len(signatures), np.int32) for name in (*MODEL_NAMES, COMBINED)}
-        confidence = np.empty(len(signatures))
-        for part, answers in answer_signatures(models, signatures, light.names, groups):
-            combined = vote(answers, weights)
-            labels[COMBINED][part], confidence[part] = combined.labels, combined.confidence
-            for name, each in zip(MODEL_NAMES, answers, strict=True):
-                labels[name][part] = each.labels
-        return cls(
-            labels=labels,
-            confidence=confidence,
-            held_out=held_out,
-            weights=dict(zip(MODEL_NAMES, weights.tolist(), strict=True)),
-            abstention=calibrate(_vote_or_none(unseen, weights), window.examples, accuracy_percent),
-        )
-
-
-def _vote_or_none(answers: Sequence[Answers | None], weights: np.ndarray) -> Vote | None:
-    given = [each for each in answers if each is not None]
-    return vote(given, weights) if len(given) == len(answers) else None
-
-
-def _mean(accuracies: tuple[float | None, float | None]) -> float | None:
-    known = [each for each in accuracies if each is not None]
-    return sum(known) / len(known) if known else None
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The window's launches as examples: all, the earlier and the later ones."""
-
-    encoder: Encoder
-    examples: Examples
-    earlier: Examples
-    later: Examples
-    signature_hashes: np.ndarray
-    seed: int
-
-    @classmethod
-    def of(
-        cls,
-        light: Launches,
-        signatures: Signatures,
-        window_rows: np.ndarray,
-        window_labels: np.ndarray,
-        seed: int,
-    ) -> _Window:
-        used, of_launch, weights = np.unique(
-            signatures.inverse[window_rows], return_inverse=True, return_counts=True
-        )
-        columns = signatures.take(used)
-        encoder = Encoder.fit(columns, light.names, weights=weights.astype(np.float64), seed=seed)
-        features, numeric = encoder.transform(columns), encoder.numeric
-        early = earlier_launches(light.column("process")[window_rows])
-        everything, earlier, later = (
-            Examples.of(features, numeric, of_launch[chosen], window_labels[chosen])
-            for chosen in (slice(None), early, ~early)
-        )
-        return cls(encoder, everything, earlier, later, signatures.hashes()[used], seed)
-
-    def held_out_answers(self, groups: int) -> tuple[list[Answers | None], list[Answers | None]]:
-        """Each model's answers for the later launches, and for signatures that it had not seen."""
-        later = [
-            chronological_answers(name, self.earlier, self.later, groups=groups, seed=self.seed)
-            for name in MODEL_NAMES
-        ]
-        unseen = [
-            grouped_answers(name, self.examples, self.signature_hashes, groups=groups, seed=self.seed)
-            for name in MODEL_NAMES
-        ]
-        return later, unseen
-
-    def accuracy_later(self, found: Answers | Vote | None) -> Accuracy:
-        return _accuracy(found, self.later)
-
-    def accuracy_unseen(self, found: Answers | Vote | None) -> Accuracy:
-        return _accuracy(found, self.examples)
-
-
-def _accuracy(found: Answers | Vote | None, examples: Examples) -> Accuracy:
-    if found is None:
-        return NOTHING_HELD_OUT
-    return Accuracy.of(examples.label, found.labels, examples.weight)

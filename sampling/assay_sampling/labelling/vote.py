@@ -99,8 +99,7 @@ def calibrate(found: Vote | None, examples: Examples, accuracy_percent: float) -
     """
     if found is None:
         return Abstention(None, None, None)
-    order = np.lexsort((examples.label, -examples.weight, examples.signature))
-    main = order[np.unique(examples.signature[order], return_index=True)[1]]
+    main = examples.main
     main = main[np.argsort(-found.confidence[main], kind="stable")]
     confidence, right = found.confidence[main], found.labels[main] == examples.label[main]
     labelled = np.arange(1, len(main) + 1)

@@ -20,7 +20,13 @@ class SelectedOn(Part):
 class LabelModel(LabelScores):
     """A model that labels the launches after the window."""
 
-    name: Annotated[str, says("`sgd`, `gaussian_nb`, `mlp`, and their vote, `combined`")]
+    name: Annotated[
+        str,
+        says(
+            "`sgd`, `gaussian_nb`, `mlp`, their vote, `combined`; `nearest_light_time`, `scaled_counters` "
+            "([two-level.md](methods/two-level.md#models))"
+        ),
+    ]
 
 
 class ChosenModel(Accuracies):
@@ -28,7 +34,7 @@ class ChosenModel(Accuracies):
 
     chosen: Annotated[str, says("its name")]
     agreement_percent: Annotated[
-        float | None, says("labelled launches on which all models agree", "percent")
+        float | None, says("labelled launches on which `sgd`, `gaussian_nb` and `mlp` agree", "percent")
     ] = None
     ambiguous_percent: Annotated[
         float | None, says("launches whose signature appears in more than one group", "percent")
@@ -114,7 +120,9 @@ class SummaryEntry(Accuracies, Outcome, Placed, ArrangedPart):
     match_percent: Annotated[float | None, says("by the kind that counts", "percent")] = None
     match_kind: Annotated[str | None, says("the kind that counts")] = None
     model: Annotated[str | None, says("the model that labels launches after the window")] = None
-    agreement_percent: Annotated[float | None, says("launches on which all models agree", "percent")] = None
+    agreement_percent: Annotated[
+        float | None, says("launches on which `sgd`, `gaussian_nb` and `mlp` agree", "percent")
+    ] = None
     ambiguous_percent: Annotated[
         float | None, says("launches whose signature has several groups", "percent")
     ] = None

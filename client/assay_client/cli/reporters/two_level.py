@@ -31,6 +31,7 @@ def render_two_level(facts: Mapping[str, Any], console: Console) -> None:
             "labelled",
             f"{count(facts['classified_launches'])} launches, by {facts['chosen_model'] or 'no model'}",
         ),
+        *_new_signatures(facts.get("classified_unseen_time_percent")),
         ("models agree", percent(facts["agreement_percent"])),
         ("ambiguous", percent(facts["ambiguous_percent"])),
         (
@@ -57,13 +58,19 @@ def _unseen(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("unseen", said), *[("note", note_text(note)) for note in facts.get("notes", ())]]
 
 
+def _new_signatures(time_percent: float | None) -> list[tuple[str, str]]:
+    if time_percent is None:
+        return []
+    return [("new signatures", f"{percent(time_percent)} of the light time that was labelled")]
+
+
 def _abstained(found: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if found is None:
         return []
     where = "in groups of their own" if found["groups"] else "labelled anyway; abstain=true sets them apart"
     text = (
-        f"{count(found['launches'])} launches of {count(found['signatures'])} new signatures that the vote "
-        f"is not sure of ({where})"
+        f"{count(found['launches'])} launches of {count(found['signatures'])} new signatures whose label is "
+        f"not sure ({where})"
     )
     return [("unsure", text if found["launches"] else "no launches")]
 
@@ -72,6 +79,7 @@ def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, 
     if not models:
         return
     keys = {
+        "expected %": "expected_accuracy_percent",
         "chronological %": "chronological_accuracy_percent",
         "balanced %": "chronological_balanced_accuracy_percent",
         "grouped %": "grouped_accuracy_percent",
@@ -81,10 +89,12 @@ def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, 
         "speedup": "speedup",
     }
     drawn = Table(
-        "Held-out accuracy, and the error with each model's labels", ["model", *keys], right=list(keys)
+        "Held-out accuracy, the one to expect behind the window, and the error with each model's labels",
+        ["model", *keys],
+        right=list(keys),
     )
     for name, model in models.items():
-        values = [model[key] for key in keys.values()]
+        values = [model.get(key) for key in keys.values()]
         shown = ["-" if value is None else f"{value:,.2f}" for value in values]
         drawn.add_row(f"{name} (chosen)" if name == chosen else name, *shown)
     drawn.print(console)

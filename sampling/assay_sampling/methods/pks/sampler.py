@@ -93,9 +93,12 @@ class PksParameters(Parameters):
         le=100,
         description="Two levels: the share of launches that must match.",
     )
-    model: Literal["best", "sgd", "gaussian_nb", "mlp", "combined"] = Field(
+    model: Literal[
+        "best", "sgd", "gaussian_nb", "mlp", "combined", "nearest_light_time", "scaled_counters"
+    ] = Field(
         default="best",
-        description="Two levels: the classifier whose labels are used after the window.",
+        description="Two levels: the model whose labels are used after the window; best is the one of the "
+        "best expected accuracy.",
     )
     abstain: bool = Field(
         default=False,

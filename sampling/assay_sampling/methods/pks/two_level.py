@@ -21,11 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from assay_sampling.clustering.feature_space import feature_matrix
 from assay_sampling.counters.definitions import features_of
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.errors import RefusedError
-from assay_sampling.labelling.light_run import LabellerChoice, LabellerName, Labelling, label_rest
+from assay_sampling.labelling.judging import LabellerName
+from assay_sampling.labelling.light_run import LabellerChoice, Labelling, label_rest
 from assay_sampling.labelling.vote import DEFAULT_LABEL_ACCURACY_PERCENT
+from assay_sampling.labelling.within_kernel import WindowCounters
 from assay_sampling.launches.alignment import (
     LEAST_MATCH_PERCENT,
     Alignment,
@@ -117,7 +120,10 @@ def two_level_selection(
         "abstain": abstain,
         "label_accuracy_percent": label_accuracy_percent,
     }
-    labelling = label_rest(light, alignment.right_rows, window.labels, seed=seed, **labelled)
+    counters = WindowCounters(window.features, feature_matrix(of_window, window.features), window.space)
+    labelling = label_rest(
+        light, alignment.right_rows, window.labels, seed=seed, **labelled, counters=counters
+    )
     parameters = {
         **grouping,
         "launches_per_group": launches_per_group,
@@ -231,6 +237,7 @@ class _Joined:
             "match_kind": self.alignment.kind,
             "models": {name: self.model_facts(name) for name in labelling.predicted} or None,
             "chosen_model": labelling.chosen,
+            "classified_unseen_time_percent": labelling.classified_unseen_time_percent,
             "vote_weights": dict(labelling.vote_weights) or None,
             "agreement_percent": labelling.agreement_percent,
             "ambiguous_percent": labelling.ambiguous_percent,
@@ -285,6 +292,7 @@ class _Joined:
             "chronological_balanced_accuracy_percent": held_out.chronological.balanced,
             "grouped_accuracy_percent": held_out.grouped.plain,
             "grouped_balanced_accuracy_percent": held_out.grouped.balanced,
+            "expected_accuracy_percent": held_out.expected,
             "error_percent": evaluation.error_percent,
             "signed_error_percent": evaluation.signed_error_percent,
             "group_error_percent": evaluation.group_error_percent,
