@@ -166,7 +166,9 @@ def test_classify_gives_every_launch_a_group(assay: Assay, window: Path, trace: 
     document = document_of(assay("classify", window, "--light", trace, "-p", "k=3", "-o", path, "--json"))
     assert document["launches"] == LAUNCHES
     assert document["launches_by_origin"] == {"window": 25, "model": 15, "unknown": 0, "abstained": 0}
-    assert set(document["two_level"]["models"]) == {"sgd", "gaussian_nb", "mlp", "combined"}
+    assert set(document["two_level"]["models"]) == {
+        "sgd", "gaussian_nb", "mlp", "combined", "nearest_light_time", "scaled_counters"
+    }  # fmt: skip
     with path.open(newline="") as opened:
         rows = list(csv.DictReader(opened))
     assert list(rows[0]) == ["process", "launch", "group", "origin"]

@@ -187,16 +187,19 @@ def test_two_levels(store_run: StoreRun, counters: Counters) -> None:
     assert (window["launches"], window["k"], window["cost"]["quantity"]) == (40, 2, "cycles_gpc_avg")
     assert window["cost"]["total"] == 24 * 150 + 16 * 1500
     model = row["model"]
-    assert model["chosen"] == "sgd"
-    assert [entry["name"] for entry in model["models"]] == ["sgd", "gaussian_nb", "mlp", "combined"]
-    assert [entry["error_percent"] for entry in model["models"]] == [0.0] * 4
+    assert model["chosen"] == "scaled_counters"
+    assert [entry["name"] for entry in model["models"]] == [
+        "sgd", "gaussian_nb", "mlp", "combined", "nearest_light_time", "scaled_counters"
+    ]  # fmt: skip
+    assert [entry["error_percent"] for entry in model["models"]] == [0.0] * 6
+    assert model["expected_accuracy_percent"] == 100.0
     assert model["chronological_accuracy_percent"] == 100.0
     assert model["agreement_percent"] == 100.0
     assert model["ambiguous_percent"] == 0.0
     (entry,) = report["summary"]
     assert entry["match_percent"] == 100.0
     assert entry["unknown_launches"] == 2
-    assert entry["model"] == "sgd"
+    assert entry["model"] == "scaled_counters"
     groups = report["selections"]["training/pks"]["groups"]
     assert [group["launches"] for group in groups] == [59, 39, 2]
     assert groups[2]["representatives"][0]["launch"] == 98
