@@ -97,7 +97,8 @@ class Labelling:
         return 100.0 * float(agreed.mean())
 
     def origins(self) -> np.ndarray:
-        """How each launch got its group: numbers of ORIGINS, shape (n,), uint8."""
+        """How each launch got its group, shape (n,), uint8: numbers of
+        :data:`assay_sampling.scoring.decomposition.ORIGINS`."""
         found = np.zeros(len(self.known), np.uint8)
         found[self.classified_rows] = 1
         found[self.known >= self.window_groups] = 2
