@@ -1,4 +1,4 @@
-"""A window that ends when nothing new comes, its cycles measured apart, on a virtual GPU: end to end."""
+"""Slices chosen from the light run, cycles measured apart, on a virtual GPU: end to end."""
 
 from __future__ import annotations
 
@@ -22,29 +22,38 @@ pytestmark = [
     pytest.mark.xdist_group("slices_auto"),
 ]
 
-# Another kind of launch in the third hundred; 6,000 launches in all, of which few need to be profiled.
+# Another grid after 250 launches, and another kernel after 5,000 of 6,000: a window of the first launches
+# that ends when nothing new comes would never see it.
 WORKLOAD = """\
-workload = "long"
+workload = "late"
 seed = 5
 [kernels.scale]
 name = "void scale<float>(float*, int)"
 block = 128
 instructions = 4000
 global_loads = 4
+[kernels.reduce]
+name = "void reduce<float>(float*, float*, int)"
+block = 256
+instructions = 9000
+global_loads = 8
 [[phases]]
 repeat = 250
 steps = [{ kernel = "scale", grid = 64 }]
 [[phases]]
-repeat = 5750
+repeat = 4750
 steps = [{ kernel = "scale", grid = 128 }]
+[[phases]]
+repeat = 1000
+steps = [{ kernel = "reduce", grid = 96 }]
 """
 CAMPAIGN = """\
 campaign: auto
 synthetic: true
 gpus: [V100]
-detailed: {first: auto, slice_launches: 200, sets: [cycles, features]}
+detailed: {first: auto, unseen_percent: 1, slice_launches: 200, sets: [cycles, features]}
 conditions: [{cache: all}]
-workloads: [{name: long, command: [long.toml]}]
+workloads: [{name: late, command: [late.toml]}]
 analysis: {methods: [pks]}
 """
 
@@ -52,7 +61,7 @@ analysis: {methods: [pks]}
 @pytest.fixture(scope="module")
 def finished() -> Iterator[tuple[list[Run], dict[str, list[Slice]], dict[str, Any], Path]]:
     with lab(lease_ms=60_000, heartbeat_ms=1000) as laboratory:
-        (laboratory.root / "long.toml").write_text(WORKLOAD)
+        (laboratory.root / "late.toml").write_text(WORKLOAD)
         path = laboratory.root / "auto.yaml"
         path.write_text(CAMPAIGN)
         laboratory.start_server()
@@ -71,28 +80,36 @@ def finished() -> Iterator[tuple[list[Run], dict[str, list[Slice]], dict[str, An
         yield runs, slices, report, laboratory.server_state / "records"
 
 
-def test_each_detailed_run_ends_two_slices_behind_the_last_new_kind(finished: Any) -> None:
+def detailed(runs: list[Run]) -> list[Run]:
+    return [run for run in runs if run.level == "detailed"]
+
+
+def test_every_detailed_run_measures_the_slices_that_the_light_run_asks_for(finished: Any) -> None:
     runs, slices, _, _ = finished
-    detailed = [run for run in runs if run.level == "detailed"]
-    assert [(run.condition.cache, len(run.counters)) for run in detailed] == [
+    assert [(run.condition.cache, len(run.counters)) for run in detailed(runs)] == [
         ("none", 4),
         ("none", 15),
         ("all", 4),
     ]
-    for run in detailed:
-        assert run.state is RunState.DONE
-        # The second slice has the last new kind, the next two have none, and one more may have begun.
-        assert [piece.launches for piece in slices[run.run_id]] in ([200] * 4, [200] * 5)
-        [flag] = [flag for flag in run.flags if flag.name == "window_cut"]
-        assert "brought no new kind" in flag.detail
+    [light] = [run for run in runs if run.level == "light"]
+    for run in detailed(runs):
+        assert (run.state, run.flags) == (RunState.DONE, ())
+        plan = run.plan
+        assert plan is not None and plan.light_run == light.run_id
+        assert [(piece.launch_skip, piece.launches) for piece in slices[run.run_id]] == [
+            (piece.launch_skip, piece.launch_count) for piece in plan.slices
+        ]
+        # Most light time is in the second grid and in the kernel that comes late. A slice over the border
+        # sees both and is worth 4,801 skipped launches; the first grid takes another slice.
+        assert [(piece.launch_skip, piece.launch_count) for piece in plan.slices] == [(4801, 200), (0, 200)]
+        assert (plan.ending, plan.unseen_percent) == ("unseen", 0.0)
 
 
 def test_cycles_took_one_pass_and_features_three(finished: Any) -> None:
     runs, slices, _, records = finished
     passes = [
         set(read_launches(records / slices[run.run_id][0].file).column("replay_passes").tolist())
-        for run in runs
-        if run.level == "detailed"
+        for run in detailed(runs)
     ]
     assert passes == [{1.0}, {3.0}, {1.0}]
 
@@ -102,7 +119,10 @@ def test_the_report_rests_on_both_runs_and_compares_flushed_with_one_pass(finish
     [row] = report["rows"]
     assert row["status"] == "ok", row["reason"]
     assert set(row["runs"]) == {run.run_id for run in runs if run.condition.cache == "none"}
+    assert row["unseen_time_percent"] == 0.0
+    assert (row["window"]["slices"], row["window"]["launches"]) == (2, 400)
+    assert row["flags"] == []
+    assert row["error_percent"] < 1.0
     [entry] = report["cold_start"]
     assert entry["status"] == "ok", entry["reason"]
-    assert entry["launches"] in (800, 1000)
-    assert {flag["name"] for flag in row["flags"]} == {"window_cut"}
+    assert entry["launches"] == 400

@@ -299,8 +299,28 @@ def test_features_that_only_a_run_of_cycles_is_planned_for_are_a_fault() -> None
         load_campaign(text, "c.yaml")
 
 
-def test_a_window_that_ends_by_itself_has_its_first_slices_planned() -> None:
+def test_slices_that_a_light_run_decides_are_not_planned_before_it() -> None:
     text = LIVE.replace("first: 1000, sets: features, slice_launches: 400", "first: auto, sets: features")
     plan = plan_campaign(load_campaign(text, "c.yaml"), "live-1", "/base", "c.yaml")
-    windows = [(s.launch_skip, s.launch_count) for s in plan.slices if s.run_id == plan.runs[1].run_id]
-    assert windows == [(0, 500), (500, 500)]
+    assert {run.level for run in plan.runs} >= {"detailed", "light"}
+    detailed = {run.run_id for run in plan.runs if run.level == "detailed"}
+    assert not [piece for piece in plan.slices if piece.run_id in detailed]
+    assert all(any(s.run_id == run.run_id for s in plan.slices) for run in plan.runs if run.level == "light")
+
+
+@pytest.mark.parametrize(("given", "asked"), [("first: auto", 1.0), ("first: auto, unseen_percent: 0", 0.0)])
+def test_the_share_that_may_stay_unseen_is_compiled(given: str, asked: float) -> None:
+    text = LIVE.replace("first: 1000, sets: features, slice_launches: 400", f"{given}, sets: features")
+    slicing = compile_campaign(load_campaign(text, "c.yaml")).slicing
+    assert slicing is not None and slicing.by_light
+    assert slicing.unseen_percent == asked
+    fixed = compile_campaign(load_campaign(LIVE, "c.yaml")).slicing
+    assert fixed is not None and not fixed.by_light and fixed.unseen_percent is None
+
+
+def test_a_fixed_window_keeps_no_share_of_unseen_time() -> None:
+    text = LIVE.replace("first: 1000,", "first: 1000, unseen_percent: 5,")
+    with pytest.raises(
+        CampaignError, match=r"detailed\.unseen_percent: the window is fixed at its first 1,000"
+    ):
+        load_campaign(text, "c.yaml")

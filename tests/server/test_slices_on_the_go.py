@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,14 +19,17 @@ from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_server.campaign_file.compiled import CompiledCampaign, Slicing
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaign_file.slices.cost import SliceCost
 from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Agent, Campaign, Run, Segment, Slice, SliceState
@@ -72,12 +76,13 @@ class Lab:
     seconds: dict[str, float] = field(default_factory=dict)
     now_s: float = 0.0
     campaigns: int = 0
+    # With light runs, and what is chosen from them; without, as in campaigns of earlier releases.
+    with_light: bool = False
+    plan: SlicePlan | None = None
 
     def __post_init__(self) -> None:
-        slots = [
-            Slot(f"gpu-{n}", ("nsight_compute",), False, InstalledDevice(name="V100"))
-            for n in range(self.gpus)
-        ]
+        profilers = ("nsight_compute", "nsight_systems") if self.with_light else ("nsight_compute",)
+        slots = [Slot(f"gpu-{n}", profilers, False, InstalledDevice(name="V100")) for n in range(self.gpus)]
         others = Slot("other", ("nsight_compute",), False, InstalledDevice(name="A100"))
         with self.schedule() as schedule:
             schedule.register(Agent("a", "s", "box", Inventory(), (*slots, others), 0), {})
@@ -108,6 +113,9 @@ class Lab:
                 0,
             )
             schedule.add_campaign(campaign, plan.runs, plan.slices)
+            if not self.with_light:
+                [light] = [run for run in plan.runs if run.level == "light"]
+                schedule.start_detailed(light, None)
         return f"{name}.0000"
 
     def work(self, run_id: str, most: int = 10_000) -> list[Slice]:
@@ -129,7 +137,7 @@ class Lab:
         return self.slices(run_id)
 
     def made(self, piece: Slice) -> int:
-        return max(0, min(piece.launch_count, self.launches - piece.launch_skip))
+        return max(0, min(piece.launch_count or self.launches, self.launches - piece.launch_skip))
 
     def take(self, gpu: str, lease: Lease) -> float:
         piece = lease.slice
@@ -148,7 +156,7 @@ class Lab:
             outcome = schedule.begin_publish(key, int(launches > 0), launches, (), log)
             assert outcome is FinishOutcome.PUBLISH
             file = PublishedFile("x" if launches else "", 1, launches, f"{key}")
-            assert schedule.end_publish(key, file, Kinds(self.kind_of))
+            assert schedule.end_publish(key, file, Kinds(self.kind_of), self.plan)
 
     def slices(self, run_id: str) -> list[Slice]:
         with self.store.snapshot() as read:
@@ -335,3 +343,114 @@ def test_a_slice_whose_file_is_lost_is_made_again_and_no_other_is_changed(detail
     assert (lab.run(run_id).state, lab.run(run_id).flags) == (RunState.DONE, flags)
     with lab.store.snapshot() as store:
         assert [a.state for a in store.attempts(run_id, 1)] == [AttemptState.FAILED, AttemptState.PUBLISHED]
+
+
+AUTO = "{first: auto, slice_launches: 100, unseen_percent: 0}"
+
+
+def planned(ordinals: np.ndarray, budget_s: float = 0.0) -> SlicePlan:
+    """The plan from a light run with these signatures, all of equal time."""
+    signatures = np.unique(ordinals, return_inverse=True)[1]
+    light = LightTimes("lab-1.0001", signatures, np.full(len(ordinals), 10))
+    return chosen_slices(light, Slicing(0, 100, budget_s, 0.0), [COST])
+
+
+def late_kernels() -> SlicePlan:
+    return planned(np.repeat([0, 1, 2], [700, 200, 100]))
+
+
+def test_detailed_runs_wait_for_their_light_run_and_then_measure_its_slices() -> None:
+    lab = Lab(launches=1_000, with_light=True, plan=late_kernels())
+    run_id = lab.submit(AUTO)
+    assert lab.slices(run_id) == []
+    with lab.schedule() as schedule:
+        lease = schedule.lease("a", "gpu-0")
+        assert lease is not None and lease.slice.run_id == "lab-1.0001", "the light run comes first"
+    lab.publish(lease)
+    assert windows(lab.slices(run_id)) == [(601, 100), (801, 100)]
+    done = lab.work(run_id)
+    assert [piece.launches for piece in done] == [100, 100]
+    run = lab.run(run_id)
+    assert (run.state, run.flags, run.plan) == (RunState.DONE, (), lab.plan)
+
+
+def test_the_plan_is_stored_with_the_light_run_and_outlives_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    lab = Lab(launches=1_000, with_light=True, plan=late_kernels(), store=SqliteStore(path))
+    run_id = lab.submit(AUTO)
+    lab.work(run_id, most=2)  # the light run and the first slice
+    before, plan = lab.slices(run_id), lab.run(run_id).plan
+    assert [piece.state for piece in before] == [SliceState.DONE, SliceState.WAITING]
+    lab.store.close()
+    again = Lab(launches=1_000, with_light=True, plan=None, store=SqliteStore(path))
+    assert (again.slices(run_id), again.run(run_id).plan) == (before, plan)
+    assert windows(again.work(run_id)) == windows(before)
+    assert again.run(run_id).state is RunState.DONE
+
+
+def test_a_slice_that_its_workload_does_not_fill_ends_no_planned_run() -> None:
+    lab = Lab(launches=880, with_light=True, plan=planned(np.repeat([0, 1, 2, 3], [700, 200, 50, 50])))
+    run_id = lab.submit(AUTO)
+    lab.work(run_id)
+    assert [piece.launches for piece in lab.slices(run_id)] == [
+        min(100, max(0, 880 - piece.launch_skip)) for piece in lab.slices(run_id)
+    ]
+    assert lab.run(run_id).state is RunState.DONE
+
+
+def test_without_a_light_run_the_slices_begin_at_the_first_launch() -> None:
+    lab = Lab(launches=1_000, with_light=True, kind_of=lambda ordinals: ordinals // 500)
+    run_id = lab.submit(AUTO)
+    with lab.schedule() as schedule:
+        lease = schedule.lease("a", "gpu-0")
+        assert lease is not None
+        schedule.fail(lease.attempt.key, Failure("input_unreadable", "l", "no", "no", retryable=False))
+    assert lab.run("lab-1.0001").state is RunState.FAILED
+    assert windows(lab.slices(run_id)) == [(0, 100), (100, 100)]
+    lab.work(run_id)
+    run = lab.run(run_id)
+    assert (run.state, run.plan) == (RunState.DONE, None)
+    assert run.flags[0].detail == "the window ends after 300 launches: the last 200 brought no new kind"
+
+
+def test_a_planned_run_ends_with_its_time_budget() -> None:
+    lab = Lab(launches=10_000, with_light=True, plan=planned(np.arange(10_000)[:1_000]))
+    run_id = lab.submit("{first: auto, slice_launches: 100, unseen_percent: 0, time_budget_s: 5}")
+    # By COST a slice takes 1.2 s and more: four of the ten fit.
+    lab.work(run_id)
+    [flag] = lab.run(run_id).flags
+    assert flag.name == "window_cut"
+    assert flag.detail == (
+        "4 of the 10 slices were measured: another slice would exceed the time budget of 5 s"
+    )
+    assert len(lab.slices(run_id)) == 4
+
+
+def test_a_plan_that_its_budget_ends_says_so_from_the_beginning() -> None:
+    lab = Lab(launches=1_000, with_light=True, plan=planned(np.arange(1_000), budget_s=5.0))
+    run_id = lab.submit("{first: auto, slice_launches: 100, unseen_percent: 0, time_budget_s: 5}")
+    lab.work(run_id)
+    [flag] = lab.run(run_id).flags
+    assert flag.detail == (
+        "60.00 % of the light time stays unseen, more than 0 %: "
+        "another slice would exceed the time budget of 5 s"
+    )
+
+
+def test_a_run_that_waits_for_its_light_run_ends_with_its_campaign() -> None:
+    lab = Lab(with_light=True)
+    run_id = lab.submit(AUTO)
+    with lab.schedule() as schedule:
+        schedule.cancel("lab-1")
+    assert lab.run(run_id).state is RunState.CANCELLED
+
+
+def test_a_campaign_of_an_earlier_release_keeps_its_rule() -> None:
+    stored = {
+        "version": 1,
+        "analysis": {"seed": 0, "methods": [], "reference": None, "memory_limit_bytes": 1},
+    }
+    stored["slicing"] = {"first": 0, "slice_launches": 500, "time_budget_s": 0.0}
+    slicing = CompiledCampaign.from_document(stored).slicing
+    assert slicing == Slicing(0, 500)
+    assert slicing.is_open and not slicing.by_light

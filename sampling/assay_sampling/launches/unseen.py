@@ -16,12 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.row_hash import hash_rows
 from assay_sampling.launches.signatures import SIGNATURE_COLUMNS, distinct_signatures
 from assay_sampling.notes.registry import Note, make_note
-
-# Above this share a window is noted as too short; docs/methods/two-level.md says how it was chosen.
-MOST_UNSEEN_TIME_PERCENT = 1.0
 
 
 @dataclass(frozen=True)

@@ -235,8 +235,9 @@ _RUN_FLAGS = (
     ),
     FlagKind(
         "window_cut",
-        "the window of launches with counters ended early: no new kind of launch came, or its time was up",
-        "none needed; `first` and `time_budget_s` of `detailed` set its limits",
+        "launches with counters ended early: no new kind of launch came, the time was up, or a run had as "
+        "many slices as it may have",
+        "none needed; `first`, `unseen_percent` and `time_budget_s` of `detailed` set the limits",
     ),
     FlagKind(
         "slice_empty",

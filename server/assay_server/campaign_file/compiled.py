@@ -29,18 +29,26 @@ class AnalysisSettings:
 class Slicing:
     """How many launches a detailed run profiles, and in which slices.
 
-    ``first`` launches (0: until the last slices bring no new kind of launch), in slices of
-    ``slice_launches`` (0: sized by cost), until ``time_budget_s`` seconds are spent (0: no limit).
+    ``first`` launches (0: as many as it takes), in slices of ``slice_launches`` (0: sized by cost), until
+    ``time_budget_s`` seconds are spent (0: no limit). With ``first`` 0 slices are chosen from the light run
+    until at most ``unseen_percent`` of its time is in signatures that they have not seen; None, as in
+    campaigns of earlier releases: from the beginning on, until the last slices bring no new kind of launch.
     """
 
     first: int
     slice_launches: int = 0
     time_budget_s: float = 0.0
+    unseen_percent: float | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it continues until no new kind of launch comes."""
+        """Whether the launches themselves decide how many get counters."""
         return not self.first
+
+    @property
+    def by_light(self) -> bool:
+        """Whether its slices are chosen from the light run, which is measured first."""
+        return self.is_open and self.unseen_percent is not None
 
     @property
     def is_fixed(self) -> bool:

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from assay_sampling.counters.definitions import COST_COUNTERS, features_of
+from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.table import CacheCondition, ClockCondition, Condition
 from assay_sampling.running.identity import SmShareKind
 from assay_server.campaign_file.compiled import Slicing
@@ -55,7 +56,8 @@ def _first(value: Any, number: ValidatorFunctionWrapHandler) -> int:
 class DetailedSpec(SpecModel):
     """The detailed level of live runs: the ``first`` launches, in slices of ``slice_launches``.
 
-    ``first`` is 0 for "auto": until no new kind of launch comes. Each of ``sets`` is a separate run: by
+    ``first`` is 0 for "auto": slices chosen from the light run, until at most ``unseen_percent`` of its time
+    is in signatures without counters. Each of ``sets`` is a separate run: by
     default one for true cycles, in one pass, and one for features, whose passes disturb the caches.
     """
 
@@ -69,6 +71,7 @@ class DetailedSpec(SpecModel):
     ] = 1000
     slice_launches: int | None = Field(default=None, ge=1, le=_MOST_LAUNCHES)
     time_budget_s: float | None = Field(default=None, gt=0, le=_LONGEST_BUDGET_S)
+    unseen_percent: float | None = Field(default=None, ge=0, lt=100)
     sets: Annotated[list[CounterSet], BeforeValidator(_listed)] = Field(
         default=["cycles", "features"], min_length=1, max_length=2
     )
@@ -79,7 +82,13 @@ class DetailedSpec(SpecModel):
     @cached_property
     def slicing(self) -> Slicing:
         """How to cut its runs into slices."""
-        return Slicing(self.first, self.slice_launches or 0, self.time_budget_s or 0.0)
+        unseen = MOST_UNSEEN_TIME_PERCENT if self.unseen_percent is None else self.unseen_percent
+        return Slicing(
+            self.first,
+            self.slice_launches or 0,
+            self.time_budget_s or 0.0,
+            None if self.first else unseen,
+        )
 
     def counters(self) -> tuple[str, ...]:
         """Canonical names of the counters that runs with features collect, each once."""

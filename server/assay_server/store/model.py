@@ -17,6 +17,7 @@ from assay_core.records.machine import Inventory, Slot
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RunSpec
 from assay_server.campaign_file.compiled import CompiledCampaign
+from assay_server.campaign_file.slices.chosen import SlicePlan
 
 
 class SliceState(StrEnum):
@@ -74,7 +75,7 @@ class Run(RunSpec):
     """A run of a campaign: what it measures, and its state.
 
     ``device_key``: the key that a slot's GPU must have (:func:`assay_sampling.running.identity.device_key`);
-    empty: any slot fits.
+    empty: any slot fits. ``plan``: the slices that were chosen for it from a light run; None: it has none.
     """
 
     run_id: str
@@ -83,6 +84,7 @@ class Run(RunSpec):
     state: RunState = RunState.WAITING
     failure: Failure | None = None
     flags: tuple[ValidityFlag, ...] = ()
+    plan: SlicePlan | None = None
 
     @property
     def in_windows(self) -> bool:

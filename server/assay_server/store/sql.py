@@ -18,6 +18,7 @@ from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
+from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.store import statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
@@ -375,7 +376,16 @@ def _run(row: Row) -> Run:
     values["state"] = RunState(row["state"])
     values["failure"] = _failure(row["failure"])
     values["flags"] = _flags(row["flags"])
+    values["plan"] = _plan(row)
     return Run(**values)
+
+
+def _plan(row: Row) -> SlicePlan | None:
+    try:
+        return None if row["plan"] is None else SlicePlan.from_document(row["plan"])
+    except ValueError as error:
+        cause = "its plan of slices is damaged, or of a newer release"
+        raise StorageError(f"run {row['run_id']}", cause, "restore a backup") from error
 
 
 def _run_values(run: Run) -> dict[str, Any]:
@@ -387,6 +397,7 @@ def _run_values(run: Run) -> dict[str, Any]:
         "counters": list(run.counters),
         "recorded_path": str(recorded.path) if recorded is not None else "",
         "recorded_time": recorded is not None and recorded.recorded_time,
+        "plan": None if run.plan is None else run.plan.to_document(),
         **_json(run, "condition", "command", "failure", "flags"),
     }
 

@@ -68,6 +68,7 @@ runs = sa.Table(
     _text("state"),
     sa.Column("failure", sa.JSON(none_as_null=True)),
     sa.Column("flags", sa.JSON, nullable=False),
+    sa.Column("plan", sa.JSON(none_as_null=True)),
     sa.UniqueConstraint("campaign_id", "ordinal"),
     # A lease looks only at the runs of its kind that still have slices to do.
     sa.Index(None, "campaign_id", "state", "profiler", "device_key", "ordinal"),

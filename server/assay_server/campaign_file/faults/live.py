@@ -120,9 +120,15 @@ def condition_faults(
 
 
 def detailed_faults(detailed: DetailedSpec | None) -> Iterator[Fault]:
-    """Feature sets that do not exist, sets that appear twice."""
+    """Feature sets that do not exist, sets that appear twice, a share that a fixed window cannot keep."""
     if detailed is None:
         return
+    if detailed.first and detailed.unseen_percent is not None:
+        yield Fault(
+            ("detailed", "unseen_percent"),
+            f"the window is fixed at its first {detailed.first:,} launches; write 'first: auto', so that "
+            "slices are chosen until this share is reached, or leave it out",
+        )
     if len(set(detailed.sets)) < len(detailed.sets):
         yield Fault(("detailed", "sets"), f"{detailed.sets[0]!r} appears twice")
     for features in detailed.features:

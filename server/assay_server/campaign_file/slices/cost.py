@@ -3,7 +3,10 @@
     seconds = start + skip x launches skipped + pass x passes x launches profiled
 
 The three are assumed at first, and fitted to slices of the same workload on the same kind of GPU as soon as
-there are some. Source: docs/nvidia-tools.md, "Passes"; docs/campaign-file.md, "Slices".
+there are some. Slices that are chosen from a light run are weighed by what that run tells
+(:func:`cost_from_light`), so that the same run gives the same slices.
+
+Source: docs/nvidia-tools.md, "Passes"; docs/campaign-file.md, "Slices".
 """
 
 from __future__ import annotations
@@ -61,6 +64,36 @@ def assumed_cost(passes: int, assumed: Assumptions) -> SliceCost:
         assumed.start_seconds,
         assumed.program_seconds / max(assumed.launches, 1),
         (passes * assumed.pass_milliseconds + restore) / 1000.0,
+    )
+
+
+@dataclass(frozen=True)
+class LightPace:
+    """How fast a light run went: its launches, the seconds from the first to the end of the last, and the
+    mean seconds of a launch."""
+
+    launches: int
+    seconds: float
+    launch_seconds: float
+
+
+def cost_from_light(
+    counters: Sequence[str], pace: LightPace, assumed: Assumptions | None = None
+) -> SliceCost:
+    """The cost of slices that collect these counters, from a light run of the workload.
+
+        skipped launch  = seconds of the light run / launches x trace_slowdown
+        profiled launch = passes x (mean seconds of a launch + pass_milliseconds) + restore_milliseconds
+
+    The start of the tool, the slowdown, the pass and the restore are those of the assumptions.
+    """
+    believed = assumed or Assumptions()
+    passes = replay_passes(counters).passes
+    guessed = assumed_cost(passes, believed)
+    return SliceCost(
+        believed.start_seconds,
+        believed.trace_slowdown * pace.seconds / max(pace.launches, 1),
+        guessed.launch_seconds + passes * pace.launch_seconds,
     )
 
 

@@ -26,7 +26,7 @@ Window = tuple[int, int]  # launches skipped, launches taken (0: all the rest)
 
 
 def planned_windows(slicing: Slicing, cost: SliceCost) -> list[Window]:
-    """The slices to plan before any has been made."""
+    """The slices to plan before any has been made, without a light run to choose them from."""
     return list(cut(slicing, cost, most=SLICES_AHEAD if slicing.is_open else None))
 
 

@@ -244,7 +244,8 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
 def _run_data(run: Run, campaign: Campaign, store: MetadataReader, records: RecordStore) -> RunData:
     from assay_server.analysis.provenance import run_facts  # noqa: PLC0415 - it loads the analysis
 
-    slices = store.slices(run.run_id)
+    # Slices that were chosen from a light run are measured in another order than that of their launches.
+    slices = sorted(store.slices(run.run_id), key=lambda piece: (piece.launch_skip, piece.index))
     kept = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
     return RunData(
         run_id=run.run_id,
@@ -291,20 +292,22 @@ def _timed(run: RunData, store: MetadataReader) -> RunData:
 
 
 def capture_flags(slices: Sequence[Slice]) -> Iterator[ValidityFlag]:
-    """Flags that only a run's slices together show: launches are missing before later ones.
+    """Flags that only a run's slices, in the order of their launches, together show: launches are missing
+    before later ones.
 
     Each kind of flag appears once, with the first slice that shows it.
     """
-    last = max((piece.index for piece in slices if piece.launches), default=-1)
-    before = [piece for piece in slices if piece.index < last]
+    with_launches = [place for place, piece in enumerate(slices) if piece.launches]
+    last = with_launches[-1] if with_launches else -1
+    before = slices[: max(last, 0)]
     empty = next((piece.index for piece in before if not piece.launches), None)
     if empty is not None:
-        detail = f"slice {empty} has no launches, and slice {last} has some"
+        detail = f"slice {empty} has no launches, and slice {slices[last].index} has some"
         yield ValidityFlag("empty_capture", detail, invalidates("empty_capture"))
     short = next((piece for piece in before if 0 < piece.launches < piece.launch_count), None)
     if short is not None:
         had = f"{short.launches:,} of {short.launch_count:,} launches"
-        detail = f"slice {short.index} has {had}, and slice {last} has some"
+        detail = f"slice {short.index} has {had}, and slice {slices[last].index} has some"
         yield ValidityFlag("slice_gap", detail, invalidates("slice_gap"))
 
 

@@ -13,9 +13,11 @@ from assay_core.records.failure import Failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
+from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.slicing.after_light import plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import slicing_of
 from assay_server.store.model import Slice
@@ -84,28 +86,33 @@ class Publisher:
             return self._commit(key, file)
 
     def _commit(self, key: AttemptKey, file: PublishedFile) -> bool:
-        self._look_at(key, file)
-        wanted = self._ended(key, file)
+        wanted = self._ended(key, file, self._look_at(key, file))
         if not wanted:
             self._coordinator.records.withdraw(key.run_id, key.slice_index)
         return wanted
 
-    def _ended(self, key: AttemptKey, file: PublishedFile) -> bool:
+    def _ended(self, key: AttemptKey, file: PublishedFile, plan: SlicePlan | None) -> bool:
         """End the publication; first, other slices of the run whose files have changed wait again."""
         while True:
             try:
                 with self._coordinator.schedule() as schedule:
-                    return schedule.end_publish(key, file, self._kinds)
+                    return schedule.end_publish(key, file, self._kinds, plan)
             except RecordsChangedError as error:
                 lose_records(self._coordinator, [f for f in error.files if f.run_id == key.run_id])
 
-    def _look_at(self, key: AttemptKey, file: PublishedFile) -> None:
-        """Read the file before the transaction if its new kinds of launches decide how the run continues."""
+    def _look_at(self, key: AttemptKey, file: PublishedFile) -> SlicePlan | None:
+        """Read the file before the transaction if its launches decide how runs continue: the plan for the
+        detailed runs that wait for this light run, or the new kinds of launches in this slice."""
         with self._coordinator.snapshot() as store:
             run = store.run(key.run_id)
-            slicing = None if run is None else slicing_of(store, run)
-        if slicing is not None and slicing.is_open:
+            if run is None or not file.file:
+                return None
+            if run.level == "light":
+                return plan_from(store, run, self._coordinator.records.path(file.file))
+            slicing = slicing_of(store, run)
+        if slicing is not None and slicing.is_open and run.plan is None:
             self._kinds.of(Slice(key.run_id, key.slice_index, file=file.file, content_hash=file.content_hash))
+        return None
 
     def _give_up(self, key: AttemptKey, error: AssayError) -> bool:
         """Acknowledged data is gone: run the slice again (unless it was cancelled)."""

@@ -60,7 +60,8 @@ def plan_campaign(
     asked for, a detailed run of the window in slices for each of its sets of counters (not with
     ``detailed: none``), a light run, and the runs of its conditions
     (:func:`assay_server.campaign_file.condition_runs.condition_runs`). ``costs`` size slices whose
-    number of launches the file does not give; None: the assumed costs.
+    number of launches the file does not give; None: the assumed costs. With ``detailed.first: auto`` detailed
+    runs have no slices yet: these are chosen when the light run has ended.
     """
     base = _Base(campaign_id, base_directory, file_name, costs or SliceCosts())
     runs: list[Run] = []
@@ -141,6 +142,8 @@ def _live_runs(
 
 def _windows(detailed: DetailedSpec | None, run: Run, base: _Base) -> tuple[Window, ...]:
     assert detailed is not None  # without it no detailed run is planned
+    if detailed.slicing.by_light:
+        return ()  # chosen once the light run is there
     return tuple(planned_windows(detailed.slicing, base.costs.of(run)))
 
 

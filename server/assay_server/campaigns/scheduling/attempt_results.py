@@ -11,6 +11,7 @@ from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
+from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.campaigns.slicing.kinds import LaunchKinds
 from assay_server.campaigns.slicing.reslice import rest_after
@@ -114,11 +115,17 @@ class AttemptResults(Transitions):
                 return why
         return None
 
-    def end_publish(self, key: AttemptKey, file: PublishedFile, kinds: LaunchKinds | None = None) -> bool:
+    def end_publish(
+        self,
+        key: AttemptKey,
+        file: PublishedFile,
+        kinds: LaunchKinds | None = None,
+        plan: SlicePlan | None = None,
+    ) -> bool:
         """The slice's file is in its place. False: it is no longer wanted.
 
         ``kinds`` of launches in published slices decide where a run ends that continues until nothing new
-        comes.
+        comes; ``plan`` is that of the detailed runs that wait for this light run, if any does.
         """
         attempt = self.store.attempt(key.run_id, key.slice_index, key.attempt)
         piece = self.store.slice(key.run_id, key.slice_index)
@@ -147,6 +154,8 @@ class AttemptResults(Transitions):
             self.store.save_run(replace(run, flags=tuple(dict.fromkeys(flags))))
         # First cut the rest of the run, then set its state: it is done only if no slice follows.
         self.set_slice(done)
+        if run is not None and run.level == "light":
+            self.start_detailed(run, plan)
         return True
 
 

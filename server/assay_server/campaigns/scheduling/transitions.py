@@ -10,11 +10,13 @@ from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, CampaignS
 from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
+from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaigns.scheduling.lost_gpus import given_up, gpus_lost, too_many, workload_runs
 from assay_server.campaigns.scheduling.places import elsewhere
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
 from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
+from assay_server.campaigns.slicing.after_light import flags_of_plan, slices_of, waiting_for_light
 from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Attempt, Run, Slice, SliceState
 from assay_server.store.protocols import MetadataTransaction
 
@@ -181,6 +183,10 @@ class Transitions:
         piece = next((p for p in self.store.slices(run.run_id) if p.state in open_slices), None)
         if piece is not None:
             self.set_slice(replace(piece, state=SliceState.FAILED), why)
+        elif not self.store.slices(run.run_id):  # it waits for its light run
+            self.store.save_run(replace(run, state=RunState.FAILED, failure=why))
+            self.note_change(run.run_id)
+            self._advance(run.campaign_id)
 
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
@@ -201,7 +207,21 @@ class Transitions:
             self.note_change(run.run_id)
         if state in ENDED_RUNS:
             self.cancel_slices(run.run_id)
+            if state is not RunState.DONE:
+                self.start_detailed(run, None)
             self._advance(run.campaign_id)
+
+    def start_detailed(self, light: Run, plan: SlicePlan | None) -> None:
+        """Give the detailed runs that waited for a light run their slices: those of ``plan``, or, if there is
+        none, those from the beginning of the workload. Does nothing if none waited for this run."""
+        for run in waiting_for_light(self.store, light):
+            campaign = self.store.campaign(run.campaign_id)
+            slicing = None if campaign is None else campaign.compiled.slicing
+            flags = flags_of_plan(plan, 0.0 if slicing is None else slicing.time_budget_s)
+            self.store.replace_slices(run.run_id, 0, slices_of(self.store, run, plan))
+            self.store.save_run(replace(run, plan=plan, flags=(*run.flags, *flags)))
+            self.note_change(run.run_id)
+            self.effects.work = True
 
     def cancel_slices(self, run_id: str) -> None:
         """Cancel the slices of a run that have not ended, and their attempts."""

@@ -1,6 +1,7 @@
 """After the end of a slice, decides anew about the later slices that were never leased.
 
-Slices that the campaign file fixes stay as they are. In other runs the rest is cut again with the measured
+Slices that the campaign file fixes stay as they are, and so do those that were chosen from a light run, until
+the time budget is spent. In other runs the rest is cut again with the measured
 cost of slices, continues while new kinds of launches come, and ends when the workload ends, nothing new
 comes, or the time budget is spent. Decided inside the transaction that publishes the slice.
 """
@@ -51,7 +52,8 @@ def rest_after(store: MetadataReader, run: Run, kinds: LaunchKinds) -> Rest | No
     cost = SliceCosts(store.slice_times(RECENT_SLICES)).of(run)
     slices = store.slices(run.run_id)
     progress = _Progress(slicing, run, slices, store.untried_from(run.run_id), cost)
-    why = progress.end_of_workload() or progress.nothing_new(kinds) or progress.budget(store)
+    why = None if run.plan is not None else progress.end_of_workload() or progress.nothing_new(kinds)
+    why = why or progress.budget(store)
     if why is not None:
         rest: tuple[Slice, ...] = ()
     else:
@@ -129,15 +131,20 @@ class _Progress:
         expected = sum(self.cost.seconds(*_window(piece)) for piece in [*running, *follows])
         if not follows or store.seconds_spent(self.run.run_id) + expected <= budget:
             return None
-        return ValidityFlag(
-            "window_cut",
-            f"the window ends after {self._end:,} launches: another slice would exceed the time budget of "
-            f"{budget:g} s",
+        where = (
+            f"the window ends after {self._end:,} launches"
+            if self.run.plan is None
+            else f"{len(self.begun):,} of the {len(self.run.plan.slices):,} slices were measured"
         )
+        detail = f"{where}: another slice would exceed the time budget of {budget:g} s"
+        return ValidityFlag("window_cut", detail)
 
     def rest(self, ahead: int) -> tuple[Slice, ...]:
-        """The slices after those that were begun; for an open run as many as ``ahead`` allows."""
+        """The slices after those that were begun; for an open run as many as ``ahead`` allows. Those of
+        a plan stay as they are."""
         slicing, most = self.slicing, None
+        if self.run.plan is not None:
+            return tuple(self.untried)
         if slicing.is_open:
             most = max(0, ahead - (len(self.begun) - len(self.done)))
             if len(self.untried) >= most:
