@@ -123,6 +123,14 @@ def test_the_report_rests_on_both_runs_and_compares_flushed_with_one_pass(finish
     assert (row["window"]["slices"], row["window"]["launches"]) == (2, 400)
     assert row["flags"] == []
     assert row["error_percent"] < 1.0
+    [chosen] = report["chosen_slices"]
+    assert chosen["runs"] == [run.run_id for run in detailed(runs)]
+    assert (chosen["ending"], chosen["unseen_time_percent"], chosen["launches"]) == ("unseen", 0.0, 6000)
+    assert [(s["first_launch"], s["launches"], s["measured"]) for s in chosen["slices"]] == [
+        (4801, 200, True),
+        (0, 200, True),
+    ]
+    assert sum(s["new_time_percent"] for s in chosen["slices"]) == pytest.approx(100.0)
     [entry] = report["cold_start"]
     assert entry["status"] == "ok", entry["reason"]
     assert entry["launches"] == 400

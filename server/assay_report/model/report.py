@@ -17,6 +17,7 @@ from assay_report.model.compared import (
 from assay_report.model.drawn import Drawn
 from assay_report.model.runs import FailedRunEntry, ProvenanceEntry, RunEntry
 from assay_report.model.scores import Row, SummaryEntry
+from assay_report.model.slices import ChosenSlicesEntry
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.selection import SelectionInReport
 
@@ -73,7 +74,7 @@ COMPARISONS: tuple[str, ...] = tuple(Comparisons.model_fields)
 class Report(Comparisons, ArrangedPart):
     """The report of a campaign. A value that was not measured or does not apply is `null`."""
 
-    left_out_unless_set: ClassVar[frozenset[str]] = frozenset(COMPARISONS)
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({*COMPARISONS, "chosen_slices"})
 
     format_version: Annotated[int, says("2; it grows when a key changes its meaning")] = REPORT_VERSION
     campaign: Annotated[CampaignEntry, says("the campaign")]
@@ -84,6 +85,10 @@ class Report(Comparisons, ArrangedPart):
     runs: Annotated[list[RunEntry], says("every run with data")] = []
     provenance: Annotated[
         list[ProvenanceEntry], says("what each workload's numbers on each GPU were measured with")
+    ] = []
+    chosen_slices: Annotated[
+        list[ChosenSlicesEntry],
+        says("with `detailed.first: auto`, one for each workload and GPU: its slices, and why these"),
     ] = []
     failed_runs: Annotated[list[FailedRunEntry], says("every run without data")] = []
     summary: Annotated[list[SummaryEntry], says("one for each workload, GPU and condition")] = []

@@ -10,6 +10,7 @@ from assay_report.tables import scores
 from assay_report.tables.compared import compared_tables
 from assay_report.tables.decomposition import report_tables
 from assay_report.tables.runs import provenance_table
+from assay_report.tables.slices import slices_summary, slices_tables
 from assay_report.tables.table import Table
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
@@ -53,6 +54,7 @@ def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
     for table in (scores.differences_table(rows), scores.window_table(rows), scores.models_table(rows)):
         if table is not None:
             yield table
+    yield from slices_tables(report, rows[0].workload)
     for key in dict.fromkeys(row.selection for row in rows if row.selection):
         groups = scores.groups_table(key, report.selections.get(key))
         if groups is not None:
@@ -66,6 +68,9 @@ def short_tables(report: Report) -> Iterator[Table]:
         yield scores.rows_table(report.rows, with_workload=True)
         for of_workload in by_workload(report.rows).values():
             yield from report_tables(of_workload)
+    slices = slices_summary(report.chosen_slices)
+    if slices is not None:
+        yield slices
     provenance = provenance_table(report)
     if provenance is not None:
         yield provenance

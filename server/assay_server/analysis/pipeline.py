@@ -17,6 +17,7 @@ from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_server.analysis import rows
 from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
+from assay_server.analysis.chosen_slices import chosen_slices_entries
 from assay_server.analysis.provenance import flag_differences, provenance_entries, with_facts_of_table
 from assay_server.analysis.rows import Method
 from assay_server.analysis.runs.loading import load_run
@@ -69,6 +70,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         compared.add(part.compared)
     every_run = [with_facts_of_table(run) for run in _every_run(request)]
     flag_differences([*all_rows, *compared.entries()], every_run)
+    chosen = chosen_slices_entries(every_run)
     return Report(
         campaign=CampaignEntry(
             id=request.campaign_id,
@@ -84,6 +86,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         rows=all_rows,
         selections=selections,
         drawn=drawn,
+        **({"chosen_slices": chosen} if chosen else {}),
         **{part: entries for part in COMPARISONS if (entries := getattr(compared, part))},
     )
 

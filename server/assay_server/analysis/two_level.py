@@ -9,9 +9,10 @@ from assay_sampling.scoring.selection import Selection
 from assay_server.analysis.rows import flag
 
 
-def describe_two_levels(row: Row, selection: Selection, light_run: str) -> None:
+def describe_two_levels(row: Row, selection: Selection, light_run: str, most_unseen: float) -> None:
     """Fill in ``model``, ``window``, ``unknown`` and the unseen share; nothing if the selection has only one
-    level. A window too short for its light run is flagged on ``light_run``, the name of that run.
+    level. A window that leaves more than ``most_unseen`` percent of the light time unseen is flagged on
+    ``light_run``, the name of that run.
 
     ``model`` holds the accuracies of the chosen model and, under ``models``, accuracies and errors of all.
     It is None if the window covers the whole workload, so that no launch needed a label.
@@ -25,9 +26,13 @@ def describe_two_levels(row: Row, selection: Selection, light_run: str) -> None:
     row.window = facts.window
     row.unknown = Unknown(launches=facts.unknown.launches, groups=facts.unknown.groups, percent=100.0 * share)
     row.unseen_time_percent = facts.unseen_time_percent
-    for note in facts.notes:
-        if note.flag is not None:
-            flag(row, light_run, note.flag, note.text)
+    unseen = facts.unseen_time_percent
+    if unseen is not None and unseen > most_unseen:
+        detail = (
+            f"{unseen:.2f} % of the light time is in signatures that no launch with counters has, more than "
+            f"{most_unseen:g} %"
+        )
+        flag(row, light_run, "window_unseen", detail)
 
 
 def _model(facts: TwoLevels) -> ChosenModel | None:

@@ -9,8 +9,10 @@ from typing import Any
 from assay_core.records.campaign import RunState
 from assay_core.records.failure import Failure
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
+from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import RunLevel
+from assay_server.campaign_file.slices.chosen import SlicePlan
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
 
@@ -68,6 +70,7 @@ class RunData:
         wall_seconds: of all executions together; 0: not known.
         busy_seconds: how long the GPU ran kernels in that time, by the driver's count; None: not known.
         facts: what its numbers were measured with, besides the GPU.
+        plan: its slices as they were chosen from a light run; None: they were not.
     """
 
     run_id: str
@@ -92,6 +95,12 @@ class RunData:
     wall_seconds: float = 0.0
     busy_seconds: float | None = None
     facts: RunFacts = field(default_factory=RunFacts, hash=False)
+    plan: SlicePlan | None = None
+
+    @property
+    def slices(self) -> int:
+        """How many slices it was measured in."""
+        return len(self.slice_launches)
 
     @property
     def compares(self) -> bool:
@@ -134,6 +143,7 @@ class AnalysisRequest:
         memory_limit_bytes: bounds the launches in memory at one time.
         runs: finished runs, in the order of the campaign file.
         failed_runs: the runs that have no data.
+        unseen_percent: share of light time that a window may leave unseen without a flag.
         accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
     """
 
@@ -146,4 +156,5 @@ class AnalysisRequest:
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
     runs: tuple[RunData, ...] = ()
     failed_runs: tuple[FailedRun, ...] = ()
+    unseen_percent: float = MOST_UNSEEN_TIME_PERCENT
     accept_invalid: bool = False

@@ -25,6 +25,7 @@ from assay_sampling.errors import (
     LaunchTableError,
     StorageError,
 )
+from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import invalidates
 from assay_server.analysis.runs.intact import RecordsChangedError
@@ -220,6 +221,7 @@ def analysis_request(store: MetadataReader, campaign_id: str, records: RecordSto
         methods=settings.methods,
         reference=settings.reference,
         memory_limit_bytes=settings.memory_limit_bytes,
+        unseen_percent=_most_unseen(campaign),
         runs=_paired(
             failed_runs,
             (
@@ -232,6 +234,13 @@ def analysis_request(store: MetadataReader, campaign_id: str, records: RecordSto
         ),
         failed_runs=failed_runs,
     )
+
+
+def _most_unseen(campaign: Campaign) -> float:
+    """The share of light time that its windows may leave unseen."""
+    slicing = campaign.compiled.slicing
+    asked = None if slicing is None else slicing.unseen_percent
+    return MOST_UNSEEN_TIME_PERCENT if asked is None else asked
 
 
 def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[RunData, ...]:
@@ -264,6 +273,7 @@ def _run_data(run: Run, campaign: Campaign, store: MetadataReader, records: Reco
         content_hash=_content_hash([piece.content_hash for piece in kept]),
         live=run.command is not None,
         under_mps=run.under_mps,
+        plan=run.plan,
         slice_launches=tuple(piece.launches for piece in slices),
         launches_asked=launches_asked(slices),
         costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
