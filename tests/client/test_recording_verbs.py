@@ -91,6 +91,8 @@ def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_p
             "grid": [hand_made.GRIDS[kind], 1, 1],
             "block": [128, 1, 1],
             "weight": float(counts[kind]),
+            "draws": None,
+            "light_time_weight": None,
         }
     assert document["cost"]["quantity"] == "cycles_gpc_avg"
     assert document["cost"]["unit"] == "cycle"

@@ -43,6 +43,8 @@ ADDED: frozenset[str] = frozenset(
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",
         "mean_error_over_all_percent", "mean_active_error_over_all_percent", "largest_error_percent",
         "largest_active_error_percent", "summary.saved_percent", "active_saved_percent",
+        # Weights by light time, and which weights are used where.
+        "weights", "light_time_weight", "by_weights",
     }
 )  # fmt: skip
 

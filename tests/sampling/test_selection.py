@@ -30,9 +30,9 @@ def selection() -> Selection:
 def test_the_keys_are_the_contract(selection: Selection) -> None:
     document = selection.document().to_dict()
     assert list(document) == [
-        "version", "method", "parameters", "seed", "profile", "groups", "cost", "error_percent",
+        "version", "method", "parameters", "seed", "profile", "weights", "groups", "cost", "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
-        "weighted_cov_percent", "interval", "interval_reason", "score_notes",
+        "weighted_cov_percent", "decomposition", "interval", "interval_reason", "score_notes",
         "sweep", "pca_components",
     ]  # fmt: skip
     assert {"launches", "kernels", "devices", "sources", "synthetic"} <= set(document["profile"])
@@ -41,7 +41,8 @@ def test_the_keys_are_the_contract(selection: Selection) -> None:
         assert list(group) == ["id", "launches", "instruction_share", "representatives"]
         for representative in group["representatives"]:
             assert list(representative) == [
-                "process", "launch", "sim_id", "kernel", "grid", "block", "weight",
+                "process", "launch", "sim_id", "kernel", "grid", "block", "weight", "draws",
+                "light_time_weight",
             ]  # fmt: skip
     assert [list(entry) for entry in document["sweep"]] == [["k", "error_percent", "speedup", "inertia"]]
     assert json.loads(json.dumps(document)) == document
@@ -62,6 +63,7 @@ def test_the_values_are_those_of_the_profile(selection: Selection) -> None:
                 {
                     "process": 0, "launch": 10, "sim_id": 11, "kernel": "kernel",
                     "grid": [1, 1, 1], "block": [1, 1, 1], "weight": 3.0,
+                    "draws": None, "light_time_weight": None,
                 }
             ],
         },
@@ -73,6 +75,7 @@ def test_the_values_are_those_of_the_profile(selection: Selection) -> None:
                 {
                     "process": 0, "launch": 12, "sim_id": 13, "kernel": "kernel",
                     "grid": [1, 1, 1], "block": [1, 1, 1], "weight": 2.0,
+                    "draws": None, "light_time_weight": None,
                 }
             ],
         },

@@ -19,13 +19,15 @@ from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import WeightKind
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
 from assay_sampling.scoring.elsewhere import (
+    default_weights,
     same_sequence,
     saved_quantity,
     score_notes,
     score_relative,
-    score_saved,
+    score_saved_by_weights,
 )
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
@@ -165,6 +167,7 @@ def evaluate(
     *,
     ranks: bool = False,
     quantity: str | None = None,
+    weights: WeightKind | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -175,12 +178,18 @@ def evaluate(
         file: the recording, for example of another GPU; several files as in :func:`read_profile`.
         ranks: each file is a rank of one job.
         quantity: the cost ("duration_ns", "cycles_gpc_avg", ...); None: that of the selection.
+        weights: "launches", "instructions" or "light_time"; None: by light time on another GPU or under
+            another condition where the selection has them, else its own.
 
     Raises MisalignedError if the recording does not hold the same launches.
     """
     saved = load_selection(selection)
     launches = _whole(file, ranks, synthetic, memory_limit_bytes)
-    return _evaluated(saved, launches, score_saved(saved, launches, quantity))
+    scores = score_saved_by_weights(saved, launches, quantity)
+    used = default_weights(saved, launches) if weights is None else weights
+    saved.weights_of(used)
+    by_weights = {kind: found.weighted_dict() for kind, found in scores.items()}
+    return {**_evaluated(saved, launches, scores[used]), "by_weights": by_weights}
 
 
 def evaluate_relative(
@@ -190,6 +199,7 @@ def evaluate_relative(
     *,
     ranks: bool = False,
     quantity: str | None = None,
+    weights: WeightKind | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -203,7 +213,7 @@ def evaluate_relative(
     saved = load_selection(selection)
     one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
     refuse_same_content(one, other)
-    found = score_relative(saved, one, other, quantity)
+    found = score_relative(saved, one, other, quantity, weights)
     document = _selection_part(saved)
     notes = [make_note("cycles_of_two_clocks")] if found.first.unit == "cycle" else []
     return {
@@ -243,6 +253,7 @@ def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation
         **_selection_part(saved),
         "evaluated_on": here.document().to_dict(),
         "match": _match(saved.sequence, here.sequence()),
+        "weights": evaluation.weights,
         **evaluation.to_dict(),
         "notes": [
             note.to_dict() for note in (*_notes(saved, evaluation), *score_notes(saved, launches, evaluation))

@@ -110,6 +110,19 @@ class GroupSpreadEntry(Part):
     error_points: Annotated[float, says("its signed error there", _POINTS)]
 
 
+class WeightedScores(Part):
+    """Scores with one kind of weights."""
+
+    projected: Annotated[float | None, says("sum of weight x cost of the representatives", "`cost.unit`")] = (
+        None
+    )
+    error_percent: Annotated[float | None, says("100 |projected - total| / total", "percent")] = None
+    signed_error_percent: Annotated[float | None, says("with its sign", "percent")] = None
+    group_error_percent: Annotated[
+        float | None, says("100 x the sum over groups of |projected - total| / total", "percent")
+    ] = None
+
+
 class Scores(Part):
     """Scores of a selection on the launches of one run."""
 

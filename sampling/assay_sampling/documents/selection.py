@@ -8,6 +8,7 @@ from pydantic import ConfigDict, JsonValue
 
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import NoteEntry, Parameters, Scores
+from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
 
 _CHRONOLOGICAL = "trained on the first 80 % of the window, tested on the last 20 %"
@@ -65,6 +66,13 @@ class RepresentativeEntry(Part):
             "draws",
         ),
     ] = None
+    light_time_weight: Annotated[
+        float | None,
+        says(
+            "light time of its group / light time of the group's representatives, for other GPUs "
+            "([weights.md](methods/weights.md)); `null`: no light run"
+        ),
+    ] = None
 
 
 class GroupEntry(Part):
@@ -76,6 +84,19 @@ class GroupEntry(Part):
         float | None, says("of all executed instructions; `null`: not measured", "fraction")
     ] = None
     representatives: Annotated[list[RepresentativeEntry], says("the launches that stand for it")]
+
+
+class WeightsEntry(Part):
+    """Which weights are used where."""
+
+    here: Annotated[
+        WeightKind,
+        says("what `weight` counts, and these scores use: `launches`, or `instructions` as Sieve has it"),
+    ] = "launches"
+    elsewhere: Annotated[
+        WeightKind,
+        says("used on other GPUs, conditions and simulators unless told otherwise; may be `light_time`"),
+    ] = "launches"
 
 
 class IntervalEntry(Part):
@@ -329,7 +350,7 @@ class SelectionDocument(Scores, ArrangedPart):
     model_config = ConfigDict(extra="allow")
     left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"version", "labels", *_BY_METHOD})
     written_first: ClassVar[tuple[str, ...]] = (
-        "version", "method", "parameters", "seed", "profile", "groups",
+        "version", "method", "parameters", "seed", "profile", "weights", "groups",
     )  # fmt: skip
 
     version: Annotated[
@@ -339,6 +360,9 @@ class SelectionDocument(Scores, ArrangedPart):
     parameters: Annotated[Parameters, says("every parameter of the method with its value, defaults included")]
     seed: Annotated[int, says("the same input, parameters and seed give the same selection")]
     profile: Annotated[ProfilePart, says("the launches that it was made from")]
+    weights: Annotated[
+        WeightsEntry, says("which weights are used where; earlier releases had those by launches alone")
+    ] = WeightsEntry()
     groups: Annotated[list[GroupEntry], says("the groups, each with its representatives")]
     interval: Annotated[IntervalEntry | None, says("of the projected total")] = None
     interval_reason: Annotated[NoteEntry | None, says("why there is no interval; `null` if there is one")] = (

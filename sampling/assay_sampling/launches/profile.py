@@ -11,13 +11,15 @@ from assay_sampling.launches.in_memory import Launches
 @dataclass(frozen=True)
 class Profile:
     """Launches by level. ``detailed`` has counters and may be a window, only the first launches, if ``light``
-    has the whole workload. Code that joins the two must check that they belong together.
+    has the whole workload. Code that joins the two must check that they belong together. ``repeats`` are
+    further light runs of the same launches, which only make the light time more certain.
 
     Raises RefusedError for neither level.
     """
 
     detailed: Launches | None = None
     light: Launches | None = None
+    repeats: tuple[Launches, ...] = ()
 
     def __post_init__(self) -> None:
         if self.detailed is None and self.light is None:

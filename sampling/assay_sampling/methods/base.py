@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,9 +14,11 @@ from assay_sampling.errors import RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.notes.registry import Note
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.evaluation import Cost, cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
+from assay_sampling.scoring.weights import launch_weights, light_time_of_profile, no_light_run, weigh
 
 
 @runtime_checkable
@@ -83,6 +86,8 @@ def grouped_selection(
     interval_reason: Note | None = NO_INTERVAL_FIXED_RULE,
     warnings: tuple[Note, ...] = (),
     extra: Mapping[str, Any] | None = None,
+    weighed_by: WeightKind = "launches",
+    light_time_weights: np.ndarray | None = None,
 ) -> Selection:
     """The selection of any method that puts every launch of the whole workload in one group.
 
@@ -92,12 +97,22 @@ def grouped_selection(
         weights: of the representatives, shape (r,).
         draws: how many draws met each, shape (r,), for draws with replacement in proportion to light time.
         cost: the cost that is scored; None takes :func:`whole_cost`.
+        weighed_by: what the weights count; those by launches replace others where ``weights=launches`` asks.
+        light_time_weights: shape (r,), of a method with its own; None takes ``weights`` where they are by
+            light time, else computes them from the light run.
 
-    Raises what :func:`whole_cost` and :func:`assay_sampling.scoring.evaluation.evaluate` raise.
+    Raises what :func:`whole_cost`, :func:`assay_sampling.scoring.evaluation.evaluate` and
+    :func:`assay_sampling.scoring.weights.weigh` raise.
     """
     launches = profile.whole
     groups = labels[rows]
     group_launches = np.bincount(labels)
+    asked = weights_asked(parameters)
+    if asked == "launches" and weighed_by == "instructions":
+        weights, weighed_by = launch_weights(labels, rows), asked
+        interval, interval_reason = None, interval_reason or make_note("interval_of_other_weights")
+    own = weights if weighed_by == "light_time" else light_time_weights
+    weighing = weigh(profile, labels, rows, here=weighed_by, asked=asked, light_time=own)
     return Selection(
         method=method,
         parameters=parameters.model_dump(mode="json"),
@@ -112,11 +127,51 @@ def grouped_selection(
             labels=labels,
             representative_groups=groups,
             instructions=instructions_of(launches),
+            kind=weighed_by,
         ),
         instruction_share=instruction_share(launches, labels, len(group_launches)),
         labels=labels,
         interval=interval,
         interval_reason=interval_reason,
-        warnings=warnings,
+        warnings=(*warnings, *weighing.warnings),
         extra=extra or {},
+        light_time_weights=weighing.light_time,
+        weights=weighing.rule,
     )
+
+
+def with_both_weights(selection: Selection, profile: Profile, asked: WeightKind | None) -> Selection:
+    """The selection of a method that knows of no weights by light time, with them.
+
+    Raises what :func:`assay_sampling.scoring.weights.weigh` raises; a selection without labels that has none
+    yet stays as it is.
+    """
+    if selection.light_time_weights is not None or selection.labels is None:
+        return selection
+    rows = selection.representatives.row
+    weighing = weigh(profile, selection.labels, rows, here=selection.weights.here, asked=asked)
+    return replace(
+        selection,
+        light_time_weights=weighing.light_time,
+        weights=weighing.rule,
+        warnings=(*selection.warnings, *weighing.warnings),
+    )
+
+
+def weights_asked(parameters: BaseModel) -> WeightKind | None:
+    """The parameter ``weights``; None if it was left out, or the method has none."""
+    found: WeightKind | None = getattr(parameters, "weights", None)
+    return found
+
+
+def time_to_draw_by(profile: Profile, parameters: BaseModel) -> np.ndarray | None:
+    """Light time of every launch, shape (n,), if launches are to be drawn in proportion to it, else None.
+
+    Raises RefusedError if that is asked for and there is no light run.
+    """
+    if weights_asked(parameters) != "light_time":
+        return None
+    found = light_time_of_profile(profile)
+    if found is None:
+        raise no_light_run(profile)
+    return found

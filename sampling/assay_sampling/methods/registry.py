@@ -15,9 +15,10 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import Sampler
+from assay_sampling.methods.base import Sampler, with_both_weights
 from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.methods.needs import Needs, needs_of, require_measured
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 ENTRY_POINT_GROUP = "assay.samplers"
@@ -86,14 +87,16 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     not apply to the profile, or its two levels are not of one workload.
     """
     sampler = _sampler(method, "select")
-    validated = _validated(method, sampler, parameters)
+    common, own = _split(sampler, parameters)
+    validated = _validated(method, sampler, own)
     wanted = needs_of(sampler, validated)
     if wanted is not None:
         require_measured(method, wanted, profile)
     # A method that joins the levels aligns them itself; the others would silently accept a wrong pair.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
-    return sampler.select(profile, validated, seed=seed)
+    made = sampler.select(profile, validated, seed=seed)
+    return made if common is None else with_both_weights(made, profile, common.weights)
 
 
 def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") -> Needs | None:
@@ -103,7 +106,7 @@ def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") 
     method, parameter or value.
     """
     sampler = _sampler(method, verb)
-    return needs_of(sampler, _validated(method, sampler, parameters))
+    return needs_of(sampler, _validated(method, sampler, _split(sampler, parameters)[1]))
 
 
 @cache
@@ -128,12 +131,28 @@ def _sampler(method: str, verb: str) -> Sampler:
     return known[method]
 
 
+def _split(
+    sampler: Sampler, parameters: Mapping[str, Any]
+) -> tuple[MethodParameters | None, Mapping[str, Any]]:
+    """The parameters that every method has, None if its own model has them too, and the others."""
+    if set(MethodParameters.model_fields) <= set(sampler.parameters.model_fields):
+        return None, parameters
+    every = {name: value for name, value in parameters.items() if name in MethodParameters.model_fields}
+    own = {name: value for name, value in parameters.items() if name not in every}
+    common = _of_model(sampler.name, MethodParameters, every)
+    assert isinstance(common, MethodParameters)
+    return common, own
+
+
 def _joins_levels(sampler: Sampler) -> bool:
     return bool(getattr(sampler, "joins_levels", False))
 
 
 def _validated(method: str, sampler: Sampler, parameters: Mapping[str, Any]) -> BaseModel:
-    model = sampler.parameters
+    return _of_model(method, sampler.parameters, parameters)
+
+
+def _of_model(method: str, model: type[BaseModel], parameters: Mapping[str, Any]) -> BaseModel:
     remedy = f"it has {', '.join(model.model_fields) or 'no parameters'}"
     if model.model_config.get("extra") != "allow":
         unknown = [name for name in parameters if name not in model.model_fields]

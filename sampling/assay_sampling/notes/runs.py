@@ -21,6 +21,13 @@ SEVERAL_RUNS = (
         lambda run, passes: f"{run} took {passes:g} passes, so its cycles are disturbed too",
     ),
     NoteKind(
+        "light_repeat_unused",
+        "a repeated light run does not count in the mean light time",
+        lambda error, subject, cause, remedy, run: (
+            f"the repeat {run} does not count in the mean light time: {cause}"
+        ),
+    ),
+    NoteKind(
         "repeats_unused",
         "of several repeats only the first is scored",
         lambda repeats, level, first_run: (

@@ -34,6 +34,15 @@ SELECTIONS = (
         lambda: "the group error is not known: the selection was saved without labels",
     ),
     NoteKind(
+        "no_light_time_weights",
+        "a representative has no time in the light run, so there are no weights by light time",
+        lambda representatives, of, process, launch: (
+            f"{representatives:,} of {count_of(of, 'representative', 'representatives')} took no time in the "
+            f"light run, first launch {launch} of process {process}: there are no weights by light time, and "
+            "other GPUs are scored with the others"
+        ),
+    ),
+    NoteKind(
         "cycles_of_two_clocks",
         "a speedup is a ratio of cycles of two clocks",
         lambda: "cycles of two clocks are compared: their ratio is not one of times (--cost duration_ns)",
@@ -111,6 +120,22 @@ INTERVALS = (
         lambda draws, least: (
             f"beside launches taken whole, {launches_of(draws)} drawn in proportion to light time: the "
             f"spread of fewer than {least} is too uncertain; give more launches"
+        ),
+    ),
+    NoteKind(
+        "interval_of_other_weights",
+        "no interval: the launches were drawn for other weights than this score uses",
+        lambda: (
+            "the launches were drawn or weighed for other weights than those of this total: its spread is "
+            "unknown; leave weights out"
+        ),
+    ),
+    NoteKind(
+        "interval_of_light_time_draw",
+        "no interval: the launches were drawn for weights by light time, and the profile is scored by others",
+        lambda: (
+            "the launches were drawn in proportion to light time, for weights by light time: on the profile "
+            "itself, which is scored with other weights, they are no fair sample"
         ),
     ),
     NoteKind(

@@ -1,4 +1,4 @@
-"""Score selections on recordings other than their own, with unchanged weights on the same launches.
+"""Score selections on recordings other than their own, with weights fixed where they were made.
 
 A recording holds the same launches if there are as many and they are the same kernels with the same
 blocks in the same order; on the same GPU also with the same grids. Cycles and nanoseconds are never
@@ -34,19 +34,27 @@ from assay_sampling.launches.alignment import (
     totals_only,
 )
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note
-from assay_sampling.running.identity import Origin
+from assay_sampling.parameters import WeightKind
+from assay_sampling.running.identity import Origin, condition_conflict
 from assay_sampling.scoring.decomposition import LabelFacts, all_together
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, doubts, evaluate, instructions_of
 from assay_sampling.scoring.ratio_spread import Chosen, GroupSpread, widest_groups
 from assay_sampling.scoring.saved_labels import first_difference
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
+from assay_sampling.scoring.weights import light_time_of
 
 _DIFFERENCES_SHOWN = 5
 _REMEDY = "score it on a recording of the same command, input and seeds"
 
 
-def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None = None) -> Evaluation:
+def score_saved(
+    saved: SavedSelection,
+    launches: Launches,
+    quantity: str | None = None,
+    weights: WeightKind | None = None,
+) -> Evaluation:
     """Score a saved selection on a recording of the same launches.
 
     Args:
@@ -54,11 +62,86 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
         launches: the recording.
         quantity: the cost (a key of COST_UNITS); None takes that of the selection where every launch of
             the recording has it, else the recording's own (cycles, else ``duration_ns``).
+        weights: the kind of weights; None takes :func:`default_weights`.
 
     The group error is None if the selection was saved without labels. Raises MisalignedError naming the
     differences, InputError if the labels cannot be read, RefusedError if one is synthetic and the other
-    not, ParameterError for an unknown quantity, CounterUnavailableError for one that was not measured.
+    not, ParameterError for an unknown quantity or weights that the selection lacks,
+    CounterUnavailableError for a quantity that was not measured.
     """
+    kind = default_weights(saved, launches) if weights is None else weights
+    return _placed(saved, launches, quantity).evaluation(saved.weights_of(kind), kind)
+
+
+def score_saved_by_weights(
+    saved: SavedSelection, launches: Launches, quantity: str | None = None
+) -> dict[WeightKind, Evaluation]:
+    """Score a saved selection with each kind of weights that it has; as :func:`score_saved` otherwise."""
+    placed = _placed(saved, launches, quantity)
+    return {kind: placed.evaluation(saved.weights_of(kind), kind) for kind in saved.weight_kinds}
+
+
+def default_weights(saved: SavedSelection, *recordings: Launches) -> WeightKind:
+    """The kind of weights for recordings unless told otherwise: those for elsewhere if one of them is of
+    another GPU or another condition than the selection, else its own: there light time is no test."""
+    own = all(_at_home(saved, launches) for launches in recordings)
+    return saved.weights.here if own else saved.weights.elsewhere
+
+
+def _at_home(saved: SavedSelection, launches: Launches) -> bool:
+    """Whether a recording is of the GPU and condition of the selection, as far as both are recorded."""
+    if saved.origin != launches.metadata.origin:
+        return False
+    if not set(saved.document.profile.devices) & set(launches.device_labels()):
+        return False
+    cost = saved.document.cost
+    if cost is None or cost.condition is None:
+        return True
+    made = cost.condition.model_dump(exclude_none=True)
+    return condition_conflict(Condition(**made), launches.metadata.condition) is None
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A selection's representatives and groups on a recording: ``rows`` and ``groups`` of shape (r,).
+
+    ``labels``, and ``light_time`` where the selection was made, have shape (n,) or are None; with
+    ``parts_unknown`` nobody knows which groups a model predicted.
+    """
+
+    cost: Cost
+    rows: np.ndarray
+    groups: np.ndarray
+    labels: np.ndarray | None
+    instructions: np.ndarray | None
+    facts: LabelFacts | None
+    light_time: np.ndarray | None = None
+    parts_unknown: bool = False
+
+    def evaluation(self, weights: np.ndarray, kind: WeightKind) -> Evaluation:
+        found = evaluate(
+            self.cost,
+            self.rows,
+            weights,
+            labels=self.labels,
+            representative_groups=self.groups,
+            instructions=self.instructions,
+            facts=self._facts(kind),
+            kind=kind,
+        )
+        return replace(found, parts=all_together(found.signed_error_percent)) if self.parts_unknown else found
+
+    def _facts(self, kind: WeightKind) -> LabelFacts | None:
+        """The facts with the amounts that weights of this kind count."""
+        if self.facts is None or self.labels is None or kind == "launches":
+            return self.facts
+        if kind == "light_time" and self.light_time is not None:
+            return replace(self.facts, amounts=self.light_time)
+        return self.facts.by_whole_groups(self.labels)
+
+
+def _placed(saved: SavedSelection, launches: Launches, quantity: str | None) -> _Placed:
+    """Where a saved selection is on a recording; raises what :func:`score_saved` raises."""
     profile = saved.document.profile
     _refuse_mixed_origins(saved.origin, launches)
     subject = f"selection on {_source(launches)}"
@@ -89,18 +172,16 @@ def score_saved(saved: SavedSelection, launches: Launches, quantity: str | None 
             () if difference is None else (difference,),
         )
     labels, origins = saved.labels(), saved.origins()
-    evaluation = evaluate(
-        _cost(launches, quantity, saved_quantity(saved)),
-        rows,
-        saved.weight,
+    facts = None if labels is None or origins is None else LabelFacts.of(origins)
+    return _Placed(
+        cost=_cost(launches, quantity, saved_quantity(saved)),
+        rows=rows,
+        groups=saved.group,
         labels=labels,
-        representative_groups=saved.group,
         instructions=instructions_of(launches),
-        facts=None if labels is None or origins is None else LabelFacts.of(origins),
+        facts=facts,
+        parts_unknown=saved.predicts_labels and facts is None,
     )
-    if saved.predicts_labels and (labels is None or origins is None):
-        return replace(evaluation, parts=all_together(evaluation.signed_error_percent))
-    return evaluation
 
 
 def score_notes(saved: SavedSelection, launches: Launches, evaluation: Evaluation) -> tuple[Note, ...]:
@@ -149,15 +230,20 @@ class RelativeScore:
 
 
 def score_relative(
-    saved: SavedSelection, first: Launches, second: Launches, quantity: str | None = None
+    saved: SavedSelection,
+    first: Launches,
+    second: Launches,
+    quantity: str | None = None,
+    weights: WeightKind | None = None,
 ) -> RelativeScore:
     """Score a saved selection on two recordings of its launches: two GPUs, or two shares of the SMs of one.
 
     Args:
-        saved: the selection, its weights as they are on both.
+        saved: the selection, its weights equal on both.
         first, second: the recordings.
         quantity: the cost (a key of COST_UNITS); None takes that of the selection where both recordings
             have it, else ``duration_ns``, else the first that both have.
+        weights: the kind of weights on both; None takes :func:`default_weights` of both together.
 
     Raises what :func:`score_saved` raises; MisalignedError too if both are of one GPU and their grids
     differ, and CounterUnavailableError if no cost was measured on both.
@@ -165,7 +251,11 @@ def score_relative(
     shared = set(first.device_labels()) & set(second.device_labels())
     kind: MatchKind = "exact" if shared else "name_block"
     evaluated = _common_quantity(saved, first, second) if quantity is None else quantity
-    found = RelativeScore(score_saved(saved, first, evaluated), score_saved(saved, second, evaluated))
+    kind_of_weights = default_weights(saved, first, second) if weights is None else weights
+    found = RelativeScore(
+        score_saved(saved, first, evaluated, kind_of_weights),
+        score_saved(saved, second, evaluated, kind_of_weights),
+    )
     if not same_sequence(ProfileSummary.of(first).sequence(), ProfileSummary.of(second).sequence(), kind):
         raise MisalignedError(
             f"{_source(first)} and {_source(second)}",
@@ -178,7 +268,8 @@ def score_relative(
     keys = _row_keys(first.column("process"), first.column("launch"))
     rows = np.searchsorted(keys, _row_keys(saved.process, saved.launch))
     here, there = (cost_of(each, found.first.quantity).values for each in (first, second))
-    chosen = Chosen(rows, rows, saved.group, saved.weight, saved.kernel, saved.grid)
+    used = saved.weights_of(kind_of_weights)
+    chosen = Chosen(rows, rows, saved.group, used, saved.kernel, saved.grid)
     return replace(found, widest_groups=widest_groups(here, there, labels, chosen))
 
 
@@ -197,7 +288,7 @@ def widest_groups_there(
         rows_here=representatives.row,
         rows_there=_counterparts(alignment, selection, _source(there)),
         group=representatives.group,
-        weight=representatives.weight,
+        weight=selection.weights_of(selection.weights.elsewhere),
         kernel=representatives.kernel,
         grid=representatives.grid,
     )
@@ -235,6 +326,7 @@ def score_on(
     reference: Launches,
     quantity: str | None = None,
     alignments: Mapping[MatchKind, Alignment] | None = None,
+    weights: WeightKind | None = None,
 ) -> tuple[Evaluation, dict[MatchKind, float]]:
     """Score a selection on another GPU's recording of the same workload.
 
@@ -247,12 +339,31 @@ def score_on(
         quantity: as in :func:`score_saved`.
         alignments: of ``reference`` and ``other`` by every kind, if already known: callers with several
         selections align the recordings once.
+        weights: the kind of weights; None takes the selection's for elsewhere.
 
     Returns the evaluation and the match in percent of every kind. Launches of ``other`` without a
     counterpart belong to no group: their whole cost counts in the group error. Raises MisalignedError if the
     numbers of launches differ, less than 99 % match, or a representative has no counterpart, and RefusedError
-    if one is synthetic and the other not.
+    if one is synthetic and the other not, ParameterError for weights that the selection lacks.
     """
+    used = selection.weights.elsewhere if weights is None else weights
+    found, match = score_on_by_weights(
+        selection, other, kind, reference=reference, quantity=quantity, alignments=alignments, only=used
+    )
+    return found[used], match
+
+
+def score_on_by_weights(
+    selection: Selection,
+    other: Launches,
+    kind: MatchKind = "name_block",
+    *,
+    reference: Launches,
+    quantity: str | None = None,
+    alignments: Mapping[MatchKind, Alignment] | None = None,
+    only: WeightKind | None = None,
+) -> tuple[dict[WeightKind, Evaluation], dict[MatchKind, float]]:
+    """As :func:`score_on`, with each kind of weights that the selection has, or with one ``only``."""
     _refuse_mixed_origins(selection.profile.origin, other)
     if len(reference) != selection.profile.launches:
         raise RefusedError(
@@ -269,17 +380,18 @@ def score_on(
     if selection.labels is not None:
         labels = np.full(len(other), len(selection.group_launches), np.int64)
         labels[found[kind].right_rows] = selection.labels[found[kind].left_rows]
-    facts = _facts_there(selection, found[kind], len(other))
-    evaluation = evaluate(
-        _cost(other, quantity, selection.evaluation.quantity),
-        rows,
-        selection.representatives.weight,
+    placed = _Placed(
+        cost=_cost(other, quantity, selection.evaluation.quantity),
+        rows=rows,
+        groups=selection.representatives.group,
         labels=labels,
-        representative_groups=selection.representatives.group,
         instructions=instructions_of(other),
-        facts=facts,
+        facts=_facts_there(selection, found[kind], len(other)),
+        light_time=_light_time_there(reference, found[kind], len(other)),
     )
-    return evaluation, {each: alignment.match_percent for each, alignment in found.items()}
+    kinds = selection.weight_kinds if only is None else (only,)
+    scores = {each: placed.evaluation(selection.weights_of(each), each) for each in kinds}
+    return scores, {each: alignment.match_percent for each, alignment in found.items()}
 
 
 def _facts_there(selection: Selection, alignment: Alignment, launches: int) -> LabelFacts | None:
@@ -292,6 +404,16 @@ def _facts_there(selection: Selection, alignment: Alignment, launches: int) -> L
     elif not unmatched.any():
         return None
     return replace(LabelFacts.of(origins), unmatched=unmatched)
+
+
+def _light_time_there(reference: Launches, alignment: Alignment, launches: int) -> np.ndarray | None:
+    """The light time of another recording's launches where the selection was made; 0 without counterpart."""
+    here = light_time_of(reference)
+    if here is None:
+        return None
+    found = np.zeros(launches)
+    found[alignment.right_rows] = here[alignment.left_rows]
+    return found
 
 
 def _source(launches: Launches) -> str:

@@ -24,6 +24,7 @@ from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.decomposition import ErrorParts, LabelFacts, decompose
 
 
@@ -95,7 +96,8 @@ class Evaluation:
     ``group_error_percent`` is None if the groups of launches are unknown, ``speedup_instructions`` if
     instructions were not measured for all launches, ``weighted_cov_percent``, the spread of the cost within
     groups, in both cases. ``free_rows`` are the rows of representatives that cost nothing: the launches that
-    they stand for are projected as 0. ``parts`` add up to ``signed_error_percent``.
+    they stand for are projected as 0. ``parts`` add up to ``signed_error_percent``. ``weights`` says by which
+    weights the total was projected.
     """
 
     quantity: str
@@ -113,6 +115,7 @@ class Evaluation:
     weighted_cov_percent: float | None = None
     free_rows: tuple[int, ...] = ()
     parts: ErrorParts | None = None
+    weights: WeightKind = "launches"
 
     def cost_dict(self) -> dict[str, Any]:
         return {
@@ -121,6 +124,15 @@ class Evaluation:
             "condition": self.condition.to_dict(),
             "total": self.total,
             "projected": self.projected,
+        }
+
+    def weighted_dict(self) -> dict[str, Any]:
+        """The numbers that depend on the weights."""
+        return {
+            "projected": self.projected,
+            "error_percent": self.error_percent,
+            "signed_error_percent": self.signed_error_percent,
+            "group_error_percent": self.group_error_percent,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -146,6 +158,7 @@ def evaluate(
     representative_groups: np.ndarray | None = None,
     instructions: np.ndarray | None = None,
     facts: LabelFacts | None = None,
+    kind: WeightKind = "launches",
 ) -> Evaluation:
     """Score representatives against the true total.
 
@@ -158,6 +171,7 @@ def evaluate(
         instructions: executed by every launch, shape (n,); it gives the speedup by instructions and,
             with ``labels``, the weighted CoV (:func:`instructions_of`).
         facts: which groups a model predicted; None where no group was predicted.
+        kind: what the weights count.
 
     Raises RefusedError if the representatives cost nothing (the speedup would be infinite), or the weights
     are so large that the error in percent is not a finite number.
@@ -202,6 +216,7 @@ def evaluate(
         parts=decompose(
             values, projected_each, labels=labels, representative_groups=representative_groups, facts=facts
         ),
+        weights=kind,
     )
 
 

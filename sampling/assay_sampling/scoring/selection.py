@@ -25,15 +25,18 @@ from assay_sampling.documents.selection import (
     RepresentativeEntry,
     SelectionDocument,
     SequenceHashes,
+    WeightsEntry,
 )
 from assay_sampling.errors import InputError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.launches.alignment import sequence_totals_hash, totals_only
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches, sequence_hash
 from assay_sampling.notes.registry import Note
+from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.evaluation import Evaluation, doubts
 from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from, origins_from
+from assay_sampling.scoring.weights import BY_LAUNCHES, WeightRule, kinds_of, weights_of_kind
 
 
 @dataclass(frozen=True)
@@ -151,8 +154,9 @@ class Representatives:
             draws=None if draws is None else np.asarray(draws, np.int64),
         )
 
-    def entries(self) -> list[RepresentativeEntry]:
+    def entries(self, light_time_weights: np.ndarray | None = None) -> list[RepresentativeEntry]:
         """One entry a representative, in order; ``sim_id`` is the 1-based id of simulators."""
+        by_light_time = [None] * len(self.row) if light_time_weights is None else light_time_weights.tolist()
         return [
             RepresentativeEntry(
                 process=int(self.process[i]),
@@ -163,6 +167,7 @@ class Representatives:
                 block=_shape(self.block[i]),
                 weight=float(self.weight[i]),
                 draws=None if self.draws is None else int(self.draws[i]),
+                light_time_weight=by_light_time[i],
             )
             for i in range(len(self.row))
         ]
@@ -194,7 +199,8 @@ class Selection:
     (:data:`assay_sampling.scoring.decomposition.ORIGINS`), for two levels; they are written with the labels.
     ``interval`` is that of the projected total; if it is None, ``interval_reason`` says why. ``warnings``
     are the method's own doubts. ``extra`` holds results that only one method reports (``sweep``,
-    ``pca_components``, ``two_level``).
+    ``pca_components``, ``two_level``). ``light_time_weights``, shape (r,), are the weights by light time
+    (:mod:`assay_sampling.scoring.weights`), None without a light run; ``weights`` says which are used where.
     """
 
     method: str
@@ -211,12 +217,23 @@ class Selection:
     interval_reason: Note | None = NO_INTERVAL_FIXED_RULE
     warnings: tuple[Note, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+    light_time_weights: np.ndarray | None = None
+    weights: WeightRule = BY_LAUNCHES
 
     @property
     def notes(self) -> tuple[Note, ...]:
         """Notes on doubtful scores."""
         chosen = self.representatives
         return doubts(self.evaluation, chosen.row, chosen.process, chosen.launch)
+
+    @property
+    def weight_kinds(self) -> tuple[WeightKind, ...]:
+        """The kinds of weights that it has, those of its own profile first."""
+        return kinds_of(self.weights, self.light_time_weights)
+
+    def weights_of(self, kind: WeightKind) -> np.ndarray:
+        """Weights of one kind, shape (r,); raises ParameterError if it has none of it."""
+        return weights_of_kind(kind, self.weights, self.representatives.weight, self.light_time_weights)
 
     @property
     def why_no_interval(self) -> Note | None:
@@ -234,6 +251,7 @@ class Selection:
                 "parameters": plain(self.parameters),
                 "seed": self.seed,
                 "profile": self.profile.document(),
+                "weights": WeightsEntry(here=self.weights.here, elsewhere=self.weights.elsewhere),
                 "groups": self._groups(),
                 **self.evaluation.to_dict(),
                 "interval": None if self.interval is None else self.interval.to_dict(),
@@ -247,9 +265,7 @@ class Selection:
 
     def _groups(self) -> list[GroupEntry]:
         by_group: list[list[RepresentativeEntry]] = [[] for _ in range(len(self.group_launches))]
-        for group, entry in zip(
-            self.representatives.group.tolist(), self.representatives.entries(), strict=True
-        ):
+        for group, entry in zip(self.representatives.group.tolist(), self._entries(), strict=True):
             by_group[group].append(entry)
         share = self.instruction_share
         return [
@@ -262,6 +278,9 @@ class Selection:
             for index, entries in enumerate(by_group)
         ]
 
+    def _entries(self) -> list[RepresentativeEntry]:
+        return self.representatives.entries(self.light_time_weights)
+
     def _labels(self) -> LabelsEntry:
         assert self.labels is not None
         groups, checkpoints = len(self.group_launches), self.profile.checkpoints
@@ -273,14 +292,12 @@ class Selection:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
             ["group", "group_launches", "process", "launch", "sim_id", "kernel", "grid_x", "grid_y",
-             "grid_z", "block_x", "block_y", "block_z", "weight"]
+             "grid_z", "block_x", "block_y", "block_z", "weight", "light_time_weight"]
         )  # fmt: skip
-        for group, entry in zip(
-            self.representatives.group.tolist(), self.representatives.entries(), strict=True
-        ):
+        for group, entry in zip(self.representatives.group.tolist(), self._entries(), strict=True):
             writer.writerow(
                 [group, int(self.group_launches[group]), entry.process, entry.launch, entry.sim_id,
-                 entry.kernel, *entry.grid, *entry.block, entry.weight]
+                 entry.kernel, *entry.grid, *entry.block, entry.weight, entry.light_time_weight]
             )  # fmt: skip
         return text.getvalue()
 
@@ -289,7 +306,8 @@ class Selection:
 class SavedSelection:
     """A selection read back from its document: enough to score it on another profile.
 
-    Representatives are columns as in :class:`Representatives`.
+    Representatives are columns as in :class:`Representatives`; ``light_time_weight`` is None if one of them
+    has none, as in selections of earlier releases. ``weights`` says which of both are used where.
     """
 
     document: SelectionDocument
@@ -302,6 +320,8 @@ class SavedSelection:
     grid: np.ndarray
     block: np.ndarray
     draws: np.ndarray | None = None
+    light_time_weight: np.ndarray | None = None
+    weights: WeightRule = BY_LAUNCHES
 
     def labels(self) -> np.ndarray | None:
         """Group of every launch, shape (n,); None if it was saved without. Raises InputError if they
@@ -330,6 +350,15 @@ class SavedSelection:
         """Whether models may have put launches in groups."""
         return self.document.two_level is not None
 
+    @property
+    def weight_kinds(self) -> tuple[WeightKind, ...]:
+        """The kinds of weights that it has, those of its own profile first."""
+        return kinds_of(self.weights, self.light_time_weight)
+
+    def weights_of(self, kind: WeightKind) -> np.ndarray:
+        """Weights of one kind, shape (r,); raises ParameterError if it has none of it."""
+        return weights_of_kind(kind, self.weights, self.weight, self.light_time_weight)
+
     @classmethod
     def read(cls, document: object, path: str) -> SavedSelection:
         """The selection of a document as :func:`json.loads` gives it.
@@ -350,9 +379,12 @@ class SavedSelection:
         try:
             if not entries:
                 raise ValueError("it has no representatives")
-            weight = np.array([e.weight for _, e in entries])
-            if not np.all(np.isfinite(weight)) or bool((weight < 0).any()):
-                raise ValueError("a weight is negative or not a number")
+            weight = _weights_of([e.weight for _, e in entries])
+            by_light_time = [e.light_time_weight for _, e in entries if e.light_time_weight is not None]
+            light_time = _weights_of(by_light_time) if len(by_light_time) == len(entries) else None
+            rule = WeightRule(document.weights.here, document.weights.elsewhere)
+            if rule.elsewhere == "light_time" and light_time is None:
+                raise ValueError("it is to be used with weights by light time, and has none")
             if not all(0 <= e.process < 1 << 31 and 0 <= e.launch < 1 << 40 for _, e in entries):
                 raise ValueError("a process or launch is negative or too large")
             if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):
@@ -368,6 +400,15 @@ class SavedSelection:
                 grid=np.array([e.grid for _, e in entries], np.int64),
                 block=np.array([e.block for _, e in entries], np.int64),
                 draws=_draws([e.draws for _, e in entries]),
+                light_time_weight=light_time,
+                weights=rule,
             )
         except (ValueError, OverflowError) as error:
             raise InputError(path, f"it is not a selection: {error}", WRITE_AGAIN) from error
+
+
+def _weights_of(values: list[float]) -> np.ndarray:
+    weights = np.array(values, np.float64)
+    if not np.all(np.isfinite(weights)) or bool((weights < 0).any()):
+        raise ValueError("a weight is negative or not a number")
+    return weights

@@ -6,8 +6,16 @@ from typing import Annotated, ClassVar
 
 from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, Placed
 from assay_sampling.documents.base import ArrangedPart, Part, says
-from assay_sampling.documents.common import ConditionEntry, GroupSpreadEntry, NoteEntry, Parameters, Scores
+from assay_sampling.documents.common import (
+    ConditionEntry,
+    GroupSpreadEntry,
+    NoteEntry,
+    Parameters,
+    Scores,
+    WeightedScores,
+)
 from assay_sampling.documents.selection import Accuracies, LabelScores, Window
+from assay_sampling.parameters import WeightKind
 
 
 class SelectedOn(Part):
@@ -64,6 +72,14 @@ class Row(Scores, Outcome, Placed):
     kernels: Annotated[int | None, says("distinct kernels", "kernels")] = None
     groups: Annotated[int | None, says("groups of the selection", "groups")] = None
     representatives: Annotated[int | None, says("launches that stand for the groups", "launches")] = None
+    weights: Annotated[
+        WeightKind | None,
+        says("weights of these scores: `light_time` away from the selection's GPU if it has them"),
+    ] = None
+    by_weights: Annotated[
+        dict[WeightKind, WeightedScores],
+        says("away from the selection's GPU: the scores with each kind of weights that it has, by kind"),
+    ] = {}
     match: Annotated[Match | None, says("of the levels, or of this GPU with the selection's")] = None
     model: Annotated[
         ChosenModel | None, says("of a two-level selection: the model that labels launches after the window")

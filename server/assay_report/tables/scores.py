@@ -22,7 +22,7 @@ from assay_report.texts import (
     share_kind,
     text,
 )
-from assay_sampling.documents.common import Cost
+from assay_sampling.documents.common import Cost, WeightedScores
 from assay_sampling.documents.selection import (
     Accuracies,
     GroupEntry,
@@ -30,6 +30,7 @@ from assay_sampling.documents.selection import (
     SelectionDocument,
     Window,
 )
+from assay_sampling.parameters import WeightKind
 
 Entry = TypeVar("Entry")
 
@@ -40,6 +41,10 @@ _HOW_HELD_OUT = (
     "chooses the model."
 )
 _OF_THE_MODEL = "Accuracies are held out, of the model that labels the launches behind the window."
+_BOTH_WEIGHTS = (
+    "By light time: each representative stands for the light time of its group on the GPU of the selection, "
+    "the mean of repeated runs ('assay docs methods/weights' says when that does not help)."
+)
 _LIGHT_ALONE = (
     "Light runs only, without counters: each error is against the times of all launches in a light run "
     "('assay docs light-only' says what such runs can give)."
@@ -188,6 +193,51 @@ def _cost(row: Row) -> Cell:
     if row.cost is None:
         return Cell(ABSENT)
     return Cell(f"{row.cost.quantity} / {row.cost.unit}", row.cost.quantity)
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """A row with its scores by its method's own weights and by light time."""
+
+    row: Row
+    method: str
+    kind: WeightKind
+    own: WeightedScores
+    light_time: WeightedScores
+
+
+_WEIGHED: list[Filled[_Weighed]] = [
+    shared.gpu(lambda entry: entry.row),
+    shared.condition(lambda entry: entry.row),
+    names("method", lambda entry: entry.method),
+    names("selected on", lambda entry: text(entry.row.selected_on.device if entry.row.selected_on else None),
+          shared=True, clips=True),
+    names("own weights", lambda entry: entry.kind),
+    numbers("error", lambda entry: percent(entry.own.error_percent), "%"),
+    numbers("group error", lambda entry: percent(entry.own.group_error_percent), "%"),
+    numbers("by light time: error", lambda entry: percent(entry.light_time.error_percent), "%"),
+    numbers("group error by light time", lambda entry: percent(entry.light_time.group_error_percent), "%"),
+    names("used", lambda entry: (entry.row.weights or ABSENT).replace("_", " ")),
+]  # fmt: skip
+
+
+def weights_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table | None:
+    """Away from the GPU of the selection: the errors with both kinds of weights side by side."""
+    entries = [
+        _Weighed(row, method, kind, own, row.by_weights["light_time"])
+        for row, method in zip(rows, method_names(rows), strict=True)
+        if "light_time" in row.by_weights
+        for kind, own in row.by_weights.items()
+        if kind != "light_time"
+    ]
+    if not entries:
+        return None
+    columns = [shared.workload(_row_weighed), *_WEIGHED] if with_workload else _WEIGHED
+    return table_of("Weights by launches and by light time, on other GPUs", columns, entries, [_BOTH_WEIGHTS])
+
+
+def _row_weighed(entry: _Weighed) -> Row:
+    return entry.row
 
 
 @dataclass(frozen=True)

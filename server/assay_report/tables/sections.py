@@ -15,6 +15,11 @@ from assay_report.tables.table import Table
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
+        "weights",
+        "on the GPU of the selection by launches (Sieve: instructions), on others by light time if it has a "
+        "light run",
+    ),
+    (
         "error",
         "100 |projected - total| / total; projected is the sum of weight x cost of the representatives",
     ),
@@ -51,7 +56,12 @@ def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
     """The tables of one workload's part of a page."""
     yield scores.rows_table(rows)
     yield from report_tables(rows)
-    for table in (scores.differences_table(rows), scores.window_table(rows), scores.models_table(rows)):
+    for table in (
+        scores.weights_table(rows),
+        scores.differences_table(rows),
+        scores.window_table(rows),
+        scores.models_table(rows),
+    ):
         if table is not None:
             yield table
     yield from slices_tables(report, rows[0].workload)
@@ -66,6 +76,9 @@ def short_tables(report: Report) -> Iterator[Table]:
     yield from compared_tables(report)
     if report.rows:
         yield scores.rows_table(report.rows, with_workload=True)
+        weighed = scores.weights_table(report.rows, with_workload=True)
+        if weighed is not None:
+            yield weighed
         for of_workload in by_workload(report.rows).values():
             yield from report_tables(of_workload)
     slices = slices_summary(report.chosen_slices)

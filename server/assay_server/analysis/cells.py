@@ -15,7 +15,10 @@ from assay_server.analysis.runs.request import AnalysisRequest, RunData
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one workload on one kind of GPU under one condition, at most one per level."""
+    """The runs of one workload on one kind of GPU under one condition, at most one per level.
+
+    ``light_repeats`` are the further light runs: they are not scored, and count in the mean light time.
+    """
 
     workload: str
     device_kind: str
@@ -23,6 +26,7 @@ class Cell:
     detailed: RunData | None = None
     light: RunData | None = None
     notes: tuple[Note, ...] = ()
+    light_repeats: tuple[RunData, ...] = ()
 
     @property
     def whole(self) -> RunData:
@@ -62,17 +66,26 @@ def cells_by_workload(runs: Sequence[RunData]) -> dict[str, list[Cell]]:
 
 def _cell(workload: str, device_kind: str, condition: Condition, members: Sequence[RunData]) -> Cell:
     first: dict[str, RunData] = {}
+    light_repeats: tuple[RunData, ...] = ()
     notes = []
     for level in ("detailed", "light"):
         repeats = sorted((r for r in members if r.level == level), key=lambda r: r.repeat)
         if repeats:
             first[level] = repeats[0]
+        if level == "light":
+            light_repeats = tuple(repeats[1:])
         if len(repeats) > 1:
             notes.append(
                 make_note("repeats_unused", repeats=len(repeats), level=level, first_run=repeats[0].run_id)
             )
     return Cell(
-        workload, device_kind, condition, first.get("detailed"), first.get("light"), notes=tuple(notes)
+        workload,
+        device_kind,
+        condition,
+        detailed=first.get("detailed"),
+        light=first.get("light"),
+        notes=tuple(notes),
+        light_repeats=light_repeats,
     )
 
 

@@ -11,10 +11,11 @@ from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.runs import ProvenanceEntry
 from assay_report.model.scores import Row, SelectedOn
 from assay_sampling.documents.base import plain
-from assay_sampling.documents.common import ConditionEntry, NoteEntry, Scores
+from assay_sampling.documents.common import ConditionEntry, NoteEntry, Scores, WeightedScores
 from assay_sampling.errors import AssayError, RefusedError, RunFailedError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
+from assay_sampling.parameters import WeightKind
 from assay_sampling.running.gpu_names import names_another
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.selection import Selection
@@ -111,6 +112,7 @@ def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) 
 
 def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     """Fill in the selection's scores on the row's launches, which are those of ``run``."""
+    row.weights = evaluation.weights
     scores = Scores.model_validate(plain(evaluation.to_dict()))
     for name in Scores.model_fields:
         setattr(row, name, getattr(scores, name))
@@ -118,6 +120,18 @@ def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     if free:
         detail = f"{free:,} of {row.representatives:,} cost nothing in {evaluation.quantity}"
         flag(row, run.run_id, "representative_without_cost", detail)
+
+
+def score_elsewhere(
+    row: Row, by_weights: Mapping[WeightKind, Evaluation], used: WeightKind, run: RunData
+) -> None:
+    """Fill in the scores away from where the selection was made: with each kind of weights, and by those
+    that are ``used``."""
+    score(row, by_weights[used], run)
+    row.by_weights = {
+        kind: WeightedScores.model_validate(plain(found.weighted_dict()))
+        for kind, found in by_weights.items()
+    }
 
 
 def fail(entry: Outcome, error: AssayError) -> None:

@@ -9,15 +9,17 @@ from assay_report.model.common import Match
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import Row
-from assay_sampling.documents.common import GroupSpreadEntry
+from assay_sampling.documents.common import GroupSpreadEntry, NoteEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.scoring.elsewhere import score_on, widest_groups_there
+from assay_sampling.notes.registry import note_of_error
+from assay_sampling.scoring.elsewhere import score_on_by_weights, widest_groups_there
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.weights import mean_light_time
 from assay_server.analysis import rows
 from assay_server.analysis.cells import Cell, refuse_invalid
 from assay_server.analysis.comparisons.cold_start import cold_start_entries
@@ -151,12 +153,32 @@ class _Work:
         if len(levels) == 2:
             in_slices = cell.detailed is not None and len(cell.detailed.files) > 1
             row.match = _match_of_levels(levels["detailed"], levels["light"], in_slices=in_slices)
-        profile = Profile(detailed=levels.get("detailed"), light=levels.get("light"))
+        profile = Profile(
+            detailed=levels.get("detailed"),
+            light=levels.get("light"),
+            repeats=self._repeats(cell, row) if "light" in levels else (),
+        )
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
         describe_two_levels(row, selection, cell.whole.run_id, self.request.unseen_percent)
         return selection
+
+    def _repeats(self, cell: Cell, row: Row) -> tuple[Launches, ...]:
+        """The repeated light runs that hold the launches of the first: their mean is the light time."""
+        first = self.held.launches(cell.whole)
+        found = []
+        for run in cell.light_repeats:
+            try:
+                self.refuse_invalid([run])
+                repeat = self.held.launches(run)
+                mean_light_time([first, repeat])
+            except AssayError as error:
+                note = note_of_error("light_repeat_unused", error, run=run.run_id)
+                row.notes.append(NoteEntry.of(note))
+            else:
+                found.append(repeat)
+        return tuple(found)
 
     def _key(self, cell: Cell, method: Method) -> str:
         earlier = sum(1 for made in self.made.values() if made.selection.method == method.name)
@@ -195,12 +217,13 @@ class _Work:
         alignments = self.aligned(made.whole, run)
         row.match = match_facts(alignments, DEVICES_KIND, "GPUs")
         reference = self.held.launches(made.whole)
-        evaluation, _ = score_on(
+        scores, _ = score_on_by_weights(
             made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
         )
-        rows.score(row, evaluation, run)
+        used = made.selection.weights.elsewhere
+        rows.score_elsewhere(row, scores, used, run)
         widest = widest_groups_there(
-            made.selection, reference, other, alignments[DEVICES_KIND], evaluation.quantity
+            made.selection, reference, other, alignments[DEVICES_KIND], scores[used].quantity
         )
         row.widest_groups = [GroupSpreadEntry.model_validate(each.to_dict()) for each in widest]
         row.model, row.window, row.unknown = made.row.model, made.row.window, made.row.unknown

@@ -84,9 +84,15 @@ def test_the_same_selection_is_scored_on_other_gpus(store_run: StoreRun) -> None
         "A100", "light", KERNELS, duration_ns=[8, 7, 6, 5, 4, 3, 2, 1], grid_x=[1, 1, 1, 2, 2, 2, 2, 2]
     )
     row = rows_of(analyse(request(first, second)))["A100", "systematic"]
-    # 2 x (8 + 6 + 4 + 2) = 40 of 36.
-    assert (row["cost"]["total"], row["cost"]["projected"]) == (36.0, 40.0)
-    assert row["signed_error_percent"] == pytest.approx(100 * 4 / 36)
+    # By light time the weight is 360 / (10 + 30 + 50 + 70) = 2.25: 2.25 x (8 + 6 + 4 + 2) = 45 of 36.
+    assert (row["cost"]["total"], row["cost"]["projected"]) == (36.0, 45.0)
+    assert row["signed_error_percent"] == pytest.approx(100 * 9 / 36)
+    assert row["weights"] == "light_time"
+    # By launches it is 2, which happens to be nearer: 40 of 36.
+    assert row["by_weights"]["launches"]["signed_error_percent"] == pytest.approx(100 * 4 / 36)
+    assert row["by_weights"]["launches"]["projected"] == 40.0
+    assert row["by_weights"]["light_time"]["projected"] == 45.0
+    assert rows_of(analyse(request(first, second)))["V100", "systematic"]["weights"] == "launches"
     assert row["speedup"] == pytest.approx(36 / 20)
     assert row["selected_on"]["device"] == "V100"
     assert row["runs"] == [first.run_id, second.run_id]
@@ -343,7 +349,10 @@ def test_slices_are_one_run(store_run: StoreRun) -> None:
     whole = store_run("V100", "light", KERNELS, duration_ns=costs)
     sliced = store_run("A100", "light", KERNELS, duration_ns=costs, slices=3)
     rows = rows_of(analyse(request(whole, sliced)))
-    assert rows["V100", "systematic"]["cost"] == rows["A100", "systematic"]["cost"]
+    whole_row, sliced_row = rows["V100", "systematic"], rows["A100", "systematic"]
+    assert sliced_row["cost"]["total"] == whole_row["cost"]["total"]
+    assert sliced_row["by_weights"]["launches"]["projected"] == whole_row["cost"]["projected"]
+    assert sliced_row["cost"]["projected"] == whole_row["cost"]["total"]
 
 
 def test_conditions_are_cells_of_their_own(store_run: StoreRun) -> None:

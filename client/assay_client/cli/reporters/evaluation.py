@@ -23,6 +23,7 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
         ("selected on", _profile(selected)),
         ("scored on", _profile(evaluated)),
         *score_facts(document),
+        *weight_facts(document),
         *origin_mark(evaluated),
     ]
     match = document.get("match") or {}
@@ -44,7 +45,7 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
         ("cost", f"{document['quantity']}; first: {condition(first['cost']['condition'])}; "
                  f"second: {condition(second['cost']['condition'])}"),
         ("true speedup", f"{times(document['speedup_true'])} (first / second)"),
-        ("predicted", times(document["speedup_predicted"])),
+        ("predicted", f"{times(document['speedup_predicted'])} (weights by {_kind(first['weights'])})"),
         ("off by", percent(document["speedup_error_percent"])),
         ("error on each", f"{percent(first['error_percent'])} ({_signed(first['signed_error_percent'])}) and "
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
@@ -80,6 +81,23 @@ def _parts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     if found is None:
         return []
     return [("error by part", parts_text(ErrorDecomposition.model_validate(found)))]
+
+
+def weight_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The errors with each kind of weights that the selection has, and which are used."""
+    by_weights = document.get("by_weights") or {}
+    if len(by_weights) < 2:
+        return [("weights", f"by {_kind(document['weights'])}")]
+    shown = (
+        f"by {_kind(kind)}{' (used)' if kind == document['weights'] else ''}: "
+        f"{_signed(scores['signed_error_percent'])}, group error {percent(scores['group_error_percent'])}"
+        for kind, scores in by_weights.items()
+    )
+    return [("weights", "; ".join(shown))]
+
+
+def _kind(kind: str) -> str:
+    return kind.replace("_", " ")
 
 
 def _speedups(document: Mapping[str, Any]) -> str:

@@ -34,6 +34,7 @@ def render_selection(
         ("profile", profile_text(profile)),
         ("selected", f"{counted(chosen, 'launch', 'launches')} in {counted(groups, 'group', 'groups')}"),
         *score_facts(document),
+        ("weights", _weights(document["weights"])),
         *method_facts(document),
         *origin_mark(profile),
         *[("warning", note_text(warning)) for warning in document.get("warnings", ())],
@@ -48,6 +49,11 @@ def render_selection(
         render_two_level(document["two_level"], console)
     if written_to is not None:
         console.print(f"written to {written_to}", soft_wrap=True)
+
+
+def _weights(weights: Mapping[str, Any]) -> str:
+    here, elsewhere = (weights[where].replace("_", " ") for where in ("here", "elsewhere"))
+    return f"by {here}" if here == elsewhere else f"by {here} here, by {elsewhere} on other GPUs"
 
 
 def _render_chance(document: Mapping[str, Any], console: Console) -> None:

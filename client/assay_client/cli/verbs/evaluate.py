@@ -46,6 +46,15 @@ def evaluate(
         str | None,
         typer.Option("--cost", metavar="QUANTITY", help="Score in this cost instead of the selection's."),
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="KIND",
+            help="launches, instructions or light_time; by default light_time on another GPU or under "
+            "another condition, if the selection has a light run.",
+        ),
+    ] = None,
     synthetic: SyntheticOption = False,
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
@@ -65,6 +74,7 @@ def evaluate(
         )
     options: dict[str, Any] = {
         "quantity": cost,
+        "weights": weights,
         "synthetic": True if synthetic else None,
         "memory_limit_bytes": limit,
     }

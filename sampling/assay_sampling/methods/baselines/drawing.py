@@ -11,15 +11,16 @@ import numpy as np
 from pydantic import BaseModel
 
 from assay_sampling.counters.missing import cannot_be_read
-from assay_sampling.errors import CounterUnavailableError
+from assay_sampling.errors import CounterUnavailableError, ParameterError
 from assay_sampling.estimation.intervals import Interval, ratio_interval, stratified_interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import grouped_selection, source_of, whole_cost
+from assay_sampling.methods.base import grouped_selection, source_of, time_to_draw_by, whole_cost
 from assay_sampling.methods.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL
 from assay_sampling.methods.registry import without_counters
 from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost, instructions_of
 from assay_sampling.scoring.selection import Selection
 
@@ -56,21 +57,42 @@ def measured_for(profile: Profile, estimator: Estimator, method: str) -> Profile
     return with_instructions_of_both_levels(profile, f"{method} with estimator=ratio")
 
 
+def time_for_drawing(
+    profile: Profile, parameters: MethodParameters, repetitions: int, method: str
+) -> np.ndarray | None:
+    """As :func:`time_to_draw_by`; raises ParameterError if repetitions are asked for too."""
+    light_time = time_to_draw_by(profile, parameters)
+    if light_time is not None and repetitions:
+        raise ParameterError(
+            method,
+            "repetitions shows errors on the profile itself, and weights=light_time draws for other GPUs",
+            "leave one of them out",
+        )
+    return light_time
+
+
 @dataclass(frozen=True)
 class Population:
     """The launches to draw from: cost and group of each, shape (n,), and how a total is projected.
 
     ``instructions`` is given for the ratio estimator only: projected = X_g x costs / instructions of the
-    drawn launches, instead of N_g x mean cost.
+    drawn launches, instead of N_g x mean cost. ``light_time``, shape (n,), is given if launches are to be
+    drawn in proportion to it.
     """
 
     cost: Cost
     labels: np.ndarray
     instructions: np.ndarray | None = None
+    light_time: np.ndarray | None = None
 
     @classmethod
     def of(
-        cls, profile: Profile, estimator: Estimator, method: str, labels: np.ndarray | None = None
+        cls,
+        profile: Profile,
+        estimator: Estimator,
+        method: str,
+        labels: np.ndarray | None = None,
+        light_time: np.ndarray | None = None,
     ) -> Population:
         """All launches of the whole workload, in one group unless ``labels`` are given, for a ``method``.
 
@@ -80,8 +102,9 @@ class Population:
         if labels is None:
             labels = np.zeros(len(cost.values), np.int32)
         if estimator == "expansion":
-            return cls(cost, labels)
-        return cls(cost, labels, instructions_needed(profile.whole, "the ratio estimator", method))
+            return cls(cost, labels, light_time=light_time)
+        executed = instructions_needed(profile.whole, "the ratio estimator", method)
+        return cls(cost, labels, executed, light_time)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -165,7 +188,12 @@ def drawn_selection(
     warnings: tuple[Note, ...] = (),
     extra: Mapping[str, Any] | None = None,
 ) -> Selection:
-    """The selection of launches at ``rows``, shape (m,), ascending, with the population's weights."""
+    """The selection of launches at ``rows``, shape (m,), ascending, with the population's weights.
+
+    The interval is that of a uniform draw, so it is withheld for one in proportion to light time.
+    """
+    if population.light_time is not None and len(rows) < len(population):
+        interval = None, make_note("interval_of_light_time_draw")
     return grouped_selection(
         profile,
         method,
@@ -179,4 +207,5 @@ def drawn_selection(
         interval_reason=interval[1],
         warnings=warnings,
         extra=extra,
+        weighed_by="launches" if population.instructions is None else "instructions",
     )

@@ -14,11 +14,11 @@ from assay_sampling.methods.baselines.drawing import instructions_needed
 from assay_sampling.methods.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.notes.registry import make_note
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 
-class FirstInstructionsParameters(Parameters):
+class FirstInstructionsParameters(MethodParameters):
     """How much of the workload's beginning is simulated."""
 
     instructions: float = Field(
@@ -61,4 +61,5 @@ class FirstInstructionsSampler:
             weights=np.full(len(rows), weight),
             cost=cost,
             interval_reason=make_note("interval_of_first_launches"),
+            weighed_by="instructions",
         )

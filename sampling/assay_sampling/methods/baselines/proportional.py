@@ -17,11 +17,11 @@ from assay_sampling.methods.base import grouped_selection, whole_cost
 from assay_sampling.methods.baselines.random_sampling import sample_size
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 
-class ProportionalParameters(Parameters):
+class ProportionalParameters(MethodParameters):
     """How many launches are taken and drawn."""
 
     launches: int | None = Field(
@@ -60,6 +60,7 @@ class ProportionalSampler:
             rows=drawn.rows,
             weights=drawn.weights,
             draws=drawn.draws,
+            weighed_by="light_time",
             cost=cost,
             interval_reason=make_note("interval_exact_by_construction", quantity=cost.quantity),
             warnings=_without_time(cost.values, cost.quantity),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 from pydantic import BaseModel, Field
 
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.baselines.drawing import (
     MOST_REPETITIONS,
@@ -15,16 +16,17 @@ from assay_sampling.methods.baselines.drawing import (
     drawn_selection,
     measured_for,
     repeated,
+    time_for_drawing,
 )
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 _LEAST_LAUNCHES = 10
 _DEFAULT_SHARE = 100
 
 
-class RandomParameters(Parameters):
+class RandomParameters(MethodParameters):
     """Which launches are drawn, and how a total is projected from them."""
 
     launches: int | None = Field(
@@ -70,11 +72,14 @@ class RandomSampler:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
         profile = measured_for(profile, parameters.estimator, self.name)
-        population = Population.of(profile, parameters.estimator, self.name)
+        light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
+        population = Population.of(profile, parameters.estimator, self.name, light_time=light_time)
         total = len(population)
         size = sample_size(parameters.launches, total)
 
         def draw(rng: np.random.Generator) -> np.ndarray:
+            if light_time is not None:
+                return draw_by_light_time(population.labels, size, light_time, rng)
             return np.sort(rng.choice(total, size, replace=False, shuffle=False))
 
         rows = draw(np.random.default_rng(seed))

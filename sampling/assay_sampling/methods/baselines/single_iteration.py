@@ -12,11 +12,11 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import grouped_selection, source_of, whole_cost
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.notes.registry import make_note
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 
-class SingleIterationParameters(Parameters):
+class SingleIterationParameters(MethodParameters):
     """Which launches are an iteration, and which iteration is simulated."""
 
     iteration_launches: int | None = Field(

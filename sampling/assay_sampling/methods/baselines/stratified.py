@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.estimation.intervals import draw_per_group
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.signatures import distinct_signatures
@@ -18,17 +19,18 @@ from assay_sampling.methods.baselines.drawing import (
     drawn_selection,
     measured_for,
     repeated,
+    time_for_drawing,
 )
 from assay_sampling.methods.baselines.random_sampling import sample_size
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 _HALVINGS = 200
 _LAST = 1e-12
 
 
-class StratifiedParameters(Parameters):
+class StratifiedParameters(MethodParameters):
     """What a group is, and how the launches to draw are spread over the groups."""
 
     launches: int | None = Field(
@@ -88,8 +90,9 @@ class StratifiedSampler:
         instructions where the estimator needs them."""
         profile = measured_for(profile, parameters.estimator, self.name)
         launches = profile.whole
+        light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
         population = Population.of(
-            profile, parameters.estimator, self.name, _groups(launches, parameters.groups)
+            profile, parameters.estimator, self.name, _groups(launches, parameters.groups), light_time
         )
         sizes = np.bincount(population.labels)
         need = sizes.astype(np.float64)
@@ -99,6 +102,8 @@ class StratifiedSampler:
         drawn = allocate(need, sizes, wanted, parameters.launches_per_group)
 
         def draw(rng: np.random.Generator) -> np.ndarray:
+            if light_time is not None:
+                return draw_by_light_time(population.labels, drawn, light_time, rng)
             return draw_per_group(population.labels, drawn, rng)
 
         rows = draw(np.random.default_rng(seed))

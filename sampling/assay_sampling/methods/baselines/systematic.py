@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.periodicity import Period, find_period
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.baselines.drawing import (
@@ -17,18 +18,19 @@ from assay_sampling.methods.baselines.drawing import (
     drawn_selection,
     measured_for,
     repeated,
+    time_for_drawing,
 )
 from assay_sampling.methods.baselines.random_sampling import sample_size
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
 # Below this share of the positions that a random sample would meet, the spacing is reported.
 _LEAST_POSITIONS_MET = 0.9
 
 
-class SystematicParameters(Parameters):
+class SystematicParameters(MethodParameters):
     """Which launches are taken, and how a total is projected from them."""
 
     launches: int | None = Field(
@@ -74,7 +76,8 @@ class SystematicSampler:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them, ParameterError for a start outside the period."""
         profile = measured_for(profile, parameters.estimator, self.name)
-        population = Population.of(profile, parameters.estimator, self.name)
+        light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
+        population = Population.of(profile, parameters.estimator, self.name, light_time=light_time)
         total = len(population)
         selected = sample_size(parameters.launches, total)
         spacing = total / selected
@@ -83,7 +86,9 @@ class SystematicSampler:
             return _equally_spaced(float(rng.random()) * spacing, total, selected)
 
         start = parameters.start
-        if start is None:
+        if start is None and light_time is not None:
+            start = _start_by_light_time(light_time, spacing, np.random.default_rng(seed))
+        elif start is None:
             start = float(np.random.default_rng(seed).random()) * spacing
         if not start < spacing:
             raise ParameterError(
@@ -109,6 +114,16 @@ class SystematicSampler:
             warnings=() if warning is None else (warning,),
             extra=extra,
         )
+
+
+def _start_by_light_time(light_time: np.ndarray, spacing: float, rng: np.random.Generator) -> float:
+    """A start whose launches are taken in proportion to the sum of their light times.
+
+    A launch is drawn in proportion to its light time, then any of the starts whose launches it is among: a
+    range of length 1 before it, carried back by whole spacings.
+    """
+    row = int(draw_by_light_time(np.zeros(len(light_time), np.int64), 1, light_time, rng)[0])
+    return float((row + rng.random()) % spacing)
 
 
 def _equally_spaced(start: float, total: int, selected: int) -> np.ndarray:

@@ -13,17 +13,17 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import grouped_selection, whole_cost
+from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.photon.matching import DEFAULT_DISTANCE, match_launches
 from assay_sampling.notes.registry import make_note
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.readers.block_files import read_basic_block_vectors
 from assay_sampling.scoring.selection import Selection
 
 
-class PhotonParameters(Parameters):
+class PhotonParameters(MethodParameters):
     """Where the basic-block vectors are, and which launches are alike."""
 
     bbv: str | None = Field(
@@ -77,7 +77,13 @@ class PhotonSampler:
         rows, labels = np.unique(representative, return_inverse=True)
         counts = np.bincount(labels)
         chosen = choose_launches(
-            labels, counts, rows, cost, per_group=parameters.launches_per_group, seed=seed
+            labels,
+            counts,
+            rows,
+            cost,
+            per_group=parameters.launches_per_group,
+            seed=seed,
+            light_time=time_to_draw_by(profile, parameters),
         )
         across = int((kernels[representative] != kernels).sum())
         return grouped_selection(

@@ -12,7 +12,7 @@ from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import instruction_share, source_of
+from assay_sampling.methods.base import instruction_share, source_of, time_to_draw_by
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs, cycles
 from assay_sampling.methods.pks.principal_kernels import (
@@ -23,15 +23,16 @@ from assay_sampling.methods.pks.principal_kernels import (
     seed_spread,
 )
 from assay_sampling.methods.registry import without_counters
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
+from assay_sampling.scoring.weights import weigh
 
 _TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_accuracy_percent")
-_NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds")
+_NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds", "weights")
 
 
-class PksParameters(Parameters):
+class PksParameters(MethodParameters):
     """How many groups there are, which launch stands for each, and how two levels are joined."""
 
     features: Literal["table2", "artifact12", "artifact11"] = Field(
@@ -157,10 +158,11 @@ class PksSampler:
                 f"{' and '.join(asked)} apply to two levels only",
                 "give a light recording (--light) too",
             )
-        return _single_level(detailed, parameters, seed)
+        return _single_level(profile, detailed, parameters, seed)
 
 
-def _single_level(launches: Launches, parameters: PksParameters, seed: int) -> Selection:
+def _single_level(profile: Profile, launches: Launches, parameters: PksParameters, seed: int) -> Selection:
+    light_time = time_to_draw_by(profile, parameters)
     grouping = parameters.of_grouping()
     principal = principal_kernels(launches, **grouping, seed=seed)
     cost = cost_of(launches, principal.evaluation.quantity)
@@ -171,8 +173,10 @@ def _single_level(launches: Launches, parameters: PksParameters, seed: int) -> S
         cost,
         per_group=parameters.launches_per_group,
         seed=seed,
+        light_time=light_time,
     )
     groups = principal.labels[chosen.rows]
+    weighing = weigh(profile, principal.labels, chosen.rows, here="launches", asked=parameters.weights)
     extra: dict[str, Any] = {
         "sweep": [asdict(entry) for entry in principal.sweep],
         "pca_components": principal.pca_components,
@@ -198,5 +202,8 @@ def _single_level(launches: Launches, parameters: PksParameters, seed: int) -> S
         labels=principal.labels,
         interval=chosen.interval,
         interval_reason=chosen.interval_reason,
+        warnings=weighing.warnings,
         extra=extra,
+        light_time_weights=weighing.light_time,
+        weights=weighing.rule,
     )

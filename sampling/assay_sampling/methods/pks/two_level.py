@@ -42,7 +42,7 @@ from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.unseen import Unseen, unseen_after
-from assay_sampling.methods.group_draws import choose_launches
+from assay_sampling.methods.group_draws import ChosenLaunches, choose_launches, drawn_by_light_time
 from assay_sampling.methods.pks.principal_kernels import (
     PrincipalKernels,
     nearest_groups,
@@ -50,9 +50,11 @@ from assay_sampling.methods.pks.principal_kernels import (
     seed_spread,
 )
 from assay_sampling.notes.registry import distinct_notes
+from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.decomposition import ORIGINS, UNKNOWN_GROUP, LabelFacts
 from assay_sampling.scoring.evaluation import Cost, Evaluation, cost_of, evaluate
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
+from assay_sampling.scoring.weights import light_time_of_profile, weigh
 
 LIGHT_COST = "duration_ns"
 
@@ -74,6 +76,7 @@ def two_level_selection(
     model: LabellerChoice = "best",
     abstain: bool = False,
     label_accuracy_percent: float = DEFAULT_LABEL_ACCURACY_PERCENT,
+    weights: WeightKind | None = None,
 ) -> Selection:
     """PKS on the detailed window, its groups carried to every launch of the light run.
 
@@ -90,6 +93,7 @@ def two_level_selection(
         least_match_percent: below this the profile is refused.
         model, abstain, label_accuracy_percent: of the labels after the window
             (:func:`assay_sampling.labelling.light_run.label_rest`).
+        weights: for other GPUs; ``light_time`` draws launches in proportion to it where they are drawn.
 
     Returns a selection whose representatives, weights, labels and evaluation are those of the light run;
     ``extra`` holds ``two_level`` and the window's ``sweep`` and ``pca_components``. The groups of
@@ -131,9 +135,10 @@ def two_level_selection(
         "match_kind": match_kind,
         "least_match_percent": least_match_percent,
         **labelled,
+        "weights": weights,
     }
     unseen = unseen_after(light, alignment.right_rows, light_cost.values)
-    joined = _Joined(detailed, light, light_cost, alignment, window, labelling, unseen)
+    joined = _Joined(profile, detailed, light, light_cost, alignment, window, labelling, unseen)
     return joined.selection(parameters, seed, spread)
 
 
@@ -141,6 +146,7 @@ def two_level_selection(
 class _Joined:
     """Everything that is known once every light launch has a group."""
 
+    profile: Profile
     detailed: Launches
     light: Launches
     light_cost: Cost
@@ -173,16 +179,11 @@ class _Joined:
     ) -> Selection:
         labels = self.labelling.labels(self.labelling.chosen)
         counts = self.counts(labels)
-        chosen = choose_launches(
-            labels,
-            counts,
-            self.representative_rows,
-            self.light_cost,
-            per_group=parameters["launches_per_group"],
-            seed=seed,
-        )
+        chosen = self.choose(parameters, labels, counts, seed)
         groups = labels[chosen.rows]
         origins = self.labelling.origins()
+        # A new signature of a known kernel adds its own light time to the group that its label names.
+        weighing = weigh(self.profile, labels, chosen.rows, here="launches", asked=parameters["weights"])
         return Selection(
             method="pks",
             parameters=parameters,
@@ -206,6 +207,9 @@ class _Joined:
             label_origins=origins,
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
+            warnings=weighing.warnings,
+            light_time_weights=weighing.light_time,
+            weights=weighing.rule,
             extra={
                 "sweep": [asdict(entry) for entry in self.window.sweep],
                 "pca_components": self.window.pca_components,
@@ -227,6 +231,18 @@ class _Joined:
         right = np.full(len(origins), UNKNOWN_GROUP, np.int64)
         right[rows] = nearest_groups(self.window, self.light.take(rows))
         return right
+
+    def choose(
+        self, parameters: Mapping[str, Any], labels: np.ndarray, counts: np.ndarray, seed: int
+    ) -> ChosenLaunches:
+        """The launches that stand for the groups, by rule or drawn as the parameters say."""
+        per_group = parameters["launches_per_group"]
+        light_time = light_time_of_profile(self.profile) if parameters["weights"] == "light_time" else None
+        if light_time is not None and (per_group > 1 or parameters["representative"] == "random"):
+            return drawn_by_light_time(labels, light_time, per_group=per_group, seed=seed)
+        return choose_launches(
+            labels, counts, self.representative_rows, self.light_cost, per_group=per_group, seed=seed
+        )
 
     def facts(self) -> dict[str, Any]:
         labelling = self.labelling

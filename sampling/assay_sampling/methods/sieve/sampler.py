@@ -10,7 +10,7 @@ Memory: at most 200 bytes a launch besides the profile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, ratio_interval
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import grouped_selection, whole_cost
+from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.methods.sieve.instructions import with_instructions
@@ -32,8 +33,8 @@ from assay_sampling.methods.sieve.representatives import (
     weights,
 )
 from assay_sampling.methods.sieve.tiers import Strata, Stratification, stratify
-from assay_sampling.notes.registry import Note
-from assay_sampling.parameters import Parameters
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost, evaluate
 from assay_sampling.scoring.selection import Selection
 
@@ -41,7 +42,7 @@ DEFAULT_THETA = 0.4
 SWEPT_THETAS = tuple(round(0.1 * step, 1) for step in range(1, 11))
 
 
-class SieveParameters(Parameters):
+class SieveParameters(MethodParameters):
     """How kernels are divided into strata, and which launch stands for a stratum."""
 
     theta: float = Field(
@@ -119,7 +120,11 @@ class SieveSampler:
         labels = values.groups(sieved.strata.start)
         interval: Interval | None = None
         reason: Note | None = NO_INTERVAL_FIXED_RULE
-        if used.launches_per_group > 1:
+        light_time = time_to_draw_by(profile, used)
+        if used.launches_per_group > 1 and light_time is not None:
+            sieved = _by_light_time(sieved, values, light_time, used.launches_per_group, seed)
+            reason = make_note("interval_of_light_time_draw")
+        elif used.launches_per_group > 1:
             interval, reason = ratio_interval(
                 cost.values[sieved.rows],
                 instructions[sieved.rows],
@@ -138,6 +143,7 @@ class SieveSampler:
             cost=cost,
             interval=interval,
             interval_reason=reason,
+            weighed_by="instructions",
             extra={
                 "tiers": sieved.strata.tiers(values.kernel_start),
                 "ipc": _ipc(cost, sieved, instructions),
@@ -157,6 +163,16 @@ def sieve(launches: Launches, values: KernelValues, parameters: SieveParameters,
         rows = representatives(launches, values, strata, parameters.representative, parameters.dominant_key)
         groups = np.arange(len(strata))
     return Sieved(strata, rows, groups, weights(values, strata, rows, groups))
+
+
+def _by_light_time(
+    sieved: Sieved, values: KernelValues, light_time: np.ndarray, per_group: int, seed: int
+) -> Sieved:
+    """The strata with representatives drawn in proportion to light time."""
+    labels = values.groups(sieved.strata.start)
+    rows = draw_by_light_time(labels, per_group, light_time, np.random.default_rng(seed))
+    groups = labels[rows]
+    return replace(sieved, rows=rows, groups=groups, weights=weights(values, sieved.strata, rows, groups))
 
 
 def _resolved(parameters: SieveParameters) -> SieveParameters:

@@ -21,17 +21,18 @@ from assay_sampling.clustering.segments import Moments, moments
 from assay_sampling.counters.definitions import CYCLE_COUNTERS
 from assay_sampling.errors import RefusedError
 from assay_sampling.estimation.intervals import Interval, known_variance_interval
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.estimation.rank_draws import draw_rows
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import text_id
-from assay_sampling.methods.base import grouped_selection, source_of, whole_cost
+from assay_sampling.methods.base import grouped_selection, source_of, time_to_draw_by, whole_cost
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.methods.stem.allocation import allocate, variance
 from assay_sampling.methods.stem.root_splits import Bound, split_as_artifact, split_jointly
 from assay_sampling.notes.registry import make_note
-from assay_sampling.parameters import Parameters
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost, cost_of
 from assay_sampling.scoring.selection import Selection
 
@@ -40,7 +41,7 @@ _COARSE_STEPS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
 _FINE_STEPS = ((0.25, -0.25), (0.125, -0.125))
 
 
-class StemParameters(Parameters):
+class StemParameters(MethodParameters):
     """How close the total must come, and how launches are clustered."""
 
     epsilon_percent: float = Field(
@@ -119,7 +120,12 @@ class StemSampler:
                 "use variant=sound",
             )
         labels = values.groups(clusters.start)
-        rows, groups = draw(labels, clusters, seed)
+        light_time = time_to_draw_by(profile, parameters)
+        if light_time is None:
+            rows, groups = draw(labels, clusters, seed)
+        else:
+            rows = draw_by_light_time(labels, clusters.sampled, light_time, np.random.default_rng(seed))
+            groups = labels[rows]
         launches = clusters.moments.launches
         weights = launches[groups] / clusters.sampled[groups]
         return grouped_selection(
@@ -131,8 +137,12 @@ class StemSampler:
             rows=rows,
             weights=weights,
             cost=cost,
-            interval=None if artifact else _interval(cost, rows, weights, clusters, parameters.confidence),
-            interval_reason=make_note("interval_of_stem_artifact"),
+            interval=None
+            if artifact or light_time is not None
+            else _interval(cost, rows, weights, clusters, parameters.confidence),
+            interval_reason=make_note(
+                "interval_of_stem_artifact" if artifact else "interval_of_light_time_draw"
+            ),
             extra={
                 "predicted_bound_percent": None
                 if artifact

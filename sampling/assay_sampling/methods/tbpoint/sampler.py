@@ -27,8 +27,9 @@ from assay_sampling.estimation.intervals import (
     draw_per_group,
     ratio_interval,
 )
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import grouped_selection, source_of, whole_cost
+from assay_sampling.methods.base import grouped_selection, source_of, time_to_draw_by, whole_cost
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.tbpoint.features import (
     MemoryFeature,
@@ -38,8 +39,8 @@ from assay_sampling.methods.tbpoint.features import (
     tbpoint_needs,
     with_instructions,
 )
-from assay_sampling.notes.registry import Note
-from assay_sampling.parameters import Parameters
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost
 from assay_sampling.scoring.selection import Selection
 
@@ -49,7 +50,7 @@ DEFAULT_TARGET_ERROR_PERCENT = 5.0
 _ROUNDING = 1e-9
 
 
-class TBPointParameters(Parameters):
+class TBPointParameters(MethodParameters):
     """How far apart the launches of a cluster may be, and how they are compared."""
 
     threshold: float = Field(
@@ -125,8 +126,13 @@ class TBPointSampler:
         chosen = _Clusters(linked.labels(threshold), *distinct.representatives(threshold))
         interval: Interval | None = None
         reason: Note | None = NO_INTERVAL_FIXED_RULE
+        light_time = time_to_draw_by(profile, parameters)
         if parameters.launches_per_group > 1:
-            chosen = _drawn(chosen, features.instructions, parameters.launches_per_group, seed)
+            rows = _rows(chosen.labels, parameters.launches_per_group, light_time, seed)
+            chosen = _drawn(chosen, features.instructions, rows)
+        if parameters.launches_per_group > 1 and light_time is not None:
+            reason = make_note("interval_of_light_time_draw")
+        elif parameters.launches_per_group > 1:
             interval, reason = ratio_interval(
                 cost.values[chosen.rows],
                 features.instructions[chosen.rows],
@@ -145,6 +151,7 @@ class TBPointSampler:
             cost=cost,
             interval=interval,
             interval_reason=reason,
+            weighed_by="instructions",
             extra={
                 "features": list(features.counters),
                 "notes": [note.to_dict() for note in features.notes],
@@ -217,8 +224,14 @@ def _first_of_nearest(apart: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return found
 
 
-def _drawn(clusters: _Clusters, instructions: np.ndarray, per_group: int, seed: int) -> _Clusters:
-    rows = draw_per_group(clusters.labels, per_group, np.random.default_rng(seed))
+def _rows(labels: np.ndarray, per_group: int, light_time: np.ndarray | None, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if light_time is None:
+        return draw_per_group(labels, per_group, rng)
+    return draw_by_light_time(labels, per_group, light_time, rng)
+
+
+def _drawn(clusters: _Clusters, instructions: np.ndarray, rows: np.ndarray) -> _Clusters:
     groups = clusters.labels[rows]
     executed = np.bincount(clusters.labels, weights=instructions)
     by_drawn = np.bincount(groups, weights=instructions[rows])

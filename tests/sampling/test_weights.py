@@ -1,0 +1,264 @@
+"""Weights by light time: the formula, what is refused, which weights are used where, and fair draws."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
+from assay_sampling.estimation.light_time_draws import draw_by_light_time
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Condition, Device, TableMetadata
+from assay_sampling.methods.registry import samplers, select
+from assay_sampling.scoring.elsewhere import score_on, score_on_by_weights, score_relative, score_saved
+from assay_sampling.scoring.selection import SavedSelection, Selection
+from assay_sampling.scoring.weights import light_time_of, light_time_weights, mean_light_time
+from tests.support.sampling.made_launches import made_launches
+
+KERNELS = ["a", "a", "a", "b", "b", "b"]
+
+
+def light(durations: list[int], device: str = "V100", **changed: Any) -> Launches:
+    condition = changed.pop("condition", Condition("none", "none", 100.0))
+    metadata = TableMetadata("light", condition=condition, devices=(Device(0, device),))
+    kernels = changed.pop("kernels", KERNELS)
+    return made_launches(
+        kernels, metadata=metadata, source=device, duration_ns=durations, device=[0] * len(kernels), **changed
+    )
+
+
+def saved(selection: Selection) -> SavedSelection:
+    return SavedSelection.read(json.loads(json.dumps(selection.document(labels=True).to_dict())), "s.json")
+
+
+def by_kernel(launches: Launches, **parameters: Any) -> Selection:
+    """One launch drawn of each kernel."""
+    asked = {"launches": 2, "launches_per_group": 1, **parameters}
+    return select("stratified", Profile(light=launches), asked, seed=1)
+
+
+def test_the_weight_is_the_light_time_of_the_group_over_that_of_its_representatives() -> None:
+    time = np.array([10.0, 30.0, 60.0, 5.0, 15.0])
+    labels = np.array([0, 0, 0, 1, 1])
+    assert light_time_weights(time, labels, np.array([1, 4])).tolist() == [100 / 30, 20 / 15]
+    assert light_time_weights(time, labels, np.array([0, 2, 3])).tolist() == [100 / 70, 100 / 70, 20 / 5]
+
+
+@pytest.mark.parametrize("missing", [0.0, -3.0, np.nan])
+def test_a_representative_without_positive_light_time_is_refused(missing: float) -> None:
+    time = np.array([10.0, missing, 60.0])
+    with pytest.raises(RefusedError, match="row 1"):
+        light_time_weights(time, np.zeros(3, int), np.array([0, 1]))
+    assert light_time_weights(np.array([10.0, 0.0, 30.0]), np.zeros(3, int), np.array([0])).tolist() == [4.0]
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**9), st.integers(0, 3)), min_size=1, max_size=40), st.data())
+def test_on_the_light_run_itself_the_projection_is_the_total(
+    launches: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    time = np.array([float(t) for t, _ in launches])
+    _, labels = np.unique([g for _, g in launches], return_inverse=True)
+    rows = np.array(
+        [data.draw(st.sampled_from(np.flatnonzero(labels == g).tolist())) for g in range(labels.max() + 1)]
+    )
+    weights = light_time_weights(time, labels, rows)
+    assert (weights * time[rows]).sum() == pytest.approx(time.sum())
+
+
+def test_the_light_time_is_that_of_a_light_run_alone() -> None:
+    assert light_time_of(light([1, 2, 3, 4, 5, 6])).tolist() == [1, 2, 3, 4, 5, 6]  # type: ignore[union-attr]
+    profiled = made_launches(KERNELS, metadata=TableMetadata("detailed"), duration_ns=[1] * 6)
+    assert light_time_of(profiled) is None
+    assert light_time_of(made_launches(KERNELS)) is None
+
+
+def test_with_repeats_the_mean_over_the_light_runs_counts() -> None:
+    first, again = light([10, 20, 30, 1, 1, 1]), light([30, 20, 10, 3, 3, 3])
+    assert mean_light_time([first, again]).tolist() == [20, 20, 20, 2, 2, 2]
+    found = select(
+        "stratified", Profile(light=first, repeats=(again,)), {"launches_per_group": 1, "launches": 2}, 1
+    )
+    assert found.light_time_weights is not None
+    assert found.light_time_weights.tolist() == [3.0, 3.0]
+    other = light([1] * 6, kernels=["a", "b", "a", "b", "b", "b"])
+    with pytest.raises(MisalignedError, match="repeats"):
+        mean_light_time([first, other])
+
+
+@pytest.mark.parametrize("method", sorted(samplers()))
+def test_every_method_takes_the_parameter_and_gives_both_weights(method: str) -> None:
+    launches = light([10, 20, 30, 1, 2, 3] * 20, kernels=KERNELS * 20)
+    if method in ("pks", "photon", "sieve", "tbpoint", "first_instructions", "proportional"):
+        pytest.skip("tested apart: it needs counters or vectors, or has weights by light time alone")
+    parameters = {"iteration_launches": 6} if method == "single_iteration" else {}
+    for asked in (None, "launches", "light_time"):
+        found = select(method, Profile(light=launches), {**parameters, "weights": asked}, 3)
+        assert found.weights.elsewhere == (asked or "light_time")
+        assert found.weights.here == "launches"
+        rows, labels, time = found.representatives.row, found.labels, launches.column("duration_ns")
+        assert labels is not None
+        assert found.light_time_weights is not None
+        assert found.light_time_weights == pytest.approx(light_time_weights(time, labels, rows))
+        document = found.document().to_dict()
+        assert document["weights"] == {"here": "launches", "elsewhere": asked or "light_time"}
+        written = [e["light_time_weight"] for g in document["groups"] for e in g["representatives"]]
+        assert sorted(written) == sorted(found.light_time_weights.tolist())
+        assert "light_time_weight" in found.to_csv().splitlines()[0]
+
+
+def test_without_a_light_run_there_are_no_weights_by_light_time() -> None:
+    profiled = made_launches(KERNELS, metadata=TableMetadata("detailed"), duration_ns=[5] * 6)
+    found = select("random", Profile(detailed=profiled), {"launches": 2})
+    assert found.light_time_weights is None
+    assert found.weights.elsewhere == "launches"
+    assert found.document().to_dict()["groups"][0]["representatives"][0]["light_time_weight"] is None
+    with pytest.raises(RefusedError, match="needs a light run"):
+        select("random", Profile(detailed=profiled), {"weights": "light_time"})
+    with pytest.raises(ParameterError, match="no weights by instructions"):
+        select("random", Profile(detailed=profiled), {"weights": "instructions"})
+
+
+def test_a_representative_without_time_leaves_the_other_weights_and_says_so() -> None:
+    launches = light([0, 0, 0, 5, 5, 5])
+    found = by_kernel(launches)
+    assert found.light_time_weights is None
+    assert [note.code for note in found.warnings] == ["no_light_time_weights"]
+    with pytest.raises(ParameterError, match="no weights by light time"):
+        score_saved(saved(found), light([1] * 6, "A100"), weights="light_time")
+    with pytest.raises(RefusedError, match="no light time"):
+        by_kernel(launches, weights="light_time")
+
+
+def test_another_gpu_or_condition_is_scored_by_light_time_and_the_own_profile_is_not() -> None:
+    launches = light([10, 12, 40, 5, 5, 5])
+    found = by_kernel(launches)
+    text = saved(found)
+    assert score_saved(text, launches).weights == "launches"
+    assert score_saved(text, launches).error_percent == pytest.approx(found.evaluation.error_percent)
+    locked = light([10, 12, 40, 5, 5, 5], condition=Condition("none", "base", 100.0))
+    unrecorded = light([10, 12, 40, 5, 5, 5], condition=Condition())
+    assert score_saved(text, locked).weights == "light_time"
+    assert score_saved(text, unrecorded).weights == "launches"
+    # Everything takes twice as long: ratios are equal, so light time projects exactly, launches do not.
+    slow = light([20, 24, 80, 10, 10, 10], "T4")
+    assert score_saved(text, slow).weights == "light_time"
+    assert score_saved(text, slow).error_percent == pytest.approx(0)
+    assert score_saved(text, slow, weights="launches").error_percent > 5
+    assert score_on(found, slow, reference=launches)[0].error_percent == pytest.approx(0)
+    both, _ = score_on_by_weights(found, slow, reference=launches)
+    assert list(both) == ["launches", "light_time"]
+    with pytest.raises(ParameterError, match="instructions"):
+        score_saved(text, slow, weights="instructions")
+
+
+def test_asked_for_launches_they_are_used_everywhere() -> None:
+    launches = light([10, 20, 30, 5, 5, 5])
+    found = by_kernel(launches, weights="launches")
+    assert score_saved(saved(found), light([20, 40, 60, 10, 10, 10], "T4")).weights == "launches"
+    assert found.light_time_weights is not None
+
+
+def test_a_speedup_has_the_same_weights_on_both_sides() -> None:
+    launches, slow = light([10, 20, 30, 5, 5, 5]), light([20, 40, 60, 15, 15, 15], "T4")
+    text = saved(by_kernel(launches))
+    found = score_relative(text, launches, slow)
+    assert (found.first.weights, found.second.weights) == ("light_time", "light_time")
+    assert found.first.error_percent == pytest.approx(0)
+    assert found.speedup_predicted == pytest.approx(75 / 165)
+    assert score_relative(text, launches, launches).first.weights == "launches"
+
+
+def test_selections_of_earlier_releases_have_weights_by_launches() -> None:
+    document = by_kernel(light([10, 20, 30, 5, 5, 5])).document(labels=True).to_dict()
+    del document["weights"]
+    for group in document["groups"]:
+        for entry in group["representatives"]:
+            del entry["light_time_weight"]
+    old = SavedSelection.read(document, "old.json")
+    assert score_saved(old, light([20, 40, 60, 10, 10, 10], "T4")).weights == "launches"
+
+
+def _chance(rows: tuple[int, ...], time: np.ndarray) -> float:
+    """Probability of a sample of the draw: its share of the light time of all samples of its size."""
+    size = len(rows)
+    of_all = sum(time[list(each)].sum() for each in itertools.combinations(range(len(time)), size))
+    return float(time[list(rows)].sum() / of_all)
+
+
+def test_samples_are_drawn_in_proportion_to_their_light_time() -> None:
+    time = np.array([1.0, 2.0, 4.0, 13.0])
+    rng = np.random.default_rng(0)
+    draws = 20_000
+    seen: dict[tuple[int, ...], int] = {}
+    for _ in range(draws):
+        rows = tuple(draw_by_light_time(np.zeros(4, int), 2, time, rng).tolist())
+        seen[rows] = seen.get(rows, 0) + 1
+    for rows in itertools.combinations(range(4), 2):
+        expected = _chance(rows, time)
+        assert seen.get(rows, 0) / draws == pytest.approx(expected, abs=4 * np.sqrt(expected / draws))
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 100), st.floats(0, 100)), min_size=2, max_size=7),
+    st.integers(1, 3),
+)
+def test_drawn_so_the_projection_has_no_bias_whatever_the_cost(
+    launches: list[tuple[float, float]], size: int
+) -> None:
+    time, cost = np.array([t for t, _ in launches]), np.array([c for _, c in launches])
+    size = min(size, len(time))
+    expected = sum(
+        _chance(rows, time) * time.sum() * cost[list(rows)].sum() / time[list(rows)].sum()
+        for rows in itertools.combinations(range(len(time)), size)
+    )
+    assert expected == pytest.approx(cost.sum(), rel=1e-9, abs=1e-9)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), min_size=1, max_size=60),
+    st.integers(1, 5), st.integers(0, 2**32),
+)  # fmt: skip
+def test_as_many_are_drawn_of_each_group_as_it_has(
+    launches: list[tuple[int, int]], wanted: int, seed: int
+) -> None:
+    _, labels = np.unique([g for g, _ in launches], return_inverse=True)
+    time = np.array([float(t) for _, t in launches])
+    timed = np.bincount(labels[time > 0], minlength=labels.max() + 1)
+    if (timed == 0).any():
+        with pytest.raises(RefusedError, match="light time"):
+            draw_by_light_time(labels, wanted, time, np.random.default_rng(seed))
+        return
+    rows = draw_by_light_time(labels, wanted, time, np.random.default_rng(seed))
+    assert (np.diff(rows) > 0).all()
+    assert (time[rows] > 0).all()
+    assert np.bincount(labels[rows], minlength=len(timed)).tolist() == np.minimum(timed, wanted).tolist()
+
+
+@pytest.mark.parametrize("method", ["random", "systematic", "stratified"])
+def test_methods_draw_without_bias_for_another_gpu(method: str) -> None:
+    """On the target a launch costs 100 and its time: drawn uniformly, short launches would count too much."""
+    rng = np.random.default_rng(2)
+    durations = rng.choice([1, 10, 400], 60, p=[0.6, 0.3, 0.1])
+    launches = light(durations.tolist(), kernels=["k"] * 60)
+    cost = 100.0 + durations
+    projected = []
+    for seed in range(500):
+        asked = {
+            "launches": 3,
+            "weights": "light_time",
+            **({"launches_per_group": 3} if method == "stratified" else {}),
+        }
+        found = select(method, Profile(light=launches), asked, seed)
+        assert found.light_time_weights is not None
+        projected.append(float(found.light_time_weights @ cost[found.representatives.row]))
+    error = np.std(projected) / np.sqrt(len(projected))
+    assert abs(np.mean(projected) - cost.sum()) < 4 * error
+    with pytest.raises(ParameterError, match="repetitions"):
+        select(method, Profile(light=launches), {"weights": "light_time", "repetitions": 3})
