@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fidelity import projection
+from tests.fidelity import labels, projection
 from tests.fidelity.section import Effort, Section
 
-SECTIONS: dict[str, Callable[[Effort], Section]] = {"projection": projection.section}
+SECTIONS: dict[str, Callable[[Effort], Section]] = {
+    "labels": labels.section,
+    "projection": projection.section,
+}
 
 _HEAD = """# Fidelity
 

@@ -112,9 +112,8 @@ def _of_simulator(rows: list[dict[str, str]]) -> Launches:
     registered = registry()
     measured = [name for name in values if name in registered]
     counters = [registered[name].column(registered[name].metrics[0].name) for name in measured]
-    # The simulator's run stands in for both levels here; nothing of this is written anywhere.
     return _launches(
-        [values], lt.launch_schema(lt.TableMetadata("detailed", synthetic=True), counters), names
+        [values], lt.launch_schema(lt.TableMetadata("detailed", origin="simulated"), counters), names
     )
 
 
@@ -143,7 +142,7 @@ def _launches(parts: list[Mapping[str, Any]], schema: pa.Schema, names: lt.Names
 
 
 def _light_half(whole: Launches, *, cycles_per_ns: float = _CYCLES_PER_NS) -> Launches:
-    schema = lt.launch_schema(lt.TableMetadata("light", synthetic=True))
+    schema = lt.launch_schema(lt.TableMetadata("light", origin=whole.metadata.origin))
     duration_ns = np.maximum(np.round(whole.column("cycles_gpc_avg") / cycles_per_ns), 1).astype(np.int64)
     start_ns = np.cumsum(duration_ns + 1_000) - duration_ns
     columns = {name: whole.table[name] for name in lt.BASE_COLUMNS}
