@@ -63,6 +63,11 @@ def section(effort: Effort) -> Section:
         for half in (Half.REPORTING, Half.CHOOSING)
         for name, launches in found.items()
     ]
+    rows += [
+        _row(f"all of {folder}", name, summary_of(projections(data, rules[name], (folder,))))
+        for folder in FOLDERS
+        for name in found
+    ]
     for family, half in sorted(HALF_OF_FAMILY.items(), key=lambda item: (item[1] is Half.CHOOSING, item[0])):
         for name in list(found)[:IN_SHORT]:
             rows.append(_row(f"{half.value}: {family}", name, summary_of(of_family(found[name], family))))
@@ -71,9 +76,13 @@ def section(effort: Effort) -> Section:
 
 
 @cache
-def projections(data: Path, parameters: ProjectionParameters) -> tuple[LaunchProjection, ...]:
-    """Every launch with an interval log, projected."""
-    logs = [path for folder in FOLDERS for path in sorted((data / folder).glob(f"*{INTERVALS}"))]
+def projections(
+    data: Path, parameters: ProjectionParameters, folders: tuple[str, ...] = FOLDERS
+) -> tuple[LaunchProjection, ...]:
+    """Every launch of these folders that is in a run with an interval log, projected."""
+    if len(folders) > 1:
+        return tuple(each for folder in folders for each in projections(data, parameters, (folder,)))
+    logs = [path for folder in folders for path in sorted((data / folder).glob(f"*{INTERVALS}"))]
     return tuple(
         launch
         for log in logs

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -68,7 +69,8 @@ def _container(path: Path) -> None:
 
 def _projected(path: Path) -> None:
     options = ProjectionOptions(wave_ctas=8, total_ctas=64)
-    each(lambda: project_file(path), lambda: project_file(path, options=options))
+    known = ProjectionOptions(wave_ctas=8, total_ctas=64, total_instructions=1e9)
+    each(*(partial(project_file, path, options=given) for given in (None, options, known)))
 
 
 def _selection(path: Path) -> None:

@@ -169,6 +169,16 @@ def test_launches_that_end_together_are_one_entry_and_said(tmp_path: Path) -> No
     assert log.notes[0] == make_note("launches_at_once", launches=(2, 1))
 
 
+def test_resident_blocks_that_are_printed_after_the_last_launch_ended_are_no_running_launches(
+    tmp_path: Path,
+) -> None:
+    text = options() + header(replace(THREE[0], printed_ctas_per_sm=None), 1) + header(THREE[1], 2)
+    totals = Totals()
+    text += statistics(THREE[1], 2, totals) + "-kernel id = 7\nGPGPU-Sim uArch: CTA/core = 3, limited by: x\n"
+    _, launches = read_output(write(tmp_path / "log", text + statistics(THREE[0], 1, totals)))
+    assert [(x.uid, x.ctas_per_sm_from) for x in launches] == [(2, "computed"), (1, "computed")]
+
+
 def test_launches_of_a_ptx_simulation_are_counted(tmp_path: Path) -> None:
     text = (
         "GPGPU-Sim PTX: pushing kernel '_Z3addPi' to stream 0, gridDim= (3,2,1) blockDim = (64,1,1) \n"

@@ -7,7 +7,7 @@ being projected, not that it should be: docs/methods/projection.md, "When it fai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, isfinite, log10
 from typing import Any
 
 from assay_sampling.projection.projector import Series
@@ -78,7 +78,7 @@ def _of_rule(
     rule = stop_rule(size, _with_threshold(name, parameters, _NEVER))
     _run(rule, series)
     least = rule.least_threshold
-    if least is None:
+    if least is None or not isfinite(least):
         return None
     given: float = getattr(parameters, rule.threshold_name)
     value = given if least < given else _above(least)

@@ -195,8 +195,9 @@ class SimulatorOutput:
 
     def _resident(self, line: LogLine) -> None:
         self._ctas_per_sm = integer(self.path, line, line.rest.partition(b",")[0], "CTA/core")
-        if self._headers:
-            self._headers[self._last_uid].ctas_per_sm = self._ctas_per_sm
+        last = self._headers.get(self._last_uid)
+        if last is not None:  # else the last launch has ended, and an earlier one still runs
+            last.ctas_per_sm = self._ctas_per_sm
 
     def _count(self, line: LogLine, name: bytes, block: StatisticsBlock) -> None:
         """One line of a block of statistics."""
