@@ -14,6 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import CounterUnavailableError, ParameterError
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 CYCLE_COUNTERS = ("cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg")
 # Those of a simulator: recordings of silicon have none of them, and simulated ones none of the others.
 SIMULATED_CYCLES = ("cycles_simulated_active", "cycles_simulated")
+# In the order in which a cost is looked for.
+ALL_CYCLES = (*CYCLE_COUNTERS, *SIMULATED_CYCLES)
 # The costs of a launch, each with its unit.
 COST_UNITS = {
     "cycles_gpc_avg": "cycle",
@@ -62,6 +65,14 @@ FEATURE_SETS: dict[str, tuple[str, ...]] = {
         "artifact_global_loads", "artifact_global_stores", "thread_blocks",
     ),
 }  # fmt: skip
+
+
+# What a simulator counts that does not depend on the simulated GPU; :mod:`assay_sampling.counters.simulated`.
+SIMULATED_FEATURES = "simulated"
+_SIMULATED_FEATURE_SET = (
+    "instructions", "threads_per_instruction", "thread_load_instructions", "thread_store_instructions",
+    "thread_shared_instructions", "l1_accesses", "thread_blocks",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -151,9 +162,11 @@ def counter_of_label(label: str) -> Counter | None:
 def metric_of(name: str, compute_capability: str = "", tool_version: str = "") -> str:
     """The metric to ask Nsight Compute for.
 
-    Raises ParameterError for an unknown counter, CounterUnavailableError where the chip lacks it.
+    Raises ParameterError for an unknown counter, CounterUnavailableError where this chip, or any, lacks it.
     """
     counter = registry().get(name)
+    if counter is None and name in simulated_counters():
+        raise CounterUnavailableError(name, "only simulators count it")
     if counter is None:
         raise ParameterError("counter", f"there is no counter {name!r}")
     for metric in counter.metrics:
@@ -168,6 +181,8 @@ def metric_of(name: str, compute_capability: str = "", tool_version: str = "") -
 
 def features_of(feature_set: str) -> tuple[str, ...]:
     """The counters of a named feature set; raises ParameterError for a name that does not exist."""
+    if feature_set == SIMULATED_FEATURES:
+        return _SIMULATED_FEATURE_SET
     try:
         return FEATURE_SETS[feature_set]
     except KeyError:
@@ -179,8 +194,7 @@ def features_of(feature_set: str) -> tuple[str, ...]:
 
 
 def default_cost_counter(table: pa.Table) -> str | None:
-    """The first cycle counter, of silicon or of a simulator, measured for at least one launch, or None."""
-    for name in (*CYCLE_COUNTERS, *SIMULATED_CYCLES):
-        if name in table.schema.names and table[name].null_count < table.num_rows:
-            return name
-    return None
+    """The first cycle counter that was measured for all launches, else the first for some, or None."""
+    missing = {name: table[name].null_count for name in ALL_CYCLES if name in table.schema.names}
+    whole = next((name for name, nulls in missing.items() if not nulls), None)
+    return whole or next((name for name, nulls in missing.items() if nulls < table.num_rows), None)

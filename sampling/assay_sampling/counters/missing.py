@@ -21,6 +21,8 @@ def how_to_collect(counters: Sequence[str], method: str = "", table: pa.Table | 
         method: the selection method that needs them; "": a verb that is not a method.
         table: the launches without them; their GPU decides which metrics exist.
     """
+    if table is not None and _is_simulated(table):
+        return "choose what a simulator's log holds ('assay docs simulator-files' lists it)"
     capability = "" if table is None else _compute_capability(table)
     metrics, without = [], []
     for name in counters:
@@ -126,6 +128,12 @@ def _partly(table: pa.Table, name: str, missing: int) -> str:
 
 def _twin(name: str) -> str:
     return name.removesuffix("_sass") if name.endswith("_sass") else f"{name}_sass"
+
+
+def _is_simulated(table: pa.Table) -> bool:
+    from assay_sampling.launches.table import table_metadata  # noqa: PLC0415
+
+    return table_metadata(table.schema).simulated
 
 
 def _compute_capability(table: pa.Table) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assay_sampling.counters.definitions import CYCLE_COUNTERS
+from assay_sampling.counters.definitions import ALL_CYCLES
 from assay_sampling.counters.missing import require_counters
 from assay_sampling.notes.registry import Note
 
@@ -69,7 +69,7 @@ INSTRUCTIONS_OF_ALL = Needs(counters=("instructions",), of_every_launch=True)
 
 def cycles(cost: str | None) -> tuple[tuple[str, ...], ...]:
     """The group of counters that a ``cost`` parameter stands for: one kind of cycles, or any."""
-    return ((cost,),) if cost in CYCLE_COUNTERS else (CYCLE_COUNTERS,)
+    return ((cost,),) if cost in ALL_CYCLES else (ALL_CYCLES,)
 
 
 def needs_of(sampler: Any, parameters: Any) -> Needs | None:

@@ -88,7 +88,7 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     """
     sampler = _sampler(method, "select")
     common, own = _split(sampler, parameters)
-    validated = _validated(method, sampler, own)
+    validated = _fitted(sampler, _validated(method, sampler, own), profile)
     wanted = needs_of(sampler, validated)
     if wanted is not None:
         require_measured(method, wanted, profile)
@@ -142,6 +142,13 @@ def _split(
     common = _of_model(sampler.name, MethodParameters, every)
     assert isinstance(common, MethodParameters)
     return common, own
+
+
+def _fitted(sampler: Sampler, parameters: BaseModel, profile: Profile) -> BaseModel:
+    """The parameters with the defaults that a sampler has for profiles of this kind, if it says so."""
+    fit = getattr(sampler, "fitted", None)
+    fitted: BaseModel = fit(parameters, profile) if callable(fit) else parameters
+    return fitted
 
 
 def _joins_levels(sampler: Sampler) -> bool:

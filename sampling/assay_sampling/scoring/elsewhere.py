@@ -47,6 +47,7 @@ from assay_sampling.scoring.weights import light_time_of
 
 _DIFFERENCES_SHOWN = 5
 _REMEDY = "score it on a recording of the same command, input and seeds"
+_DEMANGLE = "write the simulator's log with demangled ones (zcat RUN.out.gz | c++filt > run.out)"
 
 
 def score_saved(
@@ -160,7 +161,7 @@ def _placed(saved: SavedSelection, launches: Launches, quantity: str | None) -> 
         raise MisalignedError(
             subject,
             f"{len(differences)} of the {len(rows)} representatives are different launches here",
-            _REMEDY,
+            _remedy(saved, launches.take(rows)),
             tuple(differences[:_DIFFERENCES_SHOWN]),
         )
     if not same_sequence(saved.sequence, ProfileSummary.of(launches).sequence(), kind):
@@ -484,6 +485,20 @@ def _rows_of_representatives(
         if texts:
             differences.append(f"{where}: {', '.join(texts)}")
     return rows, differences
+
+
+def _remedy(saved: SavedSelection, there: Launches) -> str:
+    """What to do about representatives that are different launches in ``there``, shape (r,).
+
+    Traces, and so simulators' logs, have mangled names; profilers give demangled ones.
+    """
+    here = (there.names[identifier] for identifier in there.column("kernel_id").tolist())
+    pairs = [(ours, theirs) for ours, theirs in zip(saved.kernel, here, strict=True) if ours != theirs]
+    if pairs and all(theirs.startswith("_Z") and not ours.startswith("_Z") for ours, theirs in pairs):
+        return f"its kernel names are mangled: {_DEMANGLE}, and score the selection on that"
+    if pairs and all(ours.startswith("_Z") and not theirs.startswith("_Z") for ours, theirs in pairs):
+        return f"the kernel names of the selection are mangled: {_DEMANGLE}, and select on that"
+    return _REMEDY
 
 
 def _row_keys(process: np.ndarray, launch: np.ndarray) -> np.ndarray:

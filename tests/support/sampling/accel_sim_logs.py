@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 OPTIONS = {
@@ -24,7 +25,8 @@ BREAK = "GPGPU-Sim: ** break due to reaching the maximum cycles (or instructions
 
 @dataclass
 class Launch:
-    """One launch as the log shows it; counters are of this launch alone."""
+    """One launch as the log shows it; counters are of this launch alone. ``counted`` are further statistics
+    by the name that the log prints."""
 
     name: str = "_Z4kernPf"
     traced_id: int = 1
@@ -39,6 +41,7 @@ class Launch:
     l2: tuple[int, int] = (100, 40)
     reads: Sequence[int] = (10, 20, 30)
     seconds: int = 2
+    counted: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def ctas(self) -> int:
@@ -56,6 +59,7 @@ class Totals:
     misses: int = 0
     seconds: int = 0
     reads: list[int] = field(default_factory=lambda: [0, 0, 0])
+    counted: Counter[str] = field(default_factory=Counter)
 
 
 def options(**changed: str) -> str:
@@ -88,13 +92,15 @@ def statistics(launch: Launch, uid: int, totals: Totals) -> str:
     totals.misses += launch.l2[1]
     totals.seconds += launch.seconds
     totals.reads = [a + b for a, b in zip(totals.reads, launch.reads, strict=True)]
+    totals.counted.update(launch.counted)
+    counted = "".join(f"{name} = {totals.counted[name]}\n" for name in launch.counted)
     half = [f"dram[{i}]: {reads // 2:9d} {reads - reads // 2:9d} " for i, reads in enumerate(totals.reads)]
     return (
         f"kernel_name = {launch.name} \nkernel_launch_uid = {uid} \nkernel_stream_id = 0\n"
         f"gpu_sim_cycle = {launch.cycles}\ngpu_sim_insn = {launch.instructions}\ngpu_ipc =     1.0000\n"
         f"gpu_tot_sim_cycle = {totals.cycles}\ngpu_tot_sim_insn = {totals.instructions}\n"
         f"gpu_tot_ipc =     1.0000\ngpu_tot_issued_cta = {totals.ctas}\ngpu_occupancy = -nan% \n"
-        "maximum concurrent accesses to same row:\ndram[0]:        77        78 \n"
+        f"{counted}maximum concurrent accesses to same row:\ndram[0]:        77        78 \n"
         "number of total memory accesses made:\ndram[0]:         7         9 \ntotal accesses: 0\n"
         "number of total read accesses:\n" + "\n".join(half) + f"\ntotal dram reads = {sum(totals.reads)}\n"
         "number of total write accesses:\ndram[0]:         0         0 \ndram[1]:         0         1 \n"

@@ -19,7 +19,7 @@ from assay_sampling.clustering.distinct import distinct_rows
 from assay_sampling.clustering.feature_space import FeatureSpace, feature_matrix
 from assay_sampling.clustering.kmeans import Clustering, cluster_sweep
 from assay_sampling.clustering.lloyd import blocks
-from assay_sampling.counters.definitions import CYCLE_COUNTERS, features_of
+from assay_sampling.counters.definitions import ALL_CYCLES, CYCLE_COUNTERS, features_of
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import Launches
@@ -105,7 +105,7 @@ def principal_kernels(
         least error.
         representative: of each group, its "first" launch, the one nearest to its "centre" (the first
             such), or a "random" one.
-        cost: the cycle counter to project; None takes the first of CYCLE_COUNTERS that was measured
+        cost: the cycle counter to project; None takes the first of ALL_CYCLES that was measured
         for all launches.
         seed: of k-means and of random representatives.
 
@@ -306,7 +306,7 @@ def _best_k(sweep: tuple[SweepEntry, ...], target_error_percent: float) -> int:
 def _default_cost(launches: Launches) -> str:
     """The first cycle counter that was measured for all launches."""
     table = launches.table
-    measured = {name: table[name].null_count for name in CYCLE_COUNTERS if name in table.schema.names}
+    measured = {name: table[name].null_count for name in ALL_CYCLES if name in table.schema.names}
     for name, missing in measured.items():
         if missing == 0:
             return name

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from assay_sampling.counters.definitions import features_of
+from assay_sampling.counters.definitions import SIMULATED_FEATURES, features_of
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, MatchKind
 from assay_sampling.launches.in_memory import Launches
@@ -32,14 +32,19 @@ _TWO_LEVELS = ("match_kind", "least_match_percent", "model", "abstain", "label_a
 _NOT_OF_GROUPING = (*_TWO_LEVELS, "launches_per_group", "seeds", "weights")
 
 
+PksCost = Literal[
+    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_simulated_active", "cycles_simulated"
+]
+
+
 class PksParameters(MethodParameters):
     """How many groups there are, which launch stands for each, and how two levels are joined."""
 
-    features: Literal["table2", "artifact12", "artifact11"] = Field(
+    features: Literal["table2", "artifact12", "artifact11", "simulated"] = Field(
         default="table2",
         description=(
             'The counters that launches are compared by: those of the paper\'s "table2", or of the '
-            "published artifact."
+            'published artifact; of a simulator\'s run "simulated" is the default.'
         ),
     )
     k: int | None = Field(
@@ -64,7 +69,7 @@ class PksParameters(MethodParameters):
         default="first",
         description="Which launch stands for a group.",
     )
-    cost: Literal["cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg"] | None = Field(
+    cost: PksCost | None = Field(
         default=None,
         description=(
             "The cycle counter that is projected; by default the first that was measured for all launches."
@@ -134,6 +139,13 @@ class PksSampler:
     def needs(self, parameters: PksParameters) -> Needs:
         """Which counters it looks at."""
         return Needs(counters=features_of(parameters.features), one_of=cycles(parameters.cost))
+
+    def fitted(self, parameters: PksParameters, profile: Profile) -> PksParameters:
+        """The parameters for a profile: a simulator counts other features than silicon."""
+        simulated = profile.detailed is not None and profile.detailed.metadata.simulated
+        if not simulated or "features" in parameters.model_fields_set:
+            return parameters
+        return parameters.model_copy(update={"features": SIMULATED_FEATURES})
 
     def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
         """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.clustering.segments import Moments, moments
-from assay_sampling.counters.definitions import CYCLE_COUNTERS
+from assay_sampling.counters.definitions import ALL_CYCLES
 from assay_sampling.errors import RefusedError
 from assay_sampling.estimation.intervals import Interval, known_variance_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
@@ -39,6 +39,12 @@ from assay_sampling.scoring.selection import Selection
 # Powers of ten of the price of variance: a grid, then two finer ones around the best.
 _COARSE_STEPS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
 _FINE_STEPS = ((0.25, -0.25), (0.125, -0.125))
+
+
+StemCost = Literal[
+    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "duration_ns", "cycles_simulated_active",
+    "cycles_simulated",
+]  # fmt: skip
 
 
 class StemParameters(MethodParameters):
@@ -70,7 +76,7 @@ class StemParameters(MethodParameters):
         default="sound",
         description='"sound", or "artifact", which computes as the authors\' published code, faults and all.',
     )
-    cost: Literal["cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "duration_ns"] | None = Field(
+    cost: StemCost | None = Field(
         default=None,
         description="The cost to cluster and score; by default nanoseconds of a light run, else cycles.",
     )
@@ -101,7 +107,7 @@ class StemSampler:
 
     def needs(self, parameters: StemParameters) -> Needs:
         """Which counters it looks at."""
-        if parameters.cost in CYCLE_COUNTERS:
+        if parameters.cost in ALL_CYCLES:
             return Needs(counters=(parameters.cost,), of_every_launch=True)
         return NO_COUNTERS
 
