@@ -105,7 +105,7 @@ class StopRule:
         """Above this threshold the rule would have stopped on the samples so far; None: at no threshold."""
         raise NotImplementedError
 
-    def _instructions_left(self, instructions: float) -> float:
+    def instructions_left(self, instructions: float) -> float:
         """Thread instructions that the launch has yet to execute; raises RefusedError if there are too many.
 
         The total must be known.

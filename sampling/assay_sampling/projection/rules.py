@@ -98,7 +98,7 @@ class SettlingRule(StopRule):
         ipc = self.detector.window_ipc
         if self.size.total_instructions is None or not ipc > 0:
             return None
-        return cycles + self._instructions_left(instructions) / ipc
+        return cycles + self.instructions_left(instructions) / ipc
 
 
 class ArtifactRule(SettlingRule):

@@ -70,7 +70,7 @@ class WavesRule(StopRule):
 
     def push(self, cycles: float, instructions: float, ctas: float) -> Stop | None:
         index, self.samples = self.samples, self.samples + 1
-        left = self._instructions_left(instructions)
+        left = self.instructions_left(instructions)
         if not self._idle_is_known:
             self._idle_is_known = instructions > 0
             self._idle_cycles = self._idle_cycles if instructions > 0 else cycles
