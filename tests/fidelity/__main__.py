@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fidelity import labels, projection
+from tests.fidelity import grid_costs, labels, projection
 from tests.fidelity.section import Effort, Section
 
 SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "labels": labels.section,
+    "grid_costs": grid_costs.section,
     "projection": projection.section,
 }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.fidelity import labels
+from tests.fidelity import grid_costs, labels
+from tests.fidelity.counted_workloads import virtual
 from tests.fidelity.section import Effort
 
 
@@ -35,3 +36,9 @@ def test_a_distance_is_that_of_each_workload_not_of_the_means() -> None:
     )
     assert joined.off("expected") == 20.0
     assert np.mean(joined.new) == 0.25
+
+
+def test_the_grid_tells_more_of_a_new_signatures_cost_than_its_label() -> None:
+    found = grid_costs.errors_of(virtual("inference", window=100))
+    by_grid, *by_label = (errors[0] for errors in found.values())
+    assert by_grid < min(by_label) / 2
