@@ -21,6 +21,17 @@ TOTAL_CYCLES = sum(hand_made.CYCLES[kind] for kind in hand_made.kinds(LAUNCHES))
 MANGLED = ("_Z4copyPf", "_Z4gemmIfEvPfi", "_Z6reducePfS_")
 
 
+def counted(kind: int) -> dict[str, int]:
+    """The statistics of SMs that a launch of a kind adds."""
+    return {
+        "\tL1D_total_cache_accesses": 20 * kind,
+        "gpgpu_n_tot_w_icount": 50 * (kind + 1),
+        "gpgpu_n_load_insn ": 300 * kind,
+        "gpgpu_n_store_insn": 100,
+        "gpgpu_n_shmem_insn": 0,
+    }
+
+
 def log(path: Path, names: Sequence[str] = hand_made.KERNELS, slower: int = 1, **changed: str) -> Path:
     """A simulator's log of the launches that the hand-made recordings of silicon hold."""
     launches = [
@@ -31,13 +42,7 @@ def log(path: Path, names: Sequence[str] = hand_made.KERNELS, slower: int = 1, *
             block=(128, 1, 1),
             cycles=200 + ACTIVE[kind] * slower,
             instructions=1000 * (kind + 1),
-            counted={
-                "\tL1D_total_cache_accesses": 20 * kind,
-                "gpgpu_n_tot_w_icount": 50 * (kind + 1),
-                "gpgpu_n_load_insn ": 300 * kind,
-                "gpgpu_n_store_insn": 100,
-                "gpgpu_n_shmem_insn": 0,
-            },
+            counted=counted(kind),
         )
         for number, kind in enumerate(hand_made.kinds(LAUNCHES))
     ]
@@ -95,6 +100,32 @@ def test_a_selection_on_a_log_holds_on_another_gpu(assay: Assay, simulated: Path
     assert found["evaluated_on"]["devices"] == ["simulated GPU (14 SMs, 3 memory channels)"]
     relative = document_of(assay("evaluate", selection, simulated, other, "--json"))
     assert relative["speedup_predicted"] == relative["speedup_true"] == pytest.approx(1 / 3)
+
+
+def test_a_selection_on_a_log_is_carried_by_its_active_cycles(assay: Assay, tmp_path: Path) -> None:
+    def run(name: str, cycles: Sequence[int], **changed: str) -> Path:
+        launches = [
+            Launch(traced_id=number, cycles=200 + active, instructions=1000, counted=counted(1))
+            for number, active in enumerate(cycles, start=1)
+        ]
+        (tmp_path / name).write_text(output(launches, **changed))
+        return tmp_path / name
+
+    here = run("here.out", [100, 300, 200])
+    there = run("there.out", [500, 900, 1000], gpgpu_n_clusters="7")
+    selection = saved(assay, "pks", here, "--param", "k=1")
+    document = json.loads(selection.read_text())
+    (group,) = document["groups"]
+    assert [entry["launch"] for entry in group["representatives"]] == [0]
+    assert [entry["light_time_weight"] for entry in group["representatives"]] == [6.0]
+    found = document_of(assay("evaluate", selection, there, "--json"))
+    assert (found["cost"]["projected"], found["cost"]["total"]) == (6.0 * 500, 2400)
+    by_launches = document_of(assay("evaluate", selection, there, "--weights", "launches", "--json"))
+    assert by_launches["cost"]["projected"] == 3.0 * 500
+    here.write_text(here.read_text().replace("-gpgpu_kernel_launch_latency", "-gpgpu_kernel_launch_latencz"))
+    without = json.loads(saved(assay, "random", here, "--param", "launches=2").read_text())
+    assert without["cost"]["quantity"] == "cycles_simulated"
+    assert [e["light_time_weight"] for e in without["groups"][0]["representatives"]] == [None] * 2
 
 
 def test_methods_are_compared_on_a_log(assay: Assay, simulated: Path) -> None:

@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fidelity import grid_costs, labels, projection
+from tests.fidelity import grid_costs, labels, projection, simulated_gpus
 from tests.fidelity.section import Effort, Section
 
 SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "labels": labels.section,
     "grid_costs": grid_costs.section,
     "projection": projection.section,
+    "simulated_gpus": simulated_gpus.section,
 }
 
 _HEAD = """# Fidelity

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay_sampling.counters.definitions import SIMULATED_CYCLES
 from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, Launches, sequence_hash
 from assay_sampling.launches.profile import Profile
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
+
+_SIMULATED_TIME = SIMULATED_CYCLES[0]
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,16 @@ class Weighing:
 
 
 def light_time_of(launches: Launches) -> np.ndarray | None:
-    """Time of every launch of a light run, shape (n,), in ns; None for other recordings.
+    """Time of every launch of a light run, shape (n,), in ns; of a simulator's run its active cycles, since
+    nothing but the launch latency disturbs them. None for other recordings.
 
     A recording under a profiler of counters is no light run: its clocks and caches are not those of a free
-    run. None too where a launch lacks its duration.
+    run. None too where a launch lacks its duration or its active cycles.
     """
+    if launches.metadata.simulated:
+        known = _SIMULATED_TIME in launches.table.schema.names
+        unknown = not known or launches.table[_SIMULATED_TIME].null_count
+        return None if unknown else launches.column(_SIMULATED_TIME).astype(np.float64)
     if launches.metadata.level != "light" or launches.table["duration_ns"].null_count:
         return None
     return launches.column("duration_ns").astype(np.float64)
