@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from assay_sampling.errors import AssayError
-from assay_sampling.notes import measuring, reading, runs, selecting, simulating
+from assay_sampling.notes import measuring, reading, runs, selecting, simulating, targets
 from assay_sampling.notes.base import NoteKind, NoteValue
 from assay_sampling.running.validity import invalidates
 
@@ -111,6 +111,7 @@ SUBJECTS: Mapping[str, tuple[NoteKind, ...]] = MappingProxyType(
         "Several runs of a campaign": runs.SEVERAL_RUNS,
         "Selections and their scores": selecting.SELECTIONS,
         "Why there is no interval": selecting.INTERVALS,
+        "Why there is no interval on another GPU": targets.TARGET_INTERVALS,
         "What to measure": measuring.MEASURING,
         "Logs of simulators": simulating.SIMULATOR_LOGS,
         "Why a projection does not stop": simulating.PROJECTIONS,

@@ -1,0 +1,57 @@
+"""How the representatives of a selection were drawn, and what its profile knew of their groups.
+
+Saved with the selection: an interval on another GPU's recording needs both, and that recording has neither.
+Source: docs/methods/intervals.md, "On another GPU".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+# "rule": none at random. "uniform": within groups, without replacement. "light_time": as uniform, but the
+# first of each group in proportion to light time. "proportional": with replacement, in proportion to light
+# time, launches that dominate whole.
+Drawing = Literal["rule", "uniform", "light_time", "proportional"]
+
+
+@dataclass(frozen=True)
+class SampleDesign:
+    """The design of a sample of r launches from g groups.
+
+    ``launches``, ``kernels`` (distinct ones) and ``cost_cov`` (standard deviation / mean of the cost on the
+    profile, divisor N - 1) have shape (g,). ``light_time``, shape (r,), is None without a light run; ``draws``,
+    shape (r,), as in :class:`assay_sampling.estimation.proportional_draws.ProportionalDraws`, is None for
+    another drawing.
+    """
+
+    drawing: Drawing
+    launches: np.ndarray
+    kernels: np.ndarray
+    cost_cov: np.ndarray
+    light_time: np.ndarray | None = None
+    draws: np.ndarray | None = None
+
+
+def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Coefficient of variation of the cost within each group, shape (g,); 0 for a group without any cost.
+
+    ``costs`` and ``labels`` (0-based) have shape (n,). The deviation has the divisor N - 1, because launches
+    are drawn without replacement.
+    """
+    counts = np.bincount(labels)
+    mean = np.bincount(labels, weights=costs) / np.maximum(counts, 1)
+    squares = np.bincount(labels, weights=np.square(costs - mean[labels]))
+    deviation = np.sqrt(squares / np.maximum(counts - 1, 1))
+    found: np.ndarray = np.divide(deviation, mean, out=np.zeros_like(mean), where=mean > 0)
+    return found
+
+
+def distinct_kernels(kernels: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Distinct kernels of each group, shape (g,); ``kernels`` (ids) and ``labels`` have shape (n,)."""
+    codes = np.unique(kernels, return_inverse=True)[1]
+    pairs = np.unique(labels.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes)
+    found: np.ndarray = np.bincount(pairs // (int(codes.max(initial=0)) + 1))
+    return found

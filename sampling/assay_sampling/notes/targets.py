@@ -1,0 +1,45 @@
+"""Notes on intervals of the total on another GPU."""
+
+from __future__ import annotations
+
+from assay_sampling.notes.base import NoteKind
+
+TARGET_INTERVALS = (
+    NoteKind(
+        "interval_of_few_residuals",
+        "too few launches were drawn for weights by light time or instructions",
+        lambda least: (
+            f"fewer than {least} launches are drawn of a group, and of its kernel where it has one alone: "
+            f"ratios of so few follow their launches; launches_per_group={least} draws enough"
+        ),
+    ),
+    NoteKind(
+        "interval_without_amounts",
+        "the light time or instructions that weigh the launches are not known",
+        lambda: (
+            "the light time or instructions by which these launches are weighed are not known: select again, "
+            "or record the instructions here too"
+        ),
+    ),
+    NoteKind(
+        "interval_of_weights_not_drawn_for",
+        "there is no interval with these weights for launches drawn so",
+        lambda weights, drawing: (
+            f"launches drawn by the design {drawing!r} have no interval with weights by {weights}; other "
+            "weights may have one (--weights)"
+        ),
+    ),
+    NoteKind(
+        "interval_of_unknown_design",
+        "the selection does not say how its launches were drawn",
+        lambda: "the selection does not say how its launches were drawn; select again with this release",
+    ),
+    NoteKind(
+        "interval_at_home",
+        "weights by light time are exact on the GPU and condition where the light time is from",
+        lambda: (
+            "this is the GPU and condition of the selection, where weights by light time are exact by "
+            "construction: an interval of no width would prove nothing"
+        ),
+    ),
+)

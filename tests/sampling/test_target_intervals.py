@@ -1,0 +1,148 @@
+"""Intervals of the total on another GPU: exact values, and what decides whether there is one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, draw_per_group
+from assay_sampling.estimation.sample_design import SampleDesign, cost_cov, distinct_kernels
+from assay_sampling.estimation.student_t import t_quantile
+from assay_sampling.estimation.target_intervals import LEAST_RESIDUALS, target_interval
+from assay_sampling.notes.registry import make_note
+
+Z = t_quantile(0.975, math.inf)
+
+
+def design(sizes: list[int], drawing: str = "uniform", cov: float = 0.0, **more: object) -> SampleDesign:
+    made = SampleDesign("uniform", np.array(sizes), np.ones(len(sizes), int), np.full(len(sizes), cov))
+    return replace(made, drawing=drawing, **more)  # type: ignore[arg-type]
+
+
+def by_launches(plan: SampleDesign, costs: np.ndarray, groups: np.ndarray) -> Interval:
+    weights = (plan.launches / np.bincount(groups))[groups]
+    found, reason = target_interval(plan, costs, groups, weights, "launches", np.zeros(len(costs)))
+    assert reason is None
+    assert found is not None
+    return found
+
+
+def half(found: Interval) -> float:
+    return (found.high - found.low) / 2
+
+
+def test_the_spread_of_the_drawn_launches_and_that_of_the_profile_are_what_they_say() -> None:
+    costs, groups = np.array([4.0, 6.0, 5.0, 5.0]), np.array([0, 0, 0, 0])
+    own = 100 * math.sqrt((1 - 4 / 100) * costs.var(ddof=1) / 4)
+    found = by_launches(design([100], cov=0.01), costs, groups)
+    assert half(found) == pytest.approx(t_quantile(0.975, 3) * own)
+    assert (found.low + found.high) / 2 == pytest.approx(500)
+    # The profile's variation of 60 % of a mean of 5 is wider than what these four show.
+    carried = 100 * math.sqrt((1 - 4 / 100) * 9 / 4)
+    wide = by_launches(design([100], cov=0.6), costs, groups)
+    assert half(wide) == pytest.approx(Z * carried)
+    assert wide.expected_error_percent == pytest.approx(100 * math.sqrt(2 / math.pi) * carried / 500)
+    assert wide.basis == "target_spread"
+
+
+def test_two_equal_launches_do_not_hide_what_the_profile_saw() -> None:
+    costs, groups = np.array([5.0, 5.0]), np.array([0, 0])
+    assert half(by_launches(design([50], cov=0.0), costs, groups)) == 0
+    assert half(by_launches(design([50], cov=0.3), costs, groups)) > 50
+
+
+def test_groups_taken_whole_add_nothing() -> None:
+    costs, groups = np.array([5.0, 9.0, 1.0, 1.0]), np.array([0, 0, 1, 1])
+    found = by_launches(design([2, 8], cov=0.0), costs, groups)
+    assert (found.low, found.high) == (22, 22)
+
+
+def test_residuals_are_those_of_the_ratio_with_the_jackknife() -> None:
+    time = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    costs = np.array([2.0, 5.0, 6.0, 7.0, 11.0, 11.0])
+    ratio = costs.sum() / time.sum()
+    weights = np.full(6, 10.0)  # the group has ten times the light time of the drawn launches
+    enlarged = 5 / 6 / (1 - time / time.sum())
+    squares = np.square((costs - ratio * time) * enlarged / costs.mean()).sum()
+    expected = 10 * costs.sum() * math.sqrt((1 - 6 / 80) * squares / 5 / 6)
+    plan = design([80], "light_time", light_time=time)
+    found, _ = target_interval(plan, costs, np.zeros(6, int), weights, "light_time", np.zeros(6))
+    assert found is not None
+    assert half(found) == pytest.approx(t_quantile(0.975, 5) * expected)
+    assert found.basis == "target_residuals"
+    # Weights by instructions are the same estimator of another amount.
+    again, _ = target_interval(
+        design([80]), costs, np.zeros(6, int), weights, "instructions", np.zeros(6), instructions=time
+    )
+    assert again is not None
+    assert again == found
+
+
+def test_groups_of_one_kernel_pool_their_residuals_and_mixed_groups_do_not() -> None:
+    groups, kernels = np.repeat([0, 1], 3), np.zeros(6)
+    costs, time = np.array([1.0, 2, 3, 10, 20, 31]), np.array([1.0, 2, 3, 1, 2, 3])
+    plan = design([30, 30], "light_time", light_time=time)
+    found, _ = target_interval(plan, costs, groups, np.full(6, 10.0), "light_time", kernels)
+    assert found is not None
+    too_few = make_note("interval_of_few_residuals", least=LEAST_RESIDUALS)
+    for changed, ids in ((np.array([1, 2]), kernels), (np.array([1, 1]), groups)):
+        apart = replace(plan, kernels=changed)
+        assert target_interval(apart, costs, groups, np.full(6, 10.0), "light_time", ids) == (None, too_few)
+
+
+@given(seed=st.integers(0, 2**32), drawn=st.integers(1, 8), kind=st.sampled_from(["launches", "light_time"]))
+@settings(max_examples=60, deadline=None)
+def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn: int, kind: str) -> None:
+    sizes = [1, 3, 40]
+    labels = np.repeat([0, 1, 2], sizes)
+    rng = np.random.default_rng(0)
+    time, reasons = rng.lognormal(3, 1, 44), set()
+    for draw in (seed, seed + 1):
+        rows = draw_per_group(labels, drawn, np.random.default_rng(draw))
+        costs = np.random.default_rng([draw, 1]).choice([1.0, 50.0], len(rows))
+        plan = design(sizes, cov=0.5, light_time=time[rows])
+        groups = labels[rows]
+        weights = (np.array(sizes) / np.bincount(groups))[groups]
+        found, reason = target_interval(plan, costs, groups, weights, kind, groups)  # type: ignore[arg-type]
+        reasons.add(reason)
+        assert found is None or found.low >= costs.sum()
+    assert len(reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind", "reason"),
+    [
+        (design([9], "rule"), "launches", NO_INTERVAL_FIXED_RULE),
+        (design([9]), "light_time", make_note("interval_without_amounts")),
+        (design([9]), "instructions", make_note("interval_without_amounts")),
+        (
+            design([9], "light_time"),
+            "launches",
+            make_note("interval_of_weights_not_drawn_for", weights="launches", drawing="light_time"),
+        ),
+        (design([9, 4]), "launches", make_note("interval_of_unsampled_group")),
+    ],
+)
+def test_what_has_no_interval_says_why(plan: SampleDesign, kind: str, reason: object) -> None:
+    costs = np.arange(1.0, 7)
+    found = target_interval(plan, costs, np.zeros(6, int), np.ones(6), kind, np.zeros(6))  # type: ignore[arg-type]
+    assert found == (None, reason)
+
+
+def test_one_launch_of_several_has_no_spread() -> None:
+    found, reason = target_interval(
+        design([9]), np.ones(1), np.zeros(1, int), np.full(1, 9.0), "launches", np.zeros(1)
+    )
+    assert found is None
+    assert reason == make_note("interval_of_single_launch")
+
+
+def test_the_variation_of_a_group_and_its_kernels() -> None:
+    labels = np.array([0, 0, 0, 1, 2, 2])
+    assert cost_cov(np.array([1.0, 2, 3, 7, 0, 0]), labels) == pytest.approx([0.5, 0, 0])
+    assert distinct_kernels(np.array([5, 5, 9, 9, 5, 5]), labels).tolist() == [2, 1, 1]
