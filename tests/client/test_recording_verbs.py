@@ -354,7 +354,7 @@ def test_evaluate_says_when_another_cost_is_scored_than_was_selected_in(
 
 def test_select_shows_intervals_and_what_chance_does(assay: Assay, raw_page: Path) -> None:
     shown = assay("select", "random", raw_page, "-p", "launches=8", "-p", "repetitions=20").stdout
-    assert "holds the true total" in shown or "does not hold the true total" in shown
+    assert "held: the true total is in" in shown or "missed: the true total is outside" in shown
     assert "20 further samples: mean error" in shown
     fixed = assay("select", "pks", raw_page, "-p", "seeds=2").stdout
     assert "none: the representatives are chosen by a fixed rule" in fixed

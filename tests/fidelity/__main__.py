@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fidelity import grid_costs, labels, projection, simulated_gpus
+from tests.fidelity import grid_costs, labels, projection, simulated_gpus, target_coverage
 from tests.fidelity.section import Effort, Section
 
 SECTIONS: dict[str, Callable[[Effort], Section]] = {
@@ -16,6 +16,7 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "grid_costs": grid_costs.section,
     "projection": projection.section,
     "simulated_gpus": simulated_gpus.section,
+    "target_coverage": target_coverage.section,
 }
 
 _HEAD = """# Fidelity

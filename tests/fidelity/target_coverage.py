@@ -14,6 +14,7 @@ from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.estimation.proportional_draws import draw_in_proportion
 from assay_sampling.estimation.sample_design import SampleDesign, cost_cov
 from assay_sampling.estimation.target_intervals import target_interval
+from assay_sampling.parameters import WeightKind
 from assay_virtual.model.gpu import VirtualGPU
 from assay_virtual.workloads.loading import load_workload
 from tests.fidelity.section import Effort, Section, shared_data
@@ -26,8 +27,8 @@ _INFER = (("SM75_RTX2060", "SM86_RTX3070"), ("SM86_RTX3070", "SM7_QV100"), ("SM7
 
 @dataclass(frozen=True)
 class _Pair:
-    """A workload on the GPU where launches are drawn (``time``) and on the target (``cost``), shape (n,) each,
-    with the kernel of every launch."""
+    """A workload where launches are drawn (``time``) and on the target (``cost``), and the kernel of every
+    launch, shape (n,) each."""
 
     name: str
     time: np.ndarray
@@ -45,16 +46,15 @@ def section(effort: Effort) -> Section:
             for drawn in _DRAWN if effort is Effort.FULL else (2, 10):
                 cell = _measured(pair, design, drawn, draws)
                 rows.append((pair.name, name, str(drawn), *cell.texts()))
-                # A tenth of the draws of the full bench says too little to judge by.
-                if effort is Effort.FULL and cell.held_percent is not None:
-                    if cell.held_percent < LEAST_HELD_PERCENT:
-                        missed.append(f"{pair.name}, {name}, {drawn}: held in {cell.held_percent:.1f} %")
+                # The few draws of the short form say too little to judge by.
+                if effort is Effort.FULL and (cell.held_percent or 100) < LEAST_HELD_PERCENT:
+                    missed.append(f"{pair.name}, {name}, {drawn}: held in {cell.held_percent:.1f} %")
     about = (
-        f"{draws:,} seeded samples a row; groups are kernels. `by launches` and `by light time` draw that many of "
-        "each kernel (all of a smaller one) and use these weights; `proportional` takes and draws that many in "
-        "all. The target's truth is known. Before, `evaluate` printed no interval at all. `infer`: real output of "
-        "a simulator, active cycles; `virtual`: synthetic, virtual GPUs; `made`: synthetic, 5,000 launches of 12 "
-        "kernels with another factor and power of light time for each."
+        f"{draws:,} seeded samples a row; groups are kernels. `by launches` and `by light time` draw so many "
+        "of each kernel (all of a smaller one) and use these weights; `proportional` takes and draws so many "
+        "in all. The target's truth is known. Before, `evaluate` printed no interval at all. `infer`: real "
+        "output of a simulator, active cycles; `virtual`: synthetic, virtual GPUs; `made`: synthetic, 5,000 "
+        "launches of 12 kernels with another factor and power of light time for each."
     )
     return Section(
         "Intervals of the total on another GPU",
@@ -115,7 +115,7 @@ def _by_light_time(pair: _Pair, drawn: int, rng: np.random.Generator) -> _Drawn:
     return _scored(pair, rows, weights, "light_time")
 
 
-def _scored(pair: _Pair, rows: np.ndarray, weights: np.ndarray, kind: str) -> _Drawn:
+def _scored(pair: _Pair, rows: np.ndarray, weights: np.ndarray, kind: WeightKind) -> _Drawn:
     sizes, groups = np.bincount(pair.kernel), pair.kernel[rows]
     design = SampleDesign(
         "uniform" if kind == "launches" else "light_time",
@@ -125,7 +125,7 @@ def _scored(pair: _Pair, rows: np.ndarray, weights: np.ndarray, kind: str) -> _D
         pair.time[rows],
     )
     costs = pair.cost[rows]
-    interval, _ = target_interval(design, costs, groups, weights, kind, groups)  # type: ignore[arg-type]
+    interval, _ = target_interval(design, costs, groups, weights, kind=kind, kernels=groups)
     return float((weights * costs).sum()), interval, len(rows)
 
 
@@ -135,7 +135,7 @@ def _proportional(pair: _Pair, drawn: int, rng: np.random.Generator) -> _Drawn:
     design = SampleDesign("proportional", none, none, none, draws=found.draws)
     costs = pair.cost[found.rows]
     groups = np.zeros(len(costs), np.int64)
-    interval, _ = target_interval(design, costs, groups, found.weights, "light_time", groups)
+    interval, _ = target_interval(design, costs, groups, found.weights, kind="light_time", kernels=groups)
     return float((found.weights * costs).sum()), interval, len(costs)
 
 
@@ -170,9 +170,7 @@ def _virtual(effort: Effort) -> Iterator[_Pair]:
             for parts in by_gpu.values()
         )
         kernel = np.concatenate([part.kernel for part in by_gpu["V100"]])
-        yield _Pair(
-            f"virtual {name} V100 to RTX 2060", time, cost, np.unique(kernel, return_inverse=True)[1]
-        )
+        yield _Pair(f"virtual {name} V100 to RTX 2060", time, cost, np.unique(kernel, return_inverse=True)[1])
 
 
 def _made() -> _Pair:

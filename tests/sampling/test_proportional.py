@@ -151,13 +151,15 @@ def test_the_selection_is_exact_where_it_was_drawn_and_says_so() -> None:
 def test_draws_are_saved_and_read_back() -> None:
     selection = select("proportional", light(np.arange(1, 300)), {"launches": 30}, 1)
     saved = SavedSelection.read(json.loads(json.dumps(selection.document().to_dict())), "s.json")
-    assert saved.draws is not None
+    assert saved.design is not None
+    assert saved.design.draws is not None
     chosen = selection.representatives
     order = np.argsort(chosen.group, kind="stable")
     assert chosen.draws is not None
-    assert saved.draws.tolist() == chosen.draws[order].tolist()
-    plain = select("random", light(np.arange(1, 300)), {}, 1).document().to_dict()
-    assert SavedSelection.read(plain, "s.json").draws is None
+    assert saved.design.draws.tolist() == chosen.draws[order].tolist()
+    plain = SavedSelection.read(select("random", light(np.arange(1, 300)), {}, 1).document().to_dict(), "s")
+    assert plain.design is not None
+    assert (plain.design.drawing, plain.design.draws) == ("uniform", None)
 
 
 def test_a_total_that_is_exact_by_construction_earns_no_star() -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, draw_per_group
+from assay_sampling.estimation.intervals import Interval, draw_per_group
 from assay_sampling.estimation.sample_design import SampleDesign, cost_cov, distinct_kernels
 from assay_sampling.estimation.student_t import t_quantile
 from assay_sampling.estimation.target_intervals import LEAST_RESIDUALS, target_interval
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.table import Device, TableMetadata
+from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
+from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.elsewhere import score_on, score_saved
+from assay_sampling.scoring.selection import SavedSelection
+from tests.support.sampling.made_launches import made_launches
 
 Z = t_quantile(0.975, math.inf)
 
@@ -26,7 +36,9 @@ def design(sizes: list[int], drawing: str = "uniform", cov: float = 0.0, **more:
 
 def by_launches(plan: SampleDesign, costs: np.ndarray, groups: np.ndarray) -> Interval:
     weights = (plan.launches / np.bincount(groups))[groups]
-    found, reason = target_interval(plan, costs, groups, weights, "launches", np.zeros(len(costs)))
+    found, reason = target_interval(
+        plan, costs, groups, weights, kind="launches", kernels=np.zeros(len(costs))
+    )
     assert reason is None
     assert found is not None
     return found
@@ -71,13 +83,19 @@ def test_residuals_are_those_of_the_ratio_with_the_jackknife() -> None:
     squares = np.square((costs - ratio * time) * enlarged / costs.mean()).sum()
     expected = 10 * costs.sum() * math.sqrt((1 - 6 / 80) * squares / 5 / 6)
     plan = design([80], "light_time", light_time=time)
-    found, _ = target_interval(plan, costs, np.zeros(6, int), weights, "light_time", np.zeros(6))
+    found, _ = target_interval(plan, costs, np.zeros(6, int), weights, kind="light_time", kernels=np.zeros(6))
     assert found is not None
     assert half(found) == pytest.approx(t_quantile(0.975, 5) * expected)
     assert found.basis == "target_residuals"
     # Weights by instructions are the same estimator of another amount.
     again, _ = target_interval(
-        design([80]), costs, np.zeros(6, int), weights, "instructions", np.zeros(6), instructions=time
+        design([80]),
+        costs,
+        np.zeros(6, int),
+        weights,
+        kind="instructions",
+        kernels=np.zeros(6),
+        instructions=time,
     )
     assert again is not None
     assert again == found
@@ -87,12 +105,15 @@ def test_groups_of_one_kernel_pool_their_residuals_and_mixed_groups_do_not() -> 
     groups, kernels = np.repeat([0, 1], 3), np.zeros(6)
     costs, time = np.array([1.0, 2, 3, 10, 20, 31]), np.array([1.0, 2, 3, 1, 2, 3])
     plan = design([30, 30], "light_time", light_time=time)
-    found, _ = target_interval(plan, costs, groups, np.full(6, 10.0), "light_time", kernels)
+    found, _ = target_interval(plan, costs, groups, np.full(6, 10.0), kind="light_time", kernels=kernels)
     assert found is not None
     too_few = make_note("interval_of_few_residuals", least=LEAST_RESIDUALS)
     for changed, ids in ((np.array([1, 2]), kernels), (np.array([1, 1]), groups)):
         apart = replace(plan, kernels=changed)
-        assert target_interval(apart, costs, groups, np.full(6, 10.0), "light_time", ids) == (None, too_few)
+        assert target_interval(apart, costs, groups, np.full(6, 10.0), kind="light_time", kernels=ids) == (
+            None,
+            too_few,
+        )
 
 
 @given(seed=st.integers(0, 2**32), drawn=st.integers(1, 8), kind=st.sampled_from(["launches", "light_time"]))
@@ -108,7 +129,7 @@ def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn:
         plan = design(sizes, cov=0.5, light_time=time[rows])
         groups = labels[rows]
         weights = (np.array(sizes) / np.bincount(groups))[groups]
-        found, reason = target_interval(plan, costs, groups, weights, kind, groups)  # type: ignore[arg-type]
+        found, reason = target_interval(plan, costs, groups, weights, kind=kind, kernels=groups)  # type: ignore[arg-type]
         reasons.add(reason)
         assert found is None or found.low >= costs.sum()
     assert len(reasons) == 1
@@ -117,7 +138,7 @@ def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn:
 @pytest.mark.parametrize(
     ("plan", "kind", "reason"),
     [
-        (design([9], "rule"), "launches", NO_INTERVAL_FIXED_RULE),
+        (design([9], "rule"), "launches", make_note("interval_of_no_draw")),
         (design([9]), "light_time", make_note("interval_without_amounts")),
         (design([9]), "instructions", make_note("interval_without_amounts")),
         (
@@ -130,13 +151,13 @@ def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn:
 )
 def test_what_has_no_interval_says_why(plan: SampleDesign, kind: str, reason: object) -> None:
     costs = np.arange(1.0, 7)
-    found = target_interval(plan, costs, np.zeros(6, int), np.ones(6), kind, np.zeros(6))  # type: ignore[arg-type]
+    found = target_interval(plan, costs, np.zeros(6, int), np.ones(6), kind=kind, kernels=np.zeros(6))  # type: ignore[arg-type]
     assert found == (None, reason)
 
 
 def test_one_launch_of_several_has_no_spread() -> None:
     found, reason = target_interval(
-        design([9]), np.ones(1), np.zeros(1, int), np.full(1, 9.0), "launches", np.zeros(1)
+        design([9]), np.ones(1), np.zeros(1, int), np.full(1, 9.0), kind="launches", kernels=np.zeros(1)
     )
     assert found is None
     assert reason == make_note("interval_of_single_launch")
@@ -146,3 +167,87 @@ def test_the_variation_of_a_group_and_its_kernels() -> None:
     labels = np.array([0, 0, 0, 1, 2, 2])
     assert cost_cov(np.array([1.0, 2, 3, 7, 0, 0]), labels) == pytest.approx([0.5, 0, 0])
     assert distinct_kernels(np.array([5, 5, 9, 9, 5, 5]), labels).tolist() == [2, 1, 1]
+
+
+# End to end: a selection made on one GPU, saved, read back, and scored on the recording of another.
+KERNELS = ["gemm", "relu", "gemm", "copy"] * 60
+TIME = np.random.default_rng(5).lognormal(5, 0.7, 240).astype(np.int64) + 20
+COST = (TIME * np.tile([2.0, 1.2, 2.0, 1.5], 60) * np.random.default_rng(6).normal(1, 0.1, 240)).astype(
+    np.int64
+)
+
+
+def recording(durations: np.ndarray, gpu: str) -> Launches:
+    metadata = TableMetadata("light", devices=(Device(0, name=gpu),))
+    return made_launches(KERNELS, metadata=metadata, duration_ns=durations, device=np.zeros(240, np.int32))
+
+
+def saved(method: str, parameters: dict[str, Any]) -> SavedSelection:
+    selection = select(method, Profile(light=recording(TIME, "V100")), parameters, 1)
+    return SavedSelection.read(json.loads(json.dumps(selection.document(labels=True).to_dict())), "s.json")
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "weights", "basis"),
+    [
+        ("proportional", {"launches": 40}, "light_time", "hansen_hurwitz"),
+        ("stratified", {"launches": 40, "launches_per_group": 5}, "launches", "target_spread"),
+        ("stratified", {"launches": 40, "launches_per_group": 5}, "light_time", "target_residuals"),
+        ("stratified", {"launches": 40, "weights": "light_time"}, "light_time", "target_residuals"),
+        ("random", {"launches": 40}, "launches", "target_spread"),
+    ],
+)
+def test_evaluating_on_another_gpu_gives_the_interval_there(
+    method: str, parameters: dict[str, Any], weights: WeightKind, basis: str
+) -> None:
+    found = score_saved(saved(method, parameters), recording(COST, "RTX"), weights=weights)
+    assert found.interval is not None, found.interval_reason
+    assert found.interval.basis == basis
+    assert found.interval.low < found.projected < found.interval.high
+    assert found.interval.low <= found.total <= found.interval.high
+    assert found.interval.low >= found.simulated
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "weights", "code"),
+    [
+        ("systematic", {}, "launches", "interval_of_no_draw"),
+        ("stratified", {"launches": 6}, "light_time", "interval_of_few_residuals"),
+        ("stratified", {"weights": "light_time"}, "launches", "interval_of_weights_not_drawn_for"),
+        ("proportional", {"launches": 5}, "light_time", "interval_of_few_draws"),
+    ],
+)
+def test_what_has_no_interval_there_says_why(
+    method: str, parameters: dict[str, Any], weights: WeightKind, code: str
+) -> None:
+    found = score_saved(saved(method, parameters), recording(COST, "RTX"), weights=weights)
+    assert found.interval is None
+    assert found.interval_reason is not None
+    assert found.interval_reason.code == code
+
+
+def test_weights_by_light_time_have_no_interval_where_the_time_is_from() -> None:
+    made = saved("proportional", {"launches": 40})
+    at_home = score_saved(made, recording(TIME, "V100"))
+    assert (at_home.interval, at_home.interval_reason) == (None, make_note("interval_at_home"))
+    assert at_home.error_percent == pytest.approx(0, abs=1e-9)
+
+
+def test_selections_of_earlier_releases_say_nothing_of_their_design() -> None:
+    document = select("random", Profile(light=recording(TIME, "V100")), {}, 1).document().to_dict()
+    del document["drawing"]
+    found = score_saved(SavedSelection.read(document, "s.json"), recording(COST, "RTX"))
+    assert found.interval_reason == make_note("interval_of_unknown_design")
+
+
+def test_campaigns_score_with_the_interval_too() -> None:
+    here, there = recording(TIME, "V100"), recording(COST, "RTX")
+    made = select("stratified", Profile(light=here), {"launches": 40, "launches_per_group": 5}, 1)
+    found, _ = score_on(made, there, reference=here)
+    again = score_saved(saved("stratified", {"launches": 40, "launches_per_group": 5}), there)
+    assert found.weights == again.weights == "light_time"
+    assert found.interval is not None
+    assert again.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx(
+        (again.interval.low, again.interval.high)
+    )

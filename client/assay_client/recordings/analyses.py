@@ -255,6 +255,7 @@ def _evaluated(saved: SavedSelection, launches: Launches, evaluation: Evaluation
         "match": _match(saved.sequence, here.sequence()),
         "weights": evaluation.weights,
         **evaluation.to_dict(),
+        **evaluation.interval_dict(),
         "notes": [
             note.to_dict() for note in (*_notes(saved, evaluation), *score_notes(saved, launches, evaluation))
         ],

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, JsonValue
 
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import NoteEntry, Parameters, Scores
+from assay_sampling.estimation.sample_design import Drawing
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin
 
@@ -66,6 +67,9 @@ class RepresentativeEntry(Part):
             "draws",
         ),
     ] = None
+    light_time: Annotated[
+        float | None, says("its light time; `null`: not drawn at random, or no light run", "ns")
+    ] = None
     light_time_weight: Annotated[
         float | None,
         says(
@@ -82,6 +86,13 @@ class GroupEntry(Part):
     launches: Annotated[int, says("its launches", "launches")]
     instruction_share: Annotated[
         float | None, says("of all executed instructions; `null`: not measured", "fraction")
+    ] = None
+    kernels: Annotated[
+        int | None, says("distinct kernels of its launches; `null`: not drawn at random", "kernels")
+    ] = None
+    cost_cov: Annotated[
+        float | None,
+        says("standard deviation / mean of its launches' cost on the profile; `null`: not drawn at random"),
     ] = None
     representatives: Annotated[list[RepresentativeEntry], says("the launches that stand for it")]
 
@@ -350,7 +361,8 @@ class SelectionDocument(Scores, ArrangedPart):
     model_config = ConfigDict(extra="allow")
     left_out_unless_set: ClassVar[frozenset[str]] = frozenset({"version", "labels", *_BY_METHOD})
     written_first: ClassVar[tuple[str, ...]] = (
-        "version", "method", "parameters", "seed", "profile", "weights", "groups",
+        "version", "method", "parameters", "seed", "profile", "weights", "drawing",
+        "groups",
     )  # fmt: skip
 
     version: Annotated[
@@ -363,6 +375,14 @@ class SelectionDocument(Scores, ArrangedPart):
     weights: Annotated[
         WeightsEntry, says("which weights are used where; earlier releases had those by launches alone")
     ] = WeightsEntry()
+    drawing: Annotated[
+        Drawing | None,
+        says(
+            "how representatives were drawn, which intervals on other GPUs need: `rule`: none at random; "
+            "`uniform`: within groups; `light_time`: so, but the first of each in proportion to light time; "
+            "`proportional`: with replacement in proportion to light time; `null`: an earlier release"
+        ),
+    ] = None
     groups: Annotated[list[GroupEntry], says("the groups, each with its representatives")]
     interval: Annotated[IntervalEntry | None, says("of the projected total")] = None
     interval_reason: Annotated[NoteEntry | None, says("why there is no interval; `null` if there is one")] = (

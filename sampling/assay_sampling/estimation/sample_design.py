@@ -22,9 +22,9 @@ class SampleDesign:
     """The design of a sample of r launches from g groups.
 
     ``launches``, ``kernels`` (distinct ones) and ``cost_cov`` (standard deviation / mean of the cost on the
-    profile, divisor N - 1) have shape (g,). ``light_time``, shape (r,), is None without a light run; ``draws``,
-    shape (r,), as in :class:`assay_sampling.estimation.proportional_draws.ProportionalDraws`, is None for
-    another drawing.
+    profile, divisor N - 1) have shape (g,). ``light_time``, shape (r,), is None without a light run.
+    ``draws``, shape (r,), is None unless launches were drawn with replacement
+    (:class:`assay_sampling.estimation.proportional_draws.ProportionalDraws`).
     """
 
     drawing: Drawing
@@ -33,6 +33,13 @@ class SampleDesign:
     cost_cov: np.ndarray
     light_time: np.ndarray | None = None
     draws: np.ndarray | None = None
+
+
+def nothing_drawn(drawing: Drawing) -> SampleDesign | None:
+    """The design of launches chosen by a rule; None if they were drawn, and nobody wrote down of what."""
+    if drawing != "rule":
+        return None
+    return SampleDesign("rule", np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -3,7 +3,7 @@
     by launches: the wider of two half widths around sum over groups of N_g x mean cost of its m_g launches,
         t x sqrt(sum N_g^2 (1 - m_g / N_g) s_g^2 / m_g)       s_g: deviation of the drawn launches there
         z x sqrt(sum N_g^2 (1 - m_g / N_g) (v_g c_g)^2 / m_g)  v_g: variation of the group on the profile
-    by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn launches,
+    by light time or instructions: around sum over groups of X_g R_g, R_g = costs / amounts of the drawn,
         t x sqrt(sum (X_g R_g)^2 (1 - m_g / N_g) s_k^2 / m_g)  s_k: residuals cost - R_g x amount, relative
     in proportion to light time: Hansen and Hurwitz
 
@@ -22,11 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay_sampling.estimation.intervals import (
-    DEFAULT_CONFIDENCE,
-    NO_INTERVAL_FIXED_RULE,
-    Interval,
-)
+from assay_sampling.estimation.intervals import DEFAULT_CONFIDENCE, Interval
 from assay_sampling.estimation.proportional_draws import hansen_hurwitz_interval
 from assay_sampling.estimation.sample_design import SampleDesign
 from assay_sampling.estimation.student_t import t_quantile
@@ -42,9 +38,9 @@ def target_interval(
     costs: np.ndarray,
     groups: np.ndarray,
     weights: np.ndarray,
+    *,
     kind: WeightKind,
     kernels: np.ndarray,
-    *,
     instructions: np.ndarray | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> tuple[Interval | None, Note | None]:
@@ -65,7 +61,7 @@ def target_interval(
     if design.drawing == "proportional" and design.draws is not None:
         return hansen_hurwitz_interval(costs, weights, design.draws, confidence=confidence)
     if design.drawing == "rule":
-        return None, NO_INTERVAL_FIXED_RULE
+        return None, make_note("interval_of_no_draw")
     sample = _Sample.of(design, costs, groups)
     if not sample.met_all:
         return None, make_note("interval_of_unsampled_group")
@@ -97,7 +93,7 @@ _Errors = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class _Sample:
-    """Launches drawn of each group (m_g), those that it has (N_g), and the mean cost of the drawn; shape (g,).
+    """Launches drawn of each group (m_g), those that it has (N_g), and the mean cost of the drawn, (g,).
 
     ``costs`` and ``groups`` are those of the drawn launches, shape (r,).
     """
@@ -122,12 +118,14 @@ class _Sample:
     @property
     def left(self) -> np.ndarray:
         """1 - m_g / N_g, shape (g,): 0 for a group that was taken whole."""
-        return 1 - self.drawn / np.maximum(self.sizes, 1)
+        found: np.ndarray = 1 - self.drawn / np.maximum(self.sizes, 1)
+        return found
 
     @property
     def spreads(self) -> np.ndarray:
         """Whether launches of the group were left out, shape (g,)."""
-        return self.drawn < self.sizes
+        found: np.ndarray = self.drawn < self.sizes
+        return found
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         found: np.ndarray = np.bincount(self.groups, values, len(self.sizes))

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from assay_sampling.counters.definitions import default_cost_counter
 from assay_sampling.errors import RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
+from assay_sampling.estimation.sample_design import Drawing, SampleDesign, cost_cov, distinct_kernels
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.notes.registry import Note, make_note
@@ -88,6 +89,7 @@ def grouped_selection(
     extra: Mapping[str, Any] | None = None,
     weighed_by: WeightKind = "launches",
     light_time_weights: np.ndarray | None = None,
+    drawing: Drawing = "rule",
 ) -> Selection:
     """The selection of any method that puts every launch of the whole workload in one group.
 
@@ -100,6 +102,7 @@ def grouped_selection(
         weighed_by: what the weights count; those by launches replace others where ``weights=launches`` asks.
         light_time_weights: shape (r,), of a method with its own; None takes ``weights`` where they are by
             light time, else computes them from the light run.
+        drawing: how the representatives were drawn.
 
     Raises what :func:`whole_cost`, :func:`assay_sampling.scoring.evaluation.evaluate` and
     :func:`assay_sampling.scoring.weights.weigh` raise.
@@ -137,6 +140,7 @@ def grouped_selection(
         extra=extra or {},
         light_time_weights=weighing.light_time,
         weights=weighing.rule,
+        drawing=drawing,
     )
 
 
@@ -158,10 +162,37 @@ def with_both_weights(selection: Selection, profile: Profile, asked: WeightKind 
     )
 
 
+def with_design(selection: Selection, profile: Profile) -> Selection:
+    """A selection whose launches were drawn at random, with what intervals on other GPUs need of the profile.
+
+    Raises what :func:`assay_sampling.scoring.evaluation.cost_of` raises.
+    """
+    labels, launches = selection.labels, profile.whole
+    if selection.drawing == "rule" or labels is None:
+        return selection
+    time = light_time_of_profile(profile)
+    design = SampleDesign(
+        drawing=selection.drawing,
+        launches=selection.group_launches,
+        kernels=distinct_kernels(launches.column("kernel_id"), labels),
+        cost_cov=cost_cov(cost_of(launches, selection.evaluation.quantity).values, labels),
+        light_time=None if time is None else time[selection.representatives.row],
+        draws=selection.representatives.draws,
+    )
+    return replace(selection, design=design)
+
+
 def weights_asked(parameters: BaseModel) -> WeightKind | None:
     """The parameter ``weights``; None if it was left out, or the method has none."""
     found: WeightKind | None = getattr(parameters, "weights", None)
     return found
+
+
+def drawing_of(per_group: int, light_time: np.ndarray | None) -> Drawing:
+    """How launches are drawn if each group is to give ``per_group``: one is chosen by a rule."""
+    if per_group == 1:
+        return "rule"
+    return "uniform" if light_time is None else "light_time"
 
 
 def time_to_draw_by(profile: Profile, parameters: BaseModel) -> np.ndarray | None:

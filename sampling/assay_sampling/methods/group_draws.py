@@ -13,6 +13,7 @@ from assay_sampling.estimation.intervals import (
     stratified_interval,
 )
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
+from assay_sampling.estimation.sample_design import Drawing
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.evaluation import Cost
 from assay_sampling.scoring.weights import launch_weights
@@ -30,6 +31,7 @@ class ChosenLaunches:
     weights: np.ndarray
     interval: Interval | None
     interval_reason: Note | None
+    drawing: Drawing = "rule"
 
 
 def choose_launches(
@@ -58,7 +60,7 @@ def choose_launches(
     groups = labels[rows]
     weights = launch_weights(labels, rows)
     interval, reason = stratified_interval(cost.values[rows], groups, counts)
-    return ChosenLaunches(rows, weights, interval, reason)
+    return ChosenLaunches(rows, weights, interval, reason, "uniform")
 
 
 def drawn_by_light_time(
@@ -69,4 +71,5 @@ def drawn_by_light_time(
     Drawn so, these weights are biased on the profile itself, and have no interval there.
     """
     rows = draw_by_light_time(labels, per_group, light_time, np.random.default_rng([seed, _STREAM]))
-    return ChosenLaunches(rows, launch_weights(labels, rows), None, make_note("interval_of_light_time_draw"))
+    reason = make_note("interval_of_light_time_draw")
+    return ChosenLaunches(rows, launch_weights(labels, rows), None, reason, "light_time")

@@ -15,7 +15,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import Sampler, with_both_weights
+from assay_sampling.methods.base import Sampler, with_both_weights, with_design
 from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.methods.needs import Needs, needs_of, require_measured
 from assay_sampling.parameters import MethodParameters
@@ -96,7 +96,8 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
     made = sampler.select(profile, validated, seed=seed)
-    return made if common is None else with_both_weights(made, profile, common.weights)
+    weighed = made if common is None else with_both_weights(made, profile, common.weights)
+    return with_design(weighed, profile)
 
 
 def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") -> Needs | None:

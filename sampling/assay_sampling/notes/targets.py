@@ -6,6 +6,14 @@ from assay_sampling.notes.base import NoteKind
 
 TARGET_INTERVALS = (
     NoteKind(
+        "interval_of_no_draw",
+        "the launches were not drawn one by one at random",
+        lambda: (
+            "the launches were not drawn one by one at random, so nothing tells how far their costs here are "
+            "from what they stand for; launches_per_group=5 draws them, for methods that have it"
+        ),
+    ),
+    NoteKind(
         "interval_of_few_residuals",
         "too few launches were drawn for weights by light time or instructions",
         lambda least: (

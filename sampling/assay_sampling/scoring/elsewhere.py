@@ -23,6 +23,9 @@ from assay_sampling.errors import (
     ParameterError,
     RefusedError,
 )
+from assay_sampling.estimation.intervals import Interval
+from assay_sampling.estimation.sample_design import SampleDesign, nothing_drawn
+from assay_sampling.estimation.target_intervals import target_interval
 from assay_sampling.launches.alignment import (
     MATCH_KINDS,
     Alignment,
@@ -35,7 +38,7 @@ from assay_sampling.launches.alignment import (
 )
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
-from assay_sampling.notes.registry import Note
+from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin, condition_conflict
 from assay_sampling.scoring.decomposition import LabelFacts, all_together
@@ -107,7 +110,8 @@ class _Placed:
     """A selection's representatives and groups on a recording: ``rows`` and ``groups`` of shape (r,).
 
     ``labels``, and ``light_time`` where the selection was made, have shape (n,) or are None; with
-    ``parts_unknown`` nobody knows which groups a model predicted.
+    ``parts_unknown`` nobody knows which groups a model predicted. ``design`` says how the representatives
+    were drawn, None if that is unknown; ``kernels``, shape (r,), are their kernels' ids.
     """
 
     cost: Cost
@@ -118,6 +122,9 @@ class _Placed:
     facts: LabelFacts | None
     light_time: np.ndarray | None = None
     parts_unknown: bool = False
+    design: SampleDesign | None = None
+    kernels: np.ndarray | None = None
+    at_home: bool = False
 
     def evaluation(self, weights: np.ndarray, kind: WeightKind) -> Evaluation:
         found = evaluate(
@@ -130,7 +137,26 @@ class _Placed:
             facts=self._facts(kind),
             kind=kind,
         )
+        interval, reason = self._interval(weights, kind)
+        found = replace(found, interval=interval, interval_reason=reason)
         return replace(found, parts=all_together(found.signed_error_percent)) if self.parts_unknown else found
+
+    def _interval(self, weights: np.ndarray, kind: WeightKind) -> tuple[Interval | None, Note | None]:
+        if self.design is None or self.kernels is None:
+            return None, make_note("interval_of_unknown_design")
+        if self.at_home and kind == "light_time":
+            return None, make_note("interval_at_home")
+        executed = None if self.instructions is None else self.instructions[self.rows]
+        costs = self.cost.values[self.rows]
+        return target_interval(
+            self.design,
+            costs,
+            self.groups,
+            weights,
+            kind=kind,
+            kernels=self.kernels,
+            instructions=executed,
+        )
 
     def _facts(self, kind: WeightKind) -> LabelFacts | None:
         """The facts with the amounts that weights of this kind count."""
@@ -182,6 +208,9 @@ def _placed(saved: SavedSelection, launches: Launches, quantity: str | None) -> 
         instructions=instructions_of(launches),
         facts=facts,
         parts_unknown=saved.predicts_labels and facts is None,
+        design=saved.design,
+        kernels=launches.column("kernel_id")[rows],
+        at_home=_at_home(saved, launches),
     )
 
 
@@ -389,6 +418,8 @@ def score_on_by_weights(
         instructions=instructions_of(other),
         facts=_facts_there(selection, found[kind], len(other)),
         light_time=_light_time_there(reference, found[kind], len(other)),
+        design=selection.design or nothing_drawn(selection.drawing),
+        kernels=other.column("kernel_id")[rows],
     )
     kinds = selection.weight_kinds if only is None else (only,)
     scores = {each: placed.evaluation(selection.weights_of(each), each) for each in kinds}

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from assay_sampling.counters.definitions import COST_UNITS, registry
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.errors import CounterUnavailableError, RefusedError
+from assay_sampling.estimation.intervals import Interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import Note, make_note
@@ -97,7 +98,8 @@ class Evaluation:
     instructions were not measured for all launches, ``weighted_cov_percent``, the spread of the cost within
     groups, in both cases. ``free_rows`` are the rows of representatives that cost nothing: the launches that
     they stand for are projected as 0. ``parts`` add up to ``signed_error_percent``. ``weights`` says by which
-    weights the total was projected.
+    weights the total was projected. ``interval`` is that of the total on a recording other than the
+    selection's, or ``interval_reason`` says why there is none; both are None on its own.
     """
 
     quantity: str
@@ -116,6 +118,8 @@ class Evaluation:
     free_rows: tuple[int, ...] = ()
     parts: ErrorParts | None = None
     weights: WeightKind = "launches"
+    interval: Interval | None = None
+    interval_reason: Note | None = None
 
     def cost_dict(self) -> dict[str, Any]:
         return {
@@ -133,6 +137,14 @@ class Evaluation:
             "error_percent": self.error_percent,
             "signed_error_percent": self.signed_error_percent,
             "group_error_percent": self.group_error_percent,
+        }
+
+    def interval_dict(self) -> dict[str, Any]:
+        """The interval of the total on another recording, or why there is none."""
+        because = self.interval_reason
+        return {
+            "interval": None if self.interval is None else self.interval.to_dict(),
+            "interval_reason": None if because is None else because.to_dict(),
         }
 
     def to_dict(self) -> dict[str, Any]:

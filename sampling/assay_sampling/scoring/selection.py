@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,12 +29,14 @@ from assay_sampling.documents.selection import (
 )
 from assay_sampling.errors import InputError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
+from assay_sampling.estimation.sample_design import Drawing, SampleDesign
 from assay_sampling.launches.alignment import sequence_totals_hash, totals_only
 from assay_sampling.launches.in_memory import EXACT_IDENTITY, NAME_BLOCK_IDENTITY, Launches, sequence_hash
 from assay_sampling.notes.registry import Note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.identity import Origin, origin_of
 from assay_sampling.scoring.evaluation import Evaluation, doubts
+from assay_sampling.scoring.saved_design import design_of
 from assay_sampling.scoring.saved_labels import Checkpoints, labels_document, labels_from, origins_from
 from assay_sampling.scoring.weights import BY_LAUNCHES, WeightRule, kinds_of, weights_of_kind
 
@@ -154,9 +156,14 @@ class Representatives:
             draws=None if draws is None else np.asarray(draws, np.int64),
         )
 
-    def entries(self, light_time_weights: np.ndarray | None = None) -> list[RepresentativeEntry]:
+    def entries(
+        self, light_time_weights: np.ndarray | None = None, light_time: np.ndarray | None = None
+    ) -> list[RepresentativeEntry]:
         """One entry a representative, in order; ``sim_id`` is the 1-based id of simulators."""
-        by_light_time = [None] * len(self.row) if light_time_weights is None else light_time_weights.tolist()
+        by_light_time, time = (
+            [None] * len(self.row) if values is None else values.tolist()
+            for values in (light_time_weights, light_time)
+        )
         return [
             RepresentativeEntry(
                 process=int(self.process[i]),
@@ -168,20 +175,10 @@ class Representatives:
                 weight=float(self.weight[i]),
                 draws=None if self.draws is None else int(self.draws[i]),
                 light_time_weight=by_light_time[i],
+                light_time=time[i],
             )
             for i in range(len(self.row))
         ]
-
-
-def _draws(values: Sequence[int | None]) -> np.ndarray | None:
-    """Draws that met each representative, shape (r,); None for another design. Raises ValueError for what
-    cannot be."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    if len(known) < len(values) or min(known) < 0:
-        raise ValueError("the draws of a representative are missing or negative")
-    return np.array(known, np.int64)
 
 
 def _shape(values: np.ndarray) -> list[int]:
@@ -201,6 +198,8 @@ class Selection:
     are the method's own doubts. ``extra`` holds results that only one method reports (``sweep``,
     ``pca_components``, ``two_level``). ``light_time_weights``, shape (r,), are the weights by light time
     (:mod:`assay_sampling.scoring.weights`), None without a light run; ``weights`` says which are used where.
+    ``drawing`` says how representatives were drawn; if at random, ``design`` has what intervals on other GPUs
+    need, filled in by :func:`assay_sampling.methods.base.with_design`.
     """
 
     method: str
@@ -219,6 +218,8 @@ class Selection:
     extra: Mapping[str, Any] = field(default_factory=dict)
     light_time_weights: np.ndarray | None = None
     weights: WeightRule = BY_LAUNCHES
+    drawing: Drawing = "rule"
+    design: SampleDesign | None = None
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -252,6 +253,7 @@ class Selection:
                 "seed": self.seed,
                 "profile": self.profile.document(),
                 "weights": WeightsEntry(here=self.weights.here, elsewhere=self.weights.elsewhere),
+                "drawing": self.drawing,
                 "groups": self._groups(),
                 **self.evaluation.to_dict(),
                 "interval": None if self.interval is None else self.interval.to_dict(),
@@ -267,19 +269,22 @@ class Selection:
         by_group: list[list[RepresentativeEntry]] = [[] for _ in range(len(self.group_launches))]
         for group, entry in zip(self.representatives.group.tolist(), self._entries(), strict=True):
             by_group[group].append(entry)
-        share = self.instruction_share
+        share, design = self.instruction_share, self.design
         return [
             GroupEntry(
                 id=index,
                 launches=int(self.group_launches[index]),
                 instruction_share=None if share is None else float(share[index]),
+                kernels=None if design is None else int(design.kernels[index]),
+                cost_cov=None if design is None else float(design.cost_cov[index]),
                 representatives=entries,
             )
             for index, entries in enumerate(by_group)
         ]
 
     def _entries(self) -> list[RepresentativeEntry]:
-        return self.representatives.entries(self.light_time_weights)
+        time = None if self.design is None else self.design.light_time
+        return self.representatives.entries(self.light_time_weights, time)
 
     def _labels(self) -> LabelsEntry:
         assert self.labels is not None
@@ -307,7 +312,8 @@ class SavedSelection:
     """A selection read back from its document: enough to score it on another profile.
 
     Representatives are columns as in :class:`Representatives`; ``light_time_weight`` is None if one of them
-    has none, as in selections of earlier releases. ``weights`` says which of both are used where.
+    has none, as in selections of earlier releases. ``weights`` says which of both are used where; ``design``
+    is None if the document does not say how they were drawn.
     """
 
     document: SelectionDocument
@@ -319,9 +325,9 @@ class SavedSelection:
     kernel: tuple[str, ...]
     grid: np.ndarray
     block: np.ndarray
-    draws: np.ndarray | None = None
     light_time_weight: np.ndarray | None = None
     weights: WeightRule = BY_LAUNCHES
+    design: SampleDesign | None = None
 
     def labels(self) -> np.ndarray | None:
         """Group of every launch, shape (n,); None if it was saved without. Raises InputError if they
@@ -399,9 +405,9 @@ class SavedSelection:
                 kernel=tuple(e.kernel for _, e in entries),
                 grid=np.array([e.grid for _, e in entries], np.int64),
                 block=np.array([e.block for _, e in entries], np.int64),
-                draws=_draws([e.draws for _, e in entries]),
                 light_time_weight=light_time,
                 weights=rule,
+                design=design_of(document, [e for _, e in entries]),
             )
         except (ValueError, OverflowError) as error:
             raise InputError(path, f"it is not a selection: {error}", WRITE_AGAIN) from error

@@ -14,7 +14,7 @@ from assay_sampling.documents.common import (
     Scores,
     WeightedScores,
 )
-from assay_sampling.documents.selection import Accuracies, LabelScores, Window
+from assay_sampling.documents.selection import Accuracies, IntervalEntry, LabelScores, Window
 from assay_sampling.parameters import WeightKind
 
 
@@ -80,6 +80,12 @@ class Row(Scores, Outcome, Placed):
         dict[WeightKind, WeightedScores],
         says("away from the selection's GPU: the scores with each kind of weights that it has, by kind"),
     ] = {}
+    interval: Annotated[
+        IntervalEntry | None, says("of the projected total with these weights, here or where it is scored")
+    ] = None
+    interval_reason: Annotated[NoteEntry | None, says("why there is no interval; `null` if there is one")] = (
+        None
+    )
     match: Annotated[Match | None, says("of the levels, or of this GPU with the selection's")] = None
     model: Annotated[
         ChosenModel | None, says("of a two-level selection: the model that labels launches after the window")

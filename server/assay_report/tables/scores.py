@@ -152,6 +152,7 @@ _ROWS: list[Filled[_Named]] = [
     numbers("error", lambda entry: percent(entry.row.error_percent), "%"),
     numbers("signed error", lambda entry: percent(entry.row.signed_error_percent, signed=True), "%"),
     numbers("group error", lambda entry: percent(entry.row.group_error_percent), "%"),
+    numbers("interval", lambda entry: _interval(entry.row), optional=True),
     numbers("speedup", lambda entry: ratio(entry.row.speedup)),
     numbers("match", lambda entry: match_percent(entry.row.match.percent if entry.row.match else None), "%"),
     names("every match / %", lambda entry: match_text(entry.row.match), width=Width.WIDE),
@@ -183,6 +184,15 @@ def rows_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
 
 def _row_of(entry: _Named) -> Row:
     return entry.row
+
+
+def _interval(row: Row) -> str:
+    """Half the width of the interval, in percent of the projected total, and whether it held the true one."""
+    interval, cost = row.interval, row.cost
+    if interval is None or cost is None or cost.total is None or not cost.projected:
+        return ABSENT
+    held = "held" if interval.low <= cost.total <= interval.high else "missed"
+    return f"± {percent(50.0 * (interval.high - interval.low) / cost.projected)} %, {held}"
 
 
 def _paid(row: Row, value: Callable[[Cost], float | None]) -> str:

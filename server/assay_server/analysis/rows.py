@@ -12,9 +12,12 @@ from assay_report.model.runs import ProvenanceEntry
 from assay_report.model.scores import Row, SelectedOn
 from assay_sampling.documents.base import plain
 from assay_sampling.documents.common import ConditionEntry, NoteEntry, Scores, WeightedScores
+from assay_sampling.documents.selection import IntervalEntry
 from assay_sampling.errors import AssayError, RefusedError, RunFailedError
+from assay_sampling.estimation.intervals import Interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
+from assay_sampling.notes.registry import Note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.gpu_names import names_another
 from assay_sampling.scoring.evaluation import Evaluation
@@ -113,6 +116,7 @@ def describe_selection(row: Row, selection: Selection, key: str, made_on: Cell) 
 def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     """Fill in the selection's scores on the row's launches, which are those of ``run``."""
     row.weights = evaluation.weights
+    give_interval(row, evaluation.interval, evaluation.interval_reason)
     scores = Scores.model_validate(plain(evaluation.to_dict()))
     for name in Scores.model_fields:
         setattr(row, name, getattr(scores, name))
@@ -120,6 +124,12 @@ def score(row: Row, evaluation: Evaluation, run: RunData) -> None:
     if free:
         detail = f"{free:,} of {row.representatives:,} cost nothing in {evaluation.quantity}"
         flag(row, run.run_id, "representative_without_cost", detail)
+
+
+def give_interval(row: Row, interval: Interval | None, reason: Note | None) -> None:
+    """Fill in the interval of the projected total, or why there is none."""
+    row.interval = None if interval is None else IntervalEntry.model_validate(plain(interval.to_dict()))
+    row.interval_reason = None if reason is None else NoteEntry.of(reason)
 
 
 def score_elsewhere(

@@ -161,6 +161,7 @@ class _Work:
         selection = select(method.name, profile, method.parameters, method.seed)
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
+        rows.give_interval(row, selection.interval, selection.why_no_interval)
         describe_two_levels(row, selection, cell.whole.run_id, self.request.unseen_percent)
         return selection
 

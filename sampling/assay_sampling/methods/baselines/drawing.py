@@ -187,10 +187,12 @@ def drawn_selection(
     interval: tuple[Interval | None, Note | None],
     warnings: tuple[Note, ...] = (),
     extra: Mapping[str, Any] | None = None,
+    by_rule: bool = False,
 ) -> Selection:
     """The selection of launches at ``rows``, shape (m,), ascending, with the population's weights.
 
-    The interval is that of a uniform draw, so it is withheld for one in proportion to light time.
+    The interval is that of a uniform draw, so it is withheld for one in proportion to light time. ``by_rule``
+    says that the launches were not drawn one by one.
     """
     if population.light_time is not None and len(rows) < len(population):
         interval = None, make_note("interval_of_light_time_draw")
@@ -208,4 +210,5 @@ def drawn_selection(
         warnings=warnings,
         extra=extra,
         weighed_by="launches" if population.instructions is None else "instructions",
+        drawing="rule" if by_rule else "uniform" if population.light_time is None else "light_time",
     )

@@ -61,6 +61,7 @@ class ProportionalSampler:
             weights=drawn.weights,
             draws=drawn.draws,
             weighed_by="light_time",
+            drawing="proportional",
             cost=cost,
             interval_reason=make_note("interval_exact_by_construction", quantity=cost.quantity),
             warnings=_without_time(cost.values, cost.quantity),

@@ -113,6 +113,7 @@ class SystematicSampler:
             else population.interval(rows),
             warnings=() if warning is None else (warning,),
             extra=extra,
+            by_rule=True,
         )
 
 

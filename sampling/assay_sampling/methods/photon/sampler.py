@@ -97,5 +97,6 @@ class PhotonSampler:
             cost=cost,
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
+            drawing=chosen.drawing,
             extra={"photon": {"launches_matched_to_other_kernels": across}},
         )

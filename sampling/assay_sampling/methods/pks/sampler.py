@@ -214,6 +214,7 @@ def _single_level(profile: Profile, launches: Launches, parameters: PksParameter
         labels=principal.labels,
         interval=chosen.interval,
         interval_reason=chosen.interval_reason,
+        drawing=chosen.drawing,
         warnings=weighing.warnings,
         extra=extra,
         light_time_weights=weighing.light_time,

@@ -207,6 +207,7 @@ class _Joined:
             label_origins=origins,
             interval=chosen.interval,
             interval_reason=chosen.interval_reason,
+            drawing=chosen.drawing,
             warnings=weighing.warnings,
             light_time_weights=weighing.light_time,
             weights=weighing.rule,

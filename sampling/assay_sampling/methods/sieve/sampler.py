@@ -21,7 +21,7 @@ from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import grouped_selection, time_to_draw_by, whole_cost
+from assay_sampling.methods.base import drawing_of, grouped_selection, time_to_draw_by, whole_cost
 from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, Needs
 from assay_sampling.methods.sieve.instructions import with_instructions
@@ -144,6 +144,7 @@ class SieveSampler:
             interval=interval,
             interval_reason=reason,
             weighed_by="instructions",
+            drawing=drawing_of(used.launches_per_group, light_time),
             extra={
                 "tiers": sieved.strata.tiers(values.kernel_start),
                 "ipc": _ipc(cost, sieved, instructions),

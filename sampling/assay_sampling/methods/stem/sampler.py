@@ -149,6 +149,7 @@ class StemSampler:
             interval_reason=make_note(
                 "interval_of_stem_artifact" if artifact else "interval_of_light_time_draw"
             ),
+            drawing="uniform" if light_time is None else "light_time",
             extra={
                 "predicted_bound_percent": None
                 if artifact

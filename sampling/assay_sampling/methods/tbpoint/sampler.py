@@ -29,7 +29,7 @@ from assay_sampling.estimation.intervals import (
 )
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import grouped_selection, source_of, time_to_draw_by, whole_cost
+from assay_sampling.methods.base import drawing_of, grouped_selection, source_of, time_to_draw_by, whole_cost
 from assay_sampling.methods.needs import Needs
 from assay_sampling.methods.tbpoint.features import (
     MemoryFeature,
@@ -152,6 +152,7 @@ class TBPointSampler:
             interval=interval,
             interval_reason=reason,
             weighed_by="instructions",
+            drawing=drawing_of(parameters.launches_per_group, light_time),
             extra={
                 "features": list(features.counters),
                 "notes": [note.to_dict() for note in features.notes],

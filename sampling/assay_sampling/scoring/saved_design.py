@@ -1,0 +1,58 @@
+"""The design of a sample as a selection's document has it.
+
+Source: docs/selection-format.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from assay_sampling.documents.selection import RepresentativeEntry, SelectionDocument
+from assay_sampling.estimation.sample_design import SampleDesign
+
+
+def design_of(document: SelectionDocument, entries: Sequence[RepresentativeEntry]) -> SampleDesign | None:
+    """How the representatives, ``entries`` in the order of their groups, were drawn; None if the document
+    does not say it.
+
+    Raises ValueError for numbers that cannot be.
+    """
+    if document.drawing is None:
+        return None
+    groups = document.groups
+    kernels = [group.kernels for group in groups]
+    variation = [group.cost_cov for group in groups]
+    if document.drawing == "rule":
+        kernels, variation = [None] * 0, [None] * 0
+    elif None in kernels or None in variation:
+        return None
+    return SampleDesign(
+        drawing=document.drawing,
+        launches=np.array([group.launches for group in groups], np.int64),
+        kernels=np.array(kernels, np.int64),
+        cost_cov=_amounts(variation, "a variation"),
+        light_time=_all_or_none([entry.light_time for entry in entries], "a light time"),
+        draws=_draws([entry.draws for entry in entries]),
+    )
+
+
+def _all_or_none(values: Sequence[float | None], what: str) -> np.ndarray | None:
+    return None if None in values else _amounts(values, what)
+
+
+def _amounts(values: Sequence[float | None], what: str) -> np.ndarray:
+    found = np.array(values, np.float64)
+    if not np.isfinite(found).all() or bool((found < 0).any()):
+        raise ValueError(f"{what} is negative or not a number")
+    return found
+
+
+def _draws(values: Sequence[int | None]) -> np.ndarray | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    if len(known) < len(values) or min(known) < 0:
+        raise ValueError("the draws of a representative are missing or negative")
+    return np.array(known, np.int64)
