@@ -1,7 +1,7 @@
 """How the representatives of a selection were drawn, and what its profile knew of their groups.
 
 Saved with the selection: an interval on another GPU's recording needs both, and that recording has neither.
-Source: docs/methods/intervals.md, "On another GPU".
+Source: docs/methods/target-intervals.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Two launches drawn of a group may cost the same by luck, which the profile's var
 launches that took equal time on the profile, which only the launches there show. Whether an interval is
 given depends on the design alone, never on what was drawn.
 
-Source: docs/methods/intervals.md, "On another GPU"; Cochran, Sampling Techniques, 3rd edition, sections 5.4,
+Source: docs/methods/target-intervals.md; Cochran, Sampling Techniques, 3rd edition, sections 5.4,
 6.10 and 9A.3.
 """
 
