@@ -93,6 +93,7 @@ def test_select_pks_has_the_documents_keys_and_exact_numbers(assay: Assay, raw_p
             "weight": float(counts[kind]),
             "draws": None,
             "light_time_weight": None,
+            "light_time": None,
         }
     assert document["cost"]["quantity"] == "cycles_gpc_avg"
     assert document["cost"]["unit"] == "cycle"

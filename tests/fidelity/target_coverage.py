@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -35,11 +36,26 @@ class _Pair:
     cost: np.ndarray
     kernel: np.ndarray
 
+    @cached_property
+    def launches(self) -> np.ndarray:
+        """Launches of each kernel, shape (g,)."""
+        return np.bincount(self.kernel)
+
+    @cached_property
+    def light_time(self) -> np.ndarray:
+        """Light time of each kernel, shape (g,)."""
+        return np.bincount(self.kernel, self.time)
+
+    @cached_property
+    def variation(self) -> np.ndarray:
+        """Variation of each kernel where launches are drawn, shape (g,)."""
+        return cost_cov(self.time, self.kernel)
+
 
 def section(effort: Effort) -> Section:
     """Three designs over pairs of GPUs."""
     pairs = list(_infer()) + list(_virtual(effort)) + [_made()]
-    draws = 2000 if effort is Effort.FULL else 60
+    draws = 1000 if effort is Effort.FULL else 60
     rows, missed = [], []
     for pair in pairs:
         for name, design in _DESIGNS.items():
@@ -104,24 +120,24 @@ def _measured(
 def _by_launches(pair: _Pair, drawn: int, rng: np.random.Generator) -> _Drawn:
     rows = draw_per_group(pair.kernel, drawn, rng)
     groups = pair.kernel[rows]
-    weights = (np.bincount(pair.kernel) / np.bincount(groups))[groups]
+    weights = (pair.launches / np.bincount(groups))[groups]
     return _scored(pair, rows, weights, "launches")
 
 
 def _by_light_time(pair: _Pair, drawn: int, rng: np.random.Generator) -> _Drawn:
     rows = draw_by_light_time(pair.kernel, drawn, pair.time, rng)
     groups = pair.kernel[rows]
-    weights = (np.bincount(pair.kernel, pair.time) / np.bincount(groups, pair.time[rows]))[groups]
+    weights = (pair.light_time / np.bincount(groups, pair.time[rows]))[groups]
     return _scored(pair, rows, weights, "light_time")
 
 
 def _scored(pair: _Pair, rows: np.ndarray, weights: np.ndarray, kind: WeightKind) -> _Drawn:
-    sizes, groups = np.bincount(pair.kernel), pair.kernel[rows]
+    sizes, groups = pair.launches, pair.kernel[rows]
     design = SampleDesign(
         "uniform" if kind == "launches" else "light_time",
         sizes,
         np.ones(len(sizes), np.int64),
-        cost_cov(pair.time, pair.kernel),
+        pair.variation,
         pair.time[rows],
     )
     costs = pair.cost[rows]

@@ -30,7 +30,8 @@ def selection() -> Selection:
 def test_the_keys_are_the_contract(selection: Selection) -> None:
     document = selection.document().to_dict()
     assert list(document) == [
-        "version", "method", "parameters", "seed", "profile", "weights", "groups", "cost", "error_percent",
+        "version", "method", "parameters", "seed", "profile", "weights", "drawing", "groups", "cost",
+        "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
         "weighted_cov_percent", "decomposition", "interval", "interval_reason", "score_notes",
         "sweep", "pca_components",
@@ -38,11 +39,13 @@ def test_the_keys_are_the_contract(selection: Selection) -> None:
     assert {"launches", "kernels", "devices", "sources", "synthetic"} <= set(document["profile"])
     assert list(document["cost"]) == ["quantity", "unit", "condition", "total", "projected"]
     for group in document["groups"]:
-        assert list(group) == ["id", "launches", "instruction_share", "representatives"]
+        assert list(group) == [
+            "id", "launches", "instruction_share", "kernels", "cost_cov", "representatives",
+        ]  # fmt: skip
         for representative in group["representatives"]:
             assert list(representative) == [
                 "process", "launch", "sim_id", "kernel", "grid", "block", "weight", "draws",
-                "light_time_weight",
+                "light_time_weight", "light_time",
             ]  # fmt: skip
     assert [list(entry) for entry in document["sweep"]] == [["k", "error_percent", "speedup", "inertia"]]
     assert json.loads(json.dumps(document)) == document
@@ -59,11 +62,13 @@ def test_the_values_are_those_of_the_profile(selection: Selection) -> None:
             "id": 0,
             "launches": 3,
             "instruction_share": 0.6,
+            "kernels": None,
+            "cost_cov": None,
             "representatives": [
                 {
                     "process": 0, "launch": 10, "sim_id": 11, "kernel": "kernel",
                     "grid": [1, 1, 1], "block": [1, 1, 1], "weight": 3.0,
-                    "draws": None, "light_time_weight": None,
+                    "draws": None, "light_time_weight": None, "light_time": None,
                 }
             ],
         },
@@ -71,11 +76,13 @@ def test_the_values_are_those_of_the_profile(selection: Selection) -> None:
             "id": 1,
             "launches": 2,
             "instruction_share": 0.4,
+            "kernels": None,
+            "cost_cov": None,
             "representatives": [
                 {
                     "process": 0, "launch": 12, "sim_id": 13, "kernel": "kernel",
                     "grid": [1, 1, 1], "block": [1, 1, 1], "weight": 2.0,
-                    "draws": None, "light_time_weight": None,
+                    "draws": None, "light_time_weight": None, "light_time": None,
                 }
             ],
         },

@@ -122,9 +122,9 @@ class IntervalEntry(Part):
     basis: Annotated[
         str,
         says(
-            "`stratified_t`, `ratio_t`, `known_variance`, `bootstrap` ([intervals.md](methods/intervals.md)); "
-            "on another GPU `target_spread`, `target_residuals` or `hansen_hurwitz` "
-            "([target-intervals.md](methods/target-intervals.md))"
+            "`stratified_t`, `ratio_t`, `known_variance` or `bootstrap` "
+            "([intervals.md](methods/intervals.md)); on another GPU `target_spread`, `target_residuals` or "
+            "`hansen_hurwitz` ([target-intervals.md](methods/target-intervals.md))"
         ),
     ]
 
