@@ -45,7 +45,7 @@ def test_the_keys_are_the_contract(selection: Selection) -> None:
         for representative in group["representatives"]:
             assert list(representative) == [
                 "process", "launch", "sim_id", "kernel", "grid", "block", "weight", "draws",
-                "light_time_weight", "light_time",
+                "light_time", "light_time_weight",
             ]  # fmt: skip
     assert [list(entry) for entry in document["sweep"]] == [["k", "error_percent", "speedup", "inertia"]]
     assert json.loads(json.dumps(document)) == document
