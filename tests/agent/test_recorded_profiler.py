@@ -197,10 +197,13 @@ def refused(assignment: Work) -> ProfilerError:
 def test_a_file_that_is_not_what_the_run_needs_is_refused(tmp_path: Path, recording: Path) -> None:
     detailed = write(tmp_path / "d.parquet", batches_of(10, 10, counters=1))
     synthetic = write(tmp_path / "s.parquet", batches_of(10, 10), origin="synthetic")
+    simulated = write(tmp_path / "z.parquet", batches_of(10, 10), origin="simulated")
     cases = {
         "its level is detailed, but the campaign says light": work(detailed),
         "its level is light, but the campaign says detailed": work(recording, level="detailed"),
         "its origin is synthetic, but the campaign says measured": work(synthetic),
+        "its origin is simulated, but the campaign says measured": work(simulated),
+        "its origin is simulated, but the campaign says synthetic": work(simulated, synthetic=True),
         "there is no such file": work(tmp_path / "absent"),
         "needs the absolute path of a recording, but none was given": work(None),
         "needs the absolute path of a recording, but 'here.csv' was given": work(Path("here.csv")),

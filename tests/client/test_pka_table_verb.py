@@ -98,6 +98,17 @@ def test_silicon_is_another_recording_of_the_same_launches(
     assert (ended.code, ended.stdout) == (RefusedError.exit_code, "")
 
 
+def test_a_simulator_s_run_is_no_silicon(assay: Assay, tmp_path: Path) -> None:
+    log = write_log(tmp_path / "out", range(1, LAUNCHES + 1))
+    selection = tmp_path / "simulated.json"
+    assert assay("select", "random", log, "--param", "launches=2", "-o", selection).code == 0
+    document = json.loads(assay("pka-table", "row", selection, log, "--json").stdout)
+    assert document["rows"][0]["simulator_error_percent"] is None
+    assert "made on a simulator's run" in document["notes"][0]
+    ended = assay("pka-table", "row", selection, log, "--silicon", log)
+    assert ended.code == RefusedError.exit_code and "it is a simulator's run" in ended.stderr
+
+
 def test_suites_put_rows_together_and_read_their_own_tables_again(assay: Assay, tmp_path: Path) -> None:
     for name, changed in {
         "x": {}, "y": {"application": "y", "pks_speedup": 10.0}, "z": {"suite": "b", "application": "z"}

@@ -18,7 +18,8 @@ class Kind:
 
 
 RECORDING = Kind(
-    "name a recording of Nsight Compute, Nsight Systems or Kineto ('assay docs recordings' has the formats)",
+    "name a recording of Nsight Compute, Nsight Systems, Kineto or Accel-Sim ('assay docs recordings' has "
+    "the formats)",
     is_recording=True,
 )
 SELECTION = Kind("name a selection, as it is written by: assay select METHOD FILE -o selection.json")

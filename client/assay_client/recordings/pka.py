@@ -22,6 +22,7 @@ from assay_sampling.simulators.accel_sim.run import SimulatorRun
 class _Profile(BaseModel):
     launches: int = Field(ge=1)
     synthetic: bool = False
+    simulated: bool = False
 
 
 class _Cost(BaseModel):
@@ -133,8 +134,17 @@ def _silicon(scored: _Scored, given: PkaApplication) -> tuple[float | None, bool
         if scored.cost is None or scored.cost.unit != "cycle":
             note = "the selection was not scored in cycles: name a recording with --silicon for errors"
             return None, scored.profile.synthetic, [note]
+        if scored.profile.simulated:
+            note = "the selection was made on a simulator's run: name a recording with --silicon for errors"
+            return None, scored.profile.synthetic, [note]
         return scored.cost.total, scored.profile.synthetic, []
     evaluated = evaluate(given.selection, given.silicon)
+    if evaluated["evaluated_on"]["simulated"]:
+        raise RefusedError(
+            str(given.silicon),
+            "it is a simulator's run, and the table compares simulations with silicon",
+            "name a recording of silicon with cycles",
+        )
     if evaluated["cost"]["unit"] != "cycle":
         raise RefusedError(
             str(given.silicon),
