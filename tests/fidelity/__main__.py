@@ -8,7 +8,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fidelity import grid_costs, labels, projection, simulated_gpus, target_coverage
+from tests.fidelity import (
+    grid_costs,
+    labels,
+    projection,
+    simulated_gpus,
+    target_coverage,
+    weights,
+    weights_simulated,
+)
 from tests.fidelity.section import Effort, Section
 
 SECTIONS: dict[str, Callable[[Effort], Section]] = {
@@ -17,6 +25,9 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "projection": projection.section,
     "simulated_gpus": simulated_gpus.section,
     "target_coverage": target_coverage.section,
+    "weights": weights.section,
+    "weights_simulated": weights_simulated.section,
+    "weights_two_levels": weights.two_levels,
 }
 
 _HEAD = """# Fidelity

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
@@ -77,6 +78,17 @@ def test_the_light_time_is_that_of_a_light_run_alone() -> None:
     profiled = made_launches(KERNELS, metadata=TableMetadata("detailed"), duration_ns=[1] * 6)
     assert light_time_of(profiled) is None
     assert light_time_of(made_launches(KERNELS)) is None
+
+
+def test_the_light_time_of_a_simulator_is_its_active_cycles() -> None:
+    counters = [each.column() for each in simulated_counters().values() if each.name.startswith("cycles_")]
+    cycles = {"cycles_simulated": [5010.0, 5020.0], "cycles_simulated_active": [10.0, 20.0]}
+    made = made_launches(
+        ["a", "a"], counters=counters, metadata=TableMetadata("detailed", origin="simulated"), **cycles
+    )
+    found = light_time_of(made)
+    assert found is not None
+    assert found.tolist() == [10.0, 20.0]
 
 
 def test_with_repeats_the_mean_over_the_light_runs_counts() -> None:

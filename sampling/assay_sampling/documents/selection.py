@@ -374,8 +374,8 @@ class SelectionDocument(Scores, ArrangedPart):
     seed: Annotated[int, says("the same input, parameters and seed give the same selection")]
     profile: Annotated[ProfilePart, says("the launches that it was made from")]
     weights: Annotated[
-        WeightsEntry, says("which weights are used where; earlier releases had those by launches alone")
-    ] = WeightsEntry()
+        WeightsEntry | None, says("which weights are used where; `null`: written by an earlier release")
+    ] = None
     drawing: Annotated[
         Drawing | None,
         says(

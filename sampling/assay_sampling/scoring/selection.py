@@ -388,7 +388,8 @@ class SavedSelection:
             weight = _weights_of([e.weight for _, e in entries])
             by_light_time = [e.light_time_weight for _, e in entries if e.light_time_weight is not None]
             light_time = _weights_of(by_light_time) if len(by_light_time) == len(entries) else None
-            rule = WeightRule(document.weights.here, document.weights.elsewhere)
+            told = document.weights
+            rule = BY_LAUNCHES if told is None else WeightRule(told.here, told.elsewhere)
             if rule.elsewhere == "light_time" and light_time is None:
                 raise ValueError("it is to be used with weights by light time, and has none")
             if not all(0 <= e.process < 1 << 31 and 0 <= e.launch < 1 << 40 for _, e in entries):

@@ -127,7 +127,7 @@ def light_time_weights(
             "use weights=launches, another seed, or a light run that measures every launch",
         )
     groups = labels[rows]
-    count = int(labels.max(initial=-1)) + 1
+    count = int(labels.max(initial=0)) + 1
     of_groups = np.bincount(labels, light_time, count)
     of_chosen = np.bincount(groups, of_representatives, count)
     weights: np.ndarray = of_groups[groups] / of_chosen[groups]
