@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fidelity import (
+    comparison,
     grid_costs,
     labels,
     projection,
@@ -20,6 +21,7 @@ from tests.fidelity import (
 from tests.fidelity.section import Effort, Section
 
 SECTIONS: dict[str, Callable[[Effort], Section]] = {
+    "comparison": comparison.section,
     "labels": labels.section,
     "grid_costs": grid_costs.section,
     "projection": projection.section,

@@ -46,6 +46,7 @@ ADDED: frozenset[str] = frozenset(
         "largest_active_error_percent", "summary.saved_percent", "active_saved_percent",
         # Weights by light time, and which weights are used where.
         "weights", "light_time_weight", "by_weights",
+        "fair", "star", "no_star", "recommendation", "recommendations",
     }
 )  # fmt: skip
 

@@ -12,7 +12,10 @@ from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.methods.base import Sampler
-from assay_sampling.scoring.selection import ProfileSummary, Selection
+from assay_sampling.methods.tried import Tried
+from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
+from assay_sampling.scoring.selection import ProfileSummary
+from assay_sampling.scoring.trials import LEAST_TRIALS, trials_for
 
 Parameters = Mapping[str, Mapping[str, Any]]
 
@@ -23,6 +26,7 @@ def compare(
     methods: Sequence[str] = (),
     parameters: Parameters | None = None,
     seed: int = 0,
+    trials: int | None = None,
     progress: Callable[[str], None] = lambda _text: None,
 ) -> dict[str, Any]:
     """Select with every method and score all of them in the same way.
@@ -32,12 +36,15 @@ def compare(
         methods: names; an empty sequence means all methods.
         parameters: by name of the method.
         seed: the seed for every method.
+        trials: tries of each method that draws or that reads costs, at least 30; None: by the number of
+            launches (:func:`assay_sampling.scoring.trials.trials_for`).
         progress: gets the name of each method before it runs.
 
     Returns a document with the profile and an entry for each method. If a method refuses or fails, its
     entry has ``status`` "refused" or "failed" and the ``reason``; if it refuses, also the typed ``error``.
-    Entries with ``pareto`` are those that no other beats in both error and speedup, among methods scored in
-    the same cost.
+    ``fair`` scores a method over its tries. Entries with ``pareto`` (a star) are those that no other beats in
+    both fair error and fair speedup, among methods scored in the same cost; ``no_star`` says why not. The
+    ``recommendation`` names the method to take.
 
     Raises ParameterError for an unknown method or parameter or an invalid value, RefusedError if no method
     applies.
@@ -47,21 +54,30 @@ def compare(
     for name in chosen:
         if name not in known:
             raise ParameterError("compare", f"there is no method {name!r}", f"use some of {', '.join(known)}")
+    if trials is not None and trials < LEAST_TRIALS:
+        raise ParameterError("trials", f"{trials} tries say little", f"give {LEAST_TRIALS} or more")
     given = parameters or {}
+    count = trials_for(len(profile.whole)) if trials is None else trials
     entries = []
     for name in chosen:
         progress(name)
-        entries.append(_entry(name, profile, given.get(name, {}), seed))
+        entries.append(_entry(name, profile, given.get(name, {}), seed, count))
     if all(entry["status"] != "ok" for entry in entries):
         reasons = "; ".join(f"{entry['method']}: {entry['reason']}" for entry in entries)
         raise RefusedError(
             "compare", f"no method applies ({reasons})", "give a recording that one applies to"
         )
-    _mark_pareto(entries)
+    contenders = {entry["method"]: _contender(entry) for entry in entries if entry["status"] == "ok"}
+    rivals = list(contenders.values())
+    for entry in entries:
+        if entry["method"] in contenders:
+            against = no_star(contenders[entry["method"]], rivals)
+            entry["pareto"], entry["no_star"] = against is None, against and against.to_dict()
     return {
         "profile": ProfileSummary.of(profile.whole).document().to_dict(),
         "seed": seed,
         "methods": entries,
+        "recommendation": recommend(rivals).to_dict(),
     }
 
 
@@ -73,6 +89,7 @@ def compare_files(
     methods: Sequence[str] = (),
     parameters: Mapping[str, Any] | None = None,
     seed: int = 0,
+    trials: int | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -82,7 +99,7 @@ def compare_files(
         files, light=light, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes
     )
     given = parameters_by_method(parameters or {}, methods)
-    return compare(profile, methods=methods, parameters=given, seed=seed)
+    return compare(profile, methods=methods, parameters=given, seed=seed, trials=trials)
 
 
 def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -118,9 +135,11 @@ def _parameter_names(known: Mapping[str, Sampler], name: str) -> frozenset[str]:
         return frozenset()
 
 
-def _entry(name: str, profile: Profile, parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def _entry(
+    name: str, profile: Profile, parameters: Mapping[str, Any], seed: int, trials: int
+) -> dict[str, Any]:
     try:
-        selection = registry.select(name, profile, parameters, seed)
+        tried = registry.select_and_try(name, profile, parameters, seed, trials)
     except ParameterError as error:
         if parameters:
             raise
@@ -129,10 +148,11 @@ def _entry(name: str, profile: Profile, parameters: Mapping[str, Any], seed: int
         return _without(name, "refused", error.explained, error)
     except Exception as error:  # noqa: BLE001 - a method of another package may fail in any way
         return _without(name, "failed", f"{type(error).__name__}: {error}")
-    return _scored(name, selection)
+    return _scored(name, tried)
 
 
-def _scored(name: str, selection: Selection) -> dict[str, Any]:
+def _scored(name: str, tried: Tried) -> dict[str, Any]:
+    selection = tried.selection
     scores, because = selection.evaluation, selection.why_no_interval
     return {
         "method": name,
@@ -146,8 +166,14 @@ def _scored(name: str, selection: Selection) -> dict[str, Any]:
         "interval": None if selection.interval is None else selection.interval.to_dict(),
         "interval_reason": None if because is None else because.to_dict(),
         "warnings": [note.to_dict() for note in (*selection.warnings, *selection.notes)],
+        "fair": tried.fair.to_dict(),
         "pareto": False,
+        "no_star": None,
     }
+
+
+def _contender(entry: Mapping[str, Any]) -> Contender:
+    return Contender(entry["method"], entry["cost"]["quantity"], Fair(**entry["fair"]))
 
 
 def _without(name: str, status: str, reason: str, error: AssayError | None = None) -> dict[str, Any]:
@@ -156,32 +182,10 @@ def _without(name: str, status: str, reason: str, error: AssayError | None = Non
             "parameters", "groups", "launches_to_simulate", "cost", "error_percent", "signed_error_percent",
             "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
             "weighted_cov_percent", "decomposition", "interval", "interval_reason",
+            "fair", "no_star",
         )
     )  # fmt: skip
     return {
         "method": name, "status": status, "reason": reason, "error": error and error.to_dict(), **nothing,
         "warnings": [], "pareto": False,
     }  # fmt: skip
-
-
-def _mark_pareto(entries: Sequence[dict[str, Any]]) -> None:
-    """Mark each entry unless another of the same cost is better in error or speedup and worse in neither.
-
-    A total that is exact by construction proves nothing, so its method neither competes nor is marked.
-    """
-    scored = [entry for entry in entries if entry["status"] == "ok" and not _exact_by_construction(entry)]
-    for entry in scored:
-        entry["pareto"] = not any(_beats(other, entry) for other in scored)
-
-
-def _exact_by_construction(entry: Mapping[str, Any]) -> bool:
-    reason = entry["interval_reason"]
-    return reason is not None and reason["code"] == "interval_exact_by_construction"
-
-
-def _beats(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if one["cost"]["quantity"] != other["cost"]["quantity"]:
-        return False
-    no_worse = one["error_percent"] <= other["error_percent"] and one["speedup"] >= other["speedup"]
-    better = one["error_percent"] < other["error_percent"] or one["speedup"] > other["speedup"]
-    return bool(no_worse and better)

@@ -91,6 +91,33 @@ class ErrorDecomposition(Part):
     not_separated_parts: Annotated[list[str], says("the parts that are together in it")] = []
 
 
+class FairEntry(Part):
+    """The fair score of a method where it selected ([comparing.md](methods/comparing.md))."""
+
+    basis: Annotated[
+        str,
+        says(
+            "`draws`: over further draws; `split_halves`: chosen on one half of the launches, scored on the "
+            "other; `as_scored`: a fixed rule that reads no cost; `in_sample`: chosen by the error that is "
+            "scored; `by_construction`: the error is 0 whatever is drawn"
+        ),
+    ]
+    trials: Annotated[int, says("tries that it rests on", "tries")]
+    error_percent: Annotated[float, says("root mean square of their signed errors", "percent")]
+    mean_signed_error_percent: Annotated[float, says("mean of their signed errors", "percent")]
+    speedup: Annotated[float | None, says("true total / mean cost of their representatives", "times")]
+    coverage_percent: Annotated[
+        float | None, says("tries whose interval held the truth; `null`: no interval", "percent")
+    ]
+
+
+class RecommendationEntry(Part):
+    """The method to take on a recording."""
+
+    method: Annotated[str | None, says("its name; `null`: no method has a star")]
+    reason: Annotated[NoteEntry, says("why")]
+
+
 class GroupSpreadEntry(Part):
     """A group whose launches do not scale alike from one recording to another."""
 

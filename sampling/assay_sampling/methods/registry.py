@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module, metadata
 from typing import Any
@@ -15,11 +16,13 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.base import Sampler, with_both_weights, with_design
+from assay_sampling.methods.base import Sampler, weights_asked, with_both_weights, with_design
 from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.methods.needs import Needs, needs_of, require_measured
+from assay_sampling.methods.tried import Tried, TryingSampler, try_seeds
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.trials import LEAST_TRIALS
 
 ENTRY_POINT_GROUP = "assay.samplers"
 
@@ -86,6 +89,40 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     Raises ParameterError for an unknown method, parameter or value, RefusedError where the method does
     not apply to the profile, or its two levels are not of one workload.
     """
+    return select_and_try(method, profile, parameters, seed, 0).selection
+
+
+def select_and_try(
+    method: str, profile: Profile, parameters: Mapping[str, Any], seed: int = 0, count: int = LEAST_TRIALS
+) -> Tried:
+    """As :func:`select`, with ``count`` further tries of the method where chance or costs decide something
+    (:mod:`assay_sampling.methods.tried`)."""
+    sampler, validated, common = _prepared(method, profile, parameters)
+    if isinstance(sampler, TryingSampler):
+        tried = sampler.select_and_try(profile, validated, seed=seed, count=count)
+    else:
+        tried = Tried(sampler.select(profile, validated, seed=seed))
+        if count and method not in BUILT_IN:
+            tried = try_seeds(
+                lambda other: sampler.select(profile, validated, seed=other), tried.selection, seed, count
+            )
+    if (
+        tried.trials is not None
+        and tried.trials.basis == "draws"
+        and weights_asked(validated) == "light_time"
+    ):
+        # Launches drawn by light time are for weights by light time, with which every draw is exact here.
+        tried = replace(tried, trials=None, otherwise="by_construction")
+    made = tried.selection
+    weighed = made if common is None else with_both_weights(made, profile, common.weights)
+    return replace(tried, selection=with_design(weighed, profile))
+
+
+def _prepared(
+    method: str, profile: Profile, parameters: Mapping[str, Any]
+) -> tuple[Sampler, BaseModel, MethodParameters | None]:
+    """The method and its parameters, its own and those of every method, after checking that it applies to the
+    profile."""
     sampler = _sampler(method, "select")
     common, own = _split(sampler, parameters)
     validated = _fitted(sampler, _validated(method, sampler, own), profile)
@@ -95,9 +132,7 @@ def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: i
     # A method that joins the levels aligns them itself; the others would silently accept a wrong pair.
     if profile.detailed is not None and profile.light is not None and not _joins_levels(sampler):
         check_levels(profile.detailed, profile.light)
-    made = sampler.select(profile, validated, seed=seed)
-    weighed = made if common is None else with_both_weights(made, profile, common.weights)
-    return with_design(weighed, profile)
+    return sampler, validated, common
 
 
 def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") -> Needs | None:

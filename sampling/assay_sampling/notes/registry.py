@@ -110,6 +110,7 @@ SUBJECTS: Mapping[str, tuple[NoteKind, ...]] = MappingProxyType(
         "Several files of one workload": reading.SEVERAL_FILES,
         "Several runs of a campaign": runs.SEVERAL_RUNS,
         "Selections and their scores": selecting.SELECTIONS,
+        "Methods compared": selecting.COMPARISONS,
         "Why there is no interval": selecting.INTERVALS,
         "Why there is no interval on another GPU": targets.TARGET_INTERVALS,
         "What to measure": measuring.MEASURING,

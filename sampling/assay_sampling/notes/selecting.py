@@ -72,6 +72,67 @@ SELECTIONS = (
         lambda message: message,
     ),
 )  # fmt: skip
+_BASES = {
+    "draws": "over {trials:,} draws",
+    "split_halves": "over {trials:,} halves that did not choose",
+    "as_scored": "by a fixed rule that reads no cost",
+}
+
+
+def _how(basis: str, trials: int) -> str:
+    return _BASES.get(basis, basis).format(trials=trials)
+
+
+COMPARISONS = (
+    NoteKind(
+        "beaten_by",
+        "no star: another method has less error at no less speedup, or more speedup at no more error",
+        lambda method: f"{method} has less error and no less speedup, or more speedup and no more error",
+    ),
+    NoteKind(
+        "exact_by_construction",
+        "no star: the method's error is 0 here whatever it draws; another GPU shows what it is worth",
+        lambda: "its error is 0 here whatever it draws: score it on another GPU (assay evaluate)",
+    ),
+    NoteKind(
+        "chosen_by_own_error",
+        "no star: the method chose its groups by the error that it is scored by",
+        lambda: "it chose its groups by the error that it is scored by",
+    ),
+    NoteKind(
+        "interval_seldom_held",
+        "no star: over the draws, the method's interval held the truth too seldom",
+        lambda coverage_percent, least: (
+            f"its interval held the truth in {coverage_percent:.1f} % of the draws, less than {least:g} %"
+        ),
+    ),
+    NoteKind(
+        "error_above_most",
+        "no star: the method's error is too large for any speedup",
+        lambda error_percent, most: f"its error of {error_percent:,.1f} % is above {most:g} %",
+    ),
+    NoteKind(
+        "fastest_within_target",
+        "the recommended method: the fastest whose error is within the target",
+        lambda method, error_percent, speedup, target_error_percent, basis, trials: (
+            f"{method} is the fastest within {target_error_percent:g} %: error {error_percent:,.2f} % "
+            f"({_how(basis, trials)}) at a speedup of {speedup:,.1f}"
+        ),
+    ),
+    NoteKind(
+        "least_error",
+        "the recommended method: none is within the target, and it has the least error",
+        lambda method, error_percent, speedup, target_error_percent, basis, trials: (
+            f"no method that can be judged is within {target_error_percent:g} %; {method} has the least "
+            f"error: {error_percent:,.2f} % ({_how(basis, trials)}) at a speedup of {speedup:,.1f}"
+        ),
+    ),
+    NoteKind(
+        "nothing_to_recommend",
+        "no method can be recommended: none has a star",
+        lambda: "no method earned a star here: record counters, or draw more launches (--param launches=N)",
+    ),
+)
 INTERVALS = (
     NoteKind(
         "interval_of_fixed_rule",

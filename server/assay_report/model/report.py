@@ -16,7 +16,7 @@ from assay_report.model.compared import (
 )
 from assay_report.model.drawn import Drawn
 from assay_report.model.runs import FailedRunEntry, ProvenanceEntry, RunEntry
-from assay_report.model.scores import Row, SummaryEntry
+from assay_report.model.scores import RecommendedEntry, Row, SummaryEntry
 from assay_report.model.slices import ChosenSlicesEntry
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.selection import SelectionInReport
@@ -93,6 +93,10 @@ class Report(Comparisons, ArrangedPart):
     failed_runs: Annotated[list[FailedRunEntry], says("every run without data")] = []
     summary: Annotated[list[SummaryEntry], says("one for each workload, GPU and condition")] = []
     rows: Annotated[list[Row], says("one for each workload, GPU, condition and method")] = []
+    recommendations: Annotated[
+        list[RecommendedEntry],
+        says("where two methods or more selected: one for each workload, GPU and condition"),
+    ] = []
     selections: Annotated[
         dict[str, SelectionInReport],
         says("by the key that rows name, as in [selection-format.md](selection-format.md)"),

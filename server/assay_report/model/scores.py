@@ -8,9 +8,11 @@ from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, P
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import (
     ConditionEntry,
+    FairEntry,
     GroupSpreadEntry,
     NoteEntry,
     Parameters,
+    RecommendationEntry,
     Scores,
     WeightedScores,
 )
@@ -100,6 +102,13 @@ class Row(Scores, Outcome, Placed):
             "percent",
         ),
     ] = None
+    fair: Annotated[
+        FairEntry | None, says("where the selection was made: the method's score over further tries")
+    ] = None
+    star: Annotated[
+        bool, says("no other method here that can be judged has less fair error at no less fair speedup")
+    ] = False
+    no_star: Annotated[NoteEntry | None, says("why it has no star; `null` elsewhere than `fair`")] = None
     widest_groups: Annotated[
         list[GroupSpreadEntry],
         says("on another GPU or condition: the groups whose launches scale least alike, at most five"),
@@ -110,6 +119,13 @@ class Row(Scores, Outcome, Placed):
     flags: Annotated[list[FlagEntry], says("flags of the runs that the row uses")] = []
     runs: Annotated[list[str], says("the runs that the row uses")] = []
     notes: Annotated[list[NoteEntry], says("remarks")] = []
+
+
+class RecommendedEntry(RecommendationEntry, Placed):
+    """The method to take for a workload on a GPU under a condition."""
+
+    condition: Annotated[ConditionEntry, says("condition")]
+    selection: Annotated[str | None, says("its selection's key in `selections`")] = None
 
 
 class ShareSummary(Part):

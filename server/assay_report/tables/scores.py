@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from assay_report.model.report import Report
-from assay_report.model.scores import ChosenModel, LabelModel, Row, ShareSummary, SummaryEntry, Unknown
+from assay_report.model.scores import (
+    ChosenModel,
+    LabelModel,
+    RecommendedEntry,
+    Row,
+    ShareSummary,
+    SummaryEntry,
+    Unknown,
+)
 from assay_report.tables import shared_columns as shared
 from assay_report.tables.table import Cell, Filled, Table, Width, names, numbers, sentences, table_of
 from assay_report.texts import (
@@ -22,7 +30,7 @@ from assay_report.texts import (
     share_kind,
     text,
 )
-from assay_sampling.documents.common import Cost, WeightedScores
+from assay_sampling.documents.common import Cost, FairEntry, WeightedScores
 from assay_sampling.documents.selection import (
     Accuracies,
     GroupEntry,
@@ -154,6 +162,12 @@ _ROWS: list[Filled[_Named]] = [
     numbers("group error", lambda entry: percent(entry.row.group_error_percent), "%"),
     numbers("interval", lambda entry: _interval(entry.row), optional=True),
     numbers("speedup", lambda entry: ratio(entry.row.speedup)),
+    numbers("fair error", lambda entry: _fair(entry.row, lambda fair: percent(fair.error_percent)), "%",
+            optional=True),
+    numbers("fair speedup", lambda entry: _fair(entry.row, lambda fair: ratio(fair.speedup)), optional=True),
+    numbers("held", lambda entry: _fair(entry.row, lambda fair: percent(fair.coverage_percent)), "%",
+            optional=True, width=Width.WIDE),
+    names("star", lambda entry: "*" if entry.row.star else ABSENT, optional=True),
     numbers("match", lambda entry: match_percent(entry.row.match.percent if entry.row.match else None), "%"),
     names("every match / %", lambda entry: match_text(entry.row.match), width=Width.WIDE),
     names("cost", lambda entry: _cost(entry.row), shared=True),
@@ -180,6 +194,30 @@ def rows_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
         "matched and which of the three counts."
     )
     return table_of("Every method on every GPU", columns, entries, [note])
+
+
+def _fair(row: Row, value: Callable[[FairEntry], str]) -> str:
+    return ABSENT if row.fair is None else value(row.fair)
+
+
+_RECOMMENDED: list[Filled[RecommendedEntry]] = [
+    shared.workload(lambda entry: entry),
+    shared.gpu(lambda entry: entry),
+    names("method", lambda entry: text(entry.method)),
+    names("why", lambda entry: entry.reason.text),
+]
+
+
+def recommendations_table(entries: Sequence[RecommendedEntry]) -> Table | None:
+    """Which method to take where; None where no two methods were compared."""
+    if not entries:
+        return None
+    note = (
+        "Fair error: root mean square over further draws, or on the half of the launches that did not "
+        "choose; fair speedup: true total / mean cost of the representatives; a star: no other method that "
+        "can be judged has less fair error at no less fair speedup ('assay docs comparing')."
+    )
+    return table_of("Which method here", _RECOMMENDED, entries, [note])
 
 
 def _row_of(entry: _Named) -> Row:

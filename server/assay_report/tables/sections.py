@@ -55,6 +55,10 @@ def by_workload(rows: Sequence[Row]) -> dict[str, list[Row]]:
 def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
     """The tables of one workload's part of a page."""
     yield scores.rows_table(rows)
+    workload = {row.workload for row in rows}
+    advice = scores.recommendations_table([e for e in report.recommendations if e.workload in workload])
+    if advice is not None:
+        yield advice
     yield from report_tables(rows)
     for table in (
         scores.weights_table(rows),
@@ -79,6 +83,9 @@ def short_tables(report: Report) -> Iterator[Table]:
         weighed = scores.weights_table(report.rows, with_workload=True)
         if weighed is not None:
             yield weighed
+        advice = scores.recommendations_table(report.recommendations)
+        if advice is not None:
+            yield advice
         for of_workload in by_workload(report.rows).values():
             yield from report_tables(of_workload)
     slices = slices_summary(report.chosen_slices)

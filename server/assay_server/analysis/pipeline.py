@@ -18,6 +18,7 @@ from assay_sampling.documents.selection import SelectionInReport
 from assay_server.analysis import rows
 from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
 from assay_server.analysis.chosen_slices import chosen_slices_entries
+from assay_server.analysis.fair import compare_fairly
 from assay_server.analysis.provenance import flag_differences, provenance_entries, with_facts_of_table
 from assay_server.analysis.rows import Method
 from assay_server.analysis.runs.loading import load_run
@@ -68,6 +69,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         selections.update(part.selections)
         drawn.update(part.drawn)
         compared.add(part.compared)
+    recommendations = compare_fairly(all_rows)
     every_run = [with_facts_of_table(run) for run in _every_run(request)]
     flag_differences([*all_rows, *compared.entries()], every_run)
     chosen = chosen_slices_entries(every_run)
@@ -84,6 +86,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         failed_runs=[_failed_run(run) for run in request.failed_runs],
         summary=summarise(all_rows, compared),
         rows=all_rows,
+        recommendations=recommendations,
         selections=selections,
         drawn=drawn,
         **({"chosen_slices": chosen} if chosen else {}),

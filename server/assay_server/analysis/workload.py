@@ -15,10 +15,11 @@ from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align, align_window
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
-from assay_sampling.methods.registry import select
+from assay_sampling.methods.registry import select_and_try
 from assay_sampling.notes.registry import note_of_error
 from assay_sampling.scoring.elsewhere import score_on_by_weights, widest_groups_there
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.trials import trials_for
 from assay_sampling.scoring.weights import mean_light_time
 from assay_server.analysis import rows
 from assay_server.analysis.cells import Cell, refuse_invalid
@@ -31,6 +32,7 @@ from assay_server.analysis.comparisons.sequences import sequence_entries
 from assay_server.analysis.comparisons.sm_share import sm_share_entries
 from assay_server.analysis.drawn import drawn
 from assay_server.analysis.export import exported
+from assay_server.analysis.fair import describe_fair
 from assay_server.analysis.rows import LaunchFacts, Method, name_failed_run
 from assay_server.analysis.runs.held import HeldRuns, Load
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
@@ -158,11 +160,14 @@ class _Work:
             light=levels.get("light"),
             repeats=self._repeats(cell, row) if "light" in levels else (),
         )
-        selection = select(method.name, profile, method.parameters, method.seed)
+        tries = trials_for(len(profile.whole))
+        tried = select_and_try(method.name, profile, method.parameters, method.seed, tries)
+        selection = tried.selection
         rows.describe_selection(row, selection, self._key(cell, method), cell)
         rows.score(row, selection.evaluation, cell.whole)
         rows.give_interval(row, selection.interval, selection.why_no_interval)
         describe_two_levels(row, selection, cell.whole.run_id, self.request.unseen_percent)
+        describe_fair(row, tried)
         return selection
 
     def _repeats(self, cell: Cell, row: Row) -> tuple[Launches, ...]:

@@ -422,7 +422,7 @@ def test_faults_of_the_program_are_not_swallowed(
     def broken(*arguments: Any, **options: Any) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(workload_module, "select", broken)
+    monkeypatch.setattr(workload_module, "select_and_try", broken)
     with pytest.raises(ZeroDivisionError):
         analyse(request(store_run("V100", "light", KERNELS, duration_ns=range(1, 9))))
 

@@ -16,10 +16,17 @@ from assay_sampling.notes.registry import note_text
 
 _NONE = "-"
 _NUMBERS = (
-    "groups", "launches to simulate", "error %", "group error %", "expected error %", "speedup",
-    "by instructions", "by launches",
+    "groups", "launches to simulate", "fair error %", "fair speedup", "held %", "error %", "group error %",
+    "expected error %", "speedup", "by instructions", "by launches",
 )  # fmt: skip
-_SPARE = ("by launches", "by instructions", "expected error %")
+_SPARE = ("by launches", "by instructions", "expected error %", "speedup", "group error %")
+_BASES = {
+    "draws": "{trials} draws",
+    "split_halves": "{trials} halves",
+    "as_scored": "fixed rule",
+    "in_sample": "in sample",
+    "by_construction": "0 by construction",
+}
 
 
 def render_comparison(document: Mapping[str, Any], console: Console) -> None:
@@ -38,7 +45,7 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     # A cost that all share is above the table already.
     several = len({entry["cost"]["quantity"] for entry in scored}) > 1
     drawn = Table(
-        "Methods (*: no other has less error and more speedup)",
+        "Methods (*: no other has less fair error and more fair speedup)",
         ["method", "", *_NUMBERS, *(["cost"] if several else []), "interval holds"],
         right=_NUMBERS,
         spare=_SPARE,
@@ -46,11 +53,18 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
     for entry in scored:
         drawn.add_row(*_row(entry, with_cost=several))
     drawn.print(console)
+    console.print(f"fair scores: {'; '.join(_bases(scored))}", soft_wrap=True)
     _render_parts(scored, console)
     others = [entry for entry in entries if entry["status"] != "ok"]
     if others:
         console.print("\nNot applicable")
         print_facts([(entry["method"], _reason(entry)) for entry in others], console)
+    starless = [(entry["method"], note_text(entry["no_star"])) for entry in scored if entry["no_star"]]
+    if starless:
+        console.print("\nNo star")
+        print_facts(starless, console)
+    found = document["recommendation"]
+    console.print(f"\nrecommended: {note_text(found['reason'])}", soft_wrap=True)
 
 
 def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:
@@ -70,6 +84,16 @@ def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:
         console.print("all errors are of representatives: no group was predicted", soft_wrap=True)
 
 
+def _bases(scored: list[Mapping[str, Any]]) -> list[str]:
+    """What fair scores rest on, each with the methods."""
+    found: dict[str, list[str]] = {}
+    for entry in scored:
+        fair = entry["fair"]
+        said = _BASES.get(fair["basis"], fair["basis"]).format(trials=fair["trials"])
+        found.setdefault(said, []).append(entry["method"])
+    return [f"{said} ({', '.join(methods)})" for said, methods in found.items()]
+
+
 def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:
     """The true total in each cost that a method was scored in."""
     return {
@@ -78,12 +102,15 @@ def _costs(scored: list[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _row(entry: Mapping[str, Any], *, with_cost: bool) -> list[str]:
-    interval = entry["interval"]
+    interval, fair = entry["interval"], entry["fair"]
     return [
         entry["method"],
         "*" if entry["pareto"] else "",
         count(entry["groups"]),
         count(entry["launches_to_simulate"]),
+        _number(fair["error_percent"]),
+        _number(fair["speedup"]),
+        _NONE if fair["coverage_percent"] is None else f"{fair['coverage_percent']:,.0f}",
         _number(entry["error_percent"]),
         _number(entry["group_error_percent"]),
         _NONE if interval is None else _number(interval["expected_error_percent"]),

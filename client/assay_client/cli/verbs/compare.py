@@ -24,6 +24,7 @@ from assay_client.cli.reporters.comparison import render_comparison
 from assay_client.cli.verb import verb_app
 from assay_client.recordings import analyses, comparing
 from assay_client.settings import settings_of
+from assay_sampling.scoring.trials import LEAST_TRIALS
 
 app = verb_app()
 
@@ -56,6 +57,15 @@ def compare(
     ] = None,
     ranks: RanksOption = False,
     seed: SeedOption = 0,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            "--trials",
+            min=LEAST_TRIALS,
+            metavar="N",
+            help="Tries of each method that draws or reads costs; default: 30 to 200, by the launches.",
+        ),
+    ] = None,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
     memory_limit: MemoryLimitOption = None,
@@ -63,8 +73,9 @@ def compare(
 ) -> None:
     """Compare selection methods on a workload.
 
-    Methods that do not apply are listed with the reason. A star marks those that no other beats in both
-    error and speedup."""
+    Methods that draw are scored over many draws, methods that choose by costs on launches that did not
+    choose. A star marks those that no other beats in both error and speedup. Methods that do not apply
+    are listed with the reason; last comes the method to take here, and why."""
     methods = method or []
     given = parse_parameters(param or [], example="pks.k_max=20")
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
@@ -84,6 +95,7 @@ def compare(
             methods=methods,
             parameters=parameters,
             seed=seed,
+            trials=trials,
             progress=lambda name: shown.say(f"selecting with {name}"),
         )
     show(document, as_json, lambda console: render_comparison(document, console))

@@ -19,10 +19,12 @@ from assay_sampling.methods.base import grouped_selection, source_of, time_to_dr
 from assay_sampling.methods.joined_instructions import with_instructions_of_both_levels
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL
 from assay_sampling.methods.registry import without_counters
+from assay_sampling.methods.tried import ends
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost, instructions_of
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.trials import Draw, Trials, drawn_trials
 
 Estimator = Literal["expansion", "ratio"]
 MOST_REPETITIONS = 10_000
@@ -147,6 +149,25 @@ class Population:
         if len(sizes) > 1 and bool(((drawn < LEAST_FOR_RATIOS) & (drawn < sizes)).any()):
             return None, make_note("interval_of_few_ratios", least=LEAST_FOR_RATIOS)
         return ratio_interval(costs, self.instructions[rows], groups, sizes, self.group_instructions)
+
+    def trials(
+        self,
+        draw: Callable[[np.random.Generator], np.ndarray],
+        seed: int,
+        count: int,
+        *,
+        with_interval: bool = True,
+    ) -> Trials | None:
+        """``count`` further draws with their errors and, where the method gives one, their intervals; None
+        for none."""
+        if not count:
+            return None
+
+        def one(rng: np.random.Generator) -> Draw:
+            rows = draw(rng)
+            return rows, self.weights(rows), ends(self.interval(rows)) if with_interval else None
+
+        return drawn_trials(self.cost.values, one, seed, count)
 
     def error_percent(self, rows: np.ndarray) -> float:
         """Signed error of the total that these launches project."""

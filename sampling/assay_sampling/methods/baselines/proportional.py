@@ -16,6 +16,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import grouped_selection, whole_cost
 from assay_sampling.methods.baselines.random_sampling import sample_size
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
+from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
@@ -47,11 +48,17 @@ class ProportionalSampler:
 
     def select(self, profile: Profile, parameters: ProportionalParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its time."""
+        return self.select_and_try(profile, parameters, seed=seed, count=0).selection
+
+    def select_and_try(
+        self, profile: Profile, parameters: ProportionalParameters, *, seed: int, count: int
+    ) -> Tried:
+        """As :meth:`select`, without tries: each draw projects the total exactly."""
         cost = whole_cost(profile)
         size = sample_size(parameters.launches, len(cost.values))
         drawn = draw_in_proportion(cost.values, size, np.random.default_rng(seed))
         labels = _strata(len(cost.values), drawn.rows, drawn.draws)
-        return grouped_selection(
+        selection = grouped_selection(
             profile,
             self.name,
             parameters.model_copy(update={"launches": size}),
@@ -66,6 +73,7 @@ class ProportionalSampler:
             interval_reason=make_note("interval_exact_by_construction", quantity=cost.quantity),
             warnings=_without_time(cost.values, cost.quantity),
         )
+        return Tried(selection, otherwise="by_construction")
 
 
 def _strata(launches: int, rows: np.ndarray, draws: np.ndarray) -> np.ndarray:

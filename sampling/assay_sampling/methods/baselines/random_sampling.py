@@ -19,6 +19,7 @@ from assay_sampling.methods.baselines.drawing import (
     time_for_drawing,
 )
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
+from assay_sampling.methods.tried import Tried
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
@@ -71,6 +72,12 @@ class RandomSampler:
     def select(self, profile: Profile, parameters: RandomParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
+        return self.select_and_try(profile, parameters, seed=seed, count=0).selection
+
+    def select_and_try(
+        self, profile: Profile, parameters: RandomParameters, *, seed: int, count: int
+    ) -> Tried:
+        """As :meth:`select`, with ``count`` further draws."""
         profile = measured_for(profile, parameters.estimator, self.name)
         light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
         population = Population.of(profile, parameters.estimator, self.name, light_time=light_time)
@@ -86,7 +93,7 @@ class RandomSampler:
         extra = {}
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
-        return drawn_selection(
+        selection = drawn_selection(
             profile,
             self.name,
             parameters.model_copy(update={"launches": size}),
@@ -96,3 +103,4 @@ class RandomSampler:
             interval=population.interval(rows),
             extra=extra,
         )
+        return Tried(selection, population.trials(draw, seed, count))

@@ -23,6 +23,7 @@ from assay_sampling.methods.baselines.drawing import (
 )
 from assay_sampling.methods.baselines.random_sampling import sample_size
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
+from assay_sampling.methods.tried import Tried
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
@@ -88,6 +89,12 @@ class StratifiedSampler:
     def select(self, profile: Profile, parameters: StratifiedParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them."""
+        return self.select_and_try(profile, parameters, seed=seed, count=0).selection
+
+    def select_and_try(
+        self, profile: Profile, parameters: StratifiedParameters, *, seed: int, count: int
+    ) -> Tried:
+        """As :meth:`select`, with ``count`` further draws."""
         profile = measured_for(profile, parameters.estimator, self.name)
         launches = profile.whole
         light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
@@ -110,7 +117,7 @@ class StratifiedSampler:
         extra: dict[str, Any] = {"allocation_uses_cost": parameters.allocation == "neyman"}
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
-        return drawn_selection(
+        selection = drawn_selection(
             profile,
             self.name,
             parameters.model_copy(update={"launches": len(rows)}),
@@ -120,6 +127,7 @@ class StratifiedSampler:
             interval=population.interval(rows),
             extra=extra,
         )
+        return Tried(selection, population.trials(draw, seed, count))
 
 
 def allocate(need: np.ndarray, sizes: np.ndarray, launches: int, least: int) -> np.ndarray:

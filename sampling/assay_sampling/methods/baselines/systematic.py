@@ -22,6 +22,7 @@ from assay_sampling.methods.baselines.drawing import (
 )
 from assay_sampling.methods.baselines.random_sampling import sample_size
 from assay_sampling.methods.needs import INSTRUCTIONS_OF_ALL, NO_COUNTERS, Needs
+from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
@@ -75,6 +76,12 @@ class SystematicSampler:
     def select(self, profile: Profile, parameters: SystematicParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, CounterUnavailableError where one lacks its cost, or its
         instructions where the estimator needs them, ParameterError for a start outside the period."""
+        return self.select_and_try(profile, parameters, seed=seed, count=0).selection
+
+    def select_and_try(
+        self, profile: Profile, parameters: SystematicParameters, *, seed: int, count: int
+    ) -> Tried:
+        """As :meth:`select`, with ``count`` further draws."""
         profile = measured_for(profile, parameters.estimator, self.name)
         light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
         population = Population.of(profile, parameters.estimator, self.name, light_time=light_time)
@@ -101,7 +108,7 @@ class SystematicSampler:
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
         warning = _blind_to(find_period(profile.whole), rows) if selected < total else None
-        return drawn_selection(
+        selection = drawn_selection(
             profile,
             self.name,
             parameters.model_copy(update={"launches": selected, "start": start}),
@@ -115,6 +122,8 @@ class SystematicSampler:
             extra=extra,
             by_rule=True,
         )
+        census = selected == total
+        return Tried(selection, population.trials(draw, seed, count, with_interval=census))
 
 
 def _start_by_light_time(light_time: np.ndarray, spacing: float, rng: np.random.Generator) -> float:

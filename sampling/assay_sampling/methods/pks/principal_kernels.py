@@ -45,10 +45,14 @@ class LabelsByK(Mapping[int, np.ndarray]):
 
     def __init__(self, of_distinct: Mapping[int, np.ndarray], inverse: np.ndarray) -> None:
         self._of_distinct = of_distinct
-        self._inverse = inverse
+        self.inverse = inverse
+
+    def of_distinct(self, k: int) -> np.ndarray:
+        """Groups of the distinct launches, shape (m,); ``inverse``, shape (n,), says which one each is."""
+        return self._of_distinct[k]
 
     def __getitem__(self, k: int) -> np.ndarray:
-        labels: np.ndarray = self._of_distinct[k][self._inverse].astype(np.intp)
+        labels: np.ndarray = self._of_distinct[k][self.inverse].astype(np.intp)
         return labels
 
     def __iter__(self) -> Iterator[int]:
@@ -65,7 +69,7 @@ class PrincipalKernels:
     ``labels`` has shape (n,), groups numbered by their first launch; ``representative_rows`` and
     ``counts``, the launches of each group, shape (g,). There are fewer groups than ``k`` if there are
     fewer distinct launches. ``space`` and ``centres``, shape (g, c), place other launches
-    (:func:`nearest_groups`).
+    (:func:`nearest_groups`); ``grouping`` has every K.
     """
 
     features: tuple[str, ...]
@@ -78,6 +82,7 @@ class PrincipalKernels:
     evaluation: Evaluation
     space: FeatureSpace
     centres: np.ndarray
+    grouping: Grouping
 
     @property
     def pca_components(self) -> int:
@@ -121,11 +126,11 @@ def principal_kernels(
     names = features_of(features)
     ks = _range_of_k(len(launches), k, k_max)
     costs = cost_of(launches, cost or _default_cost(launches))
-    grouping = _Grouping.of(launches, names, max(ks[-1], k_max), seed)
+    grouping = Grouping.of(launches, names, max(ks[-1], k_max), seed)
     choose = _Chooser(grouping, representative, seed)
     chosen_rows = {each: choose.rows(each) for each in ks}
     sweep = tuple(grouping.score(each, chosen_rows[each], costs) for each in ks)
-    best = _best_k(sweep, target_error_percent)
+    best = best_k(sweep, target_error_percent)
     labels_by_k = grouping.labels_of(ks)
     labels = labels_by_k[best]
     counts = np.bincount(labels)
@@ -147,6 +152,7 @@ def principal_kernels(
         ),
         space=grouping.space,
         centres=grouping.solutions[best].centres,
+        grouping=grouping,
     )
 
 
@@ -190,7 +196,7 @@ def nearest_groups(principal: PrincipalKernels, launches: Launches) -> np.ndarra
 
 
 @dataclass(frozen=True)
-class _Grouping:
+class Grouping:
     """K-means of the distinct launches, m of them in the order of their first launch, for each K.
 
     ``first`` and ``counts`` have shape (m,): the first launch of each and how many there are;
@@ -205,7 +211,7 @@ class _Grouping:
     solutions: Mapping[int, Clustering]
 
     @classmethod
-    def of(cls, launches: Launches, features: Sequence[str], k_max: int, seed: int) -> _Grouping:
+    def of(cls, launches: Launches, features: Sequence[str], k_max: int, seed: int) -> Grouping:
         matrix = feature_matrix(launches, features)
         distinct = distinct_rows(matrix)
         matrix = matrix[distinct.first]
@@ -224,6 +230,13 @@ class _Grouping:
 
     def labels_of(self, ks: range) -> LabelsByK:
         return LabelsByK({k: self.solutions[k].labels for k in ks}, self.inverse)
+
+    def distances(self, k: int) -> np.ndarray:
+        """Squared distance of each distinct launch from the centre of its group, shape (m,)."""
+        found = self.solutions[k]
+        difference = self.placed - found.centres[found.labels]
+        squared: np.ndarray = np.einsum("ij,ij->i", difference, difference)
+        return squared
 
     def launches(self, k: int) -> np.ndarray:
         """Launches of each group, shape (g,)."""
@@ -247,7 +260,7 @@ class _Grouping:
 class _Chooser:
     """Chooses the representatives of each group, rows of shape (g,), by one rule."""
 
-    def __init__(self, grouping: _Grouping, rule: str, seed: int) -> None:
+    def __init__(self, grouping: Grouping, rule: str, seed: int) -> None:
         self._grouping = grouping
         self._rule = rule
         self._seed = seed
@@ -263,9 +276,7 @@ class _Chooser:
 
     def _nearest_to_centre(self, k: int) -> np.ndarray:
         found = self._grouping.solutions[k]
-        difference = self._grouping.placed - found.centres[found.labels]
-        distance = np.einsum("ij,ij->i", difference, difference)
-        order = np.lexsort((distance, found.labels))
+        order = np.lexsort((self._grouping.distances(k), found.labels))
         starts = np.unique(found.labels[order], return_index=True)[1]
         return self._grouping.first[order[starts]]
 
@@ -296,7 +307,8 @@ def _range_of_k(launches: int, k: int | None, k_max: int) -> range:
     return range(1, min(k_max, launches) + 1)
 
 
-def _best_k(sweep: tuple[SweepEntry, ...], target_error_percent: float) -> int:
+def best_k(sweep: Sequence[SweepEntry], target_error_percent: float) -> int:
+    """The smallest K within the target, else that of least error."""
     for entry in sweep:
         if entry.error_percent < target_error_percent:
             return entry.k

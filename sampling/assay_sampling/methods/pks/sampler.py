@@ -12,6 +12,7 @@ from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
+from assay_sampling.launches.signatures import distinct_signatures
 from assay_sampling.methods.base import instruction_share, source_of, time_to_draw_by
 from assay_sampling.methods.group_draws import choose_launches
 from assay_sampling.methods.needs import Needs, cycles
@@ -22,7 +23,9 @@ from assay_sampling.methods.pks.principal_kernels import (
     principal_kernels,
     seed_spread,
 )
+from assay_sampling.methods.pks.split_halves import Halving
 from assay_sampling.methods.registry import without_counters
+from assay_sampling.methods.tried import Tried
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import cost_of, evaluate, instructions_of
 from assay_sampling.scoring.selection import ProfileSummary, Representatives, Selection
@@ -150,6 +153,11 @@ class PksSampler:
     def select(self, profile: Profile, parameters: PksParameters, *, seed: int) -> Selection:
         """Raises RefusedError without counters or launches, CounterUnavailableError where a launch lacks
         one that is used, and what :func:`assay_sampling.methods.pks.two_level.two_level_selection` raises."""
+        return self.select_and_try(profile, parameters, seed=seed, count=0).selection
+
+    def select_and_try(self, profile: Profile, parameters: PksParameters, *, seed: int, count: int) -> Tried:
+        """As :meth:`select`, with ``count`` scores on halves that did not choose K. Two levels choose it by
+        the window's cycles and are scored in the light run's nanoseconds, so that they need none."""
         detailed = profile.detailed
         if detailed is None or not detailed.counters:
             raise RefusedError(
@@ -162,7 +170,7 @@ class PksSampler:
             # It loads the models, which single-level selection does not need.
             from assay_sampling.methods.pks.two_level import two_level_selection  # noqa: PLC0415
 
-            return two_level_selection(profile, **parameters.model_dump(), seed=seed)
+            return Tried(two_level_selection(profile, **parameters.model_dump(), seed=seed))
         asked = sorted(parameters.model_fields_set & set(_TWO_LEVELS))
         if asked:
             raise ParameterError(
@@ -170,10 +178,12 @@ class PksSampler:
                 f"{' and '.join(asked)} apply to two levels only",
                 "give a light recording (--light) too",
             )
-        return _single_level(profile, detailed, parameters, seed)
+        return _single_level(profile, detailed, parameters, seed, count)
 
 
-def _single_level(profile: Profile, launches: Launches, parameters: PksParameters, seed: int) -> Selection:
+def _single_level(
+    profile: Profile, launches: Launches, parameters: PksParameters, seed: int, count: int
+) -> Tried:
     light_time = time_to_draw_by(profile, parameters)
     grouping = parameters.of_grouping()
     principal = principal_kernels(launches, **grouping, seed=seed)
@@ -195,7 +205,7 @@ def _single_level(profile: Profile, launches: Launches, parameters: PksParameter
     }
     if parameters.seeds:
         extra["seeds"] = seed_spread(launches, grouping, seed, parameters.seeds)
-    return Selection(
+    selection = Selection(
         method=PksSampler.name,
         parameters=parameters.of_one_level(),
         seed=seed,
@@ -220,3 +230,23 @@ def _single_level(profile: Profile, launches: Launches, parameters: PksParameter
         light_time_weights=weighing.light_time,
         weights=weighing.rule,
     )
+    if not count or _fixed(parameters):
+        return Tried(selection)
+    if light_time is not None and parameters.launches_per_group > 1:
+        return Tried(selection, otherwise="by_construction")
+    halving = Halving(
+        principal,
+        cost,
+        distinct_signatures(launches).inverse,
+        parameters.representative,
+        parameters.target_error_percent,
+        parameters.launches_per_group,
+    )
+    trials = halving.trials(seed, count)
+    return Tried(selection, trials, "as_scored" if len(trials) else "in_sample")
+
+
+def _fixed(parameters: PksParameters) -> bool:
+    """Whether neither costs nor chance decide anything."""
+    drawn = parameters.launches_per_group > 1 or parameters.representative == "random"
+    return parameters.k is not None and not drawn

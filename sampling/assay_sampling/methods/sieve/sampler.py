@@ -33,6 +33,7 @@ from assay_sampling.methods.sieve.representatives import (
     weights,
 )
 from assay_sampling.methods.sieve.tiers import Strata, Stratification, stratify
+from assay_sampling.methods.tried import Tried, try_seeds
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost, evaluate
@@ -107,6 +108,16 @@ class SieveSampler:
     def needs(self, parameters: SieveParameters) -> Needs:
         """Which counters it looks at."""
         return INSTRUCTIONS_OF_ALL
+
+    def select_and_try(
+        self, profile: Profile, parameters: SieveParameters, *, seed: int, count: int
+    ) -> Tried:
+        """As :meth:`select`; where launches are drawn, with tries of further seeds. The strata are made of
+        instructions, by a given theta: costs decide nothing."""
+        selection = self.select(profile, parameters, seed=seed)
+        if not count or parameters.launches_per_group == 1:
+            return Tried(selection)
+        return try_seeds(lambda other: self.select(profile, parameters, seed=other), selection, seed, count)
 
     def select(self, profile: Profile, parameters: SieveParameters, *, seed: int) -> Selection:
         """Raises RefusedError without launches or instructions, CounterUnavailableError where a launch

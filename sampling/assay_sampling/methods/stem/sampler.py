@@ -31,10 +31,12 @@ from assay_sampling.methods.kernel_values import KernelValues, kernel_values
 from assay_sampling.methods.needs import NO_COUNTERS, Needs
 from assay_sampling.methods.stem.allocation import allocate, variance
 from assay_sampling.methods.stem.root_splits import Bound, split_as_artifact, split_jointly
+from assay_sampling.methods.tried import Tried
 from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost, cost_of
 from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.trials import Draw, drawn_trials
 
 # Powers of ten of the price of variance: a grid, then two finer ones around the best.
 _COARSE_STEPS = (0.5, 0.0, -0.5, -1.0, -1.5, -2.0)
@@ -114,6 +116,10 @@ class StemSampler:
     def select(self, profile: Profile, parameters: StemParameters, *, seed: int) -> Selection:
         """Raises RefusedError for no launches, or where the artifact would sample none;
         CounterUnavailableError where a launch lacks its cost."""
+        return self.select_and_try(profile, parameters, seed=seed, count=0).selection
+
+    def select_and_try(self, profile: Profile, parameters: StemParameters, *, seed: int, count: int) -> Tried:
+        """As :meth:`select`, with ``count`` further draws from the same clusters."""
         cost = whole_cost(profile) if parameters.cost is None else cost_of(profile.whole, parameters.cost)
         artifact = parameters.variant == "artifact"
         kernel = profile.whole.column("kernel_id")
@@ -134,7 +140,7 @@ class StemSampler:
             groups = labels[rows]
         launches = clusters.moments.launches
         weights = launches[groups] / clusters.sampled[groups]
-        return grouped_selection(
+        selection = grouped_selection(
             profile,
             self.name,
             parameters.model_copy(update={"cost": cost.quantity}),
@@ -159,6 +165,19 @@ class StemSampler:
                 "census_clusters": int((clusters.sampled == launches).sum()),
             },
         )
+        if not count:
+            return Tried(selection)
+
+        def one(rng: np.random.Generator) -> Draw:
+            sizes = launches.astype(np.int64)
+            drawn, of = draw_rows(labels, sizes, clusters.sampled, rng)
+            weight = launches[of] / clusters.sampled[of]
+            if artifact:
+                return drawn, weight, None
+            found = _interval(cost, drawn, weight, clusters, parameters.confidence)
+            return drawn, weight, (found.low, found.high)
+
+        return Tried(selection, drawn_trials(cost.values, one, seed, count))
 
 
 def stem(values: KernelValues, parameters: StemParameters) -> Clusters:

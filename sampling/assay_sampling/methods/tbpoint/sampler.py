@@ -39,6 +39,7 @@ from assay_sampling.methods.tbpoint.features import (
     tbpoint_needs,
     with_instructions,
 )
+from assay_sampling.methods.tried import Tried, try_seeds
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.evaluation import Cost
@@ -104,6 +105,18 @@ class TBPointSampler:
     def needs(self, parameters: TBPointParameters) -> Needs:
         """Which counters it looks at."""
         return tbpoint_needs(parameters.memory)
+
+    def select_and_try(
+        self, profile: Profile, parameters: TBPointParameters, *, seed: int, count: int
+    ) -> Tried:
+        """As :meth:`select`; where launches are drawn, with tries of further seeds. With ``sweep`` the
+        threshold was chosen by the error that is scored."""
+        selection = self.select(profile, parameters, seed=seed)
+        if parameters.sweep:
+            return Tried(selection, otherwise="in_sample")
+        if not count or parameters.launches_per_group == 1:
+            return Tried(selection)
+        return try_seeds(lambda other: self.select(profile, parameters, seed=other), selection, seed, count)
 
     def select(self, profile: Profile, parameters: TBPointParameters, *, seed: int) -> Selection:
         """Raises RefusedError without launches or counters, or where too many launches are distinct;
