@@ -59,7 +59,7 @@ def section(effort: Effort) -> Section:
     rows, missed = [], []
     for pair in pairs:
         for name, design in _DESIGNS.items():
-            for drawn in _DRAWN if effort is Effort.FULL else (2, 10):
+            for drawn in _DRAWN if effort is Effort.FULL else (2, 50):
                 cell = _measured(pair, design, drawn, draws)
                 rows.append((pair.name, name, str(drawn), *cell.texts()))
                 # The few draws of the short form say too little to judge by.

@@ -85,22 +85,22 @@ def test_launches_are_met_in_proportion_and_the_total_elsewhere_is_not_biased() 
 
 
 def test_the_interval_is_the_textbooks() -> None:
-    # Ten draws of three launches, and one taken whole; each draw's guess is weight x cost x 10 / draws.
-    draws, weights = np.array([5, 0, 3, 2]), np.array([2.0, 1.0, 6.0, 4.0])
+    # Thirty draws of three launches, and one taken whole; each draw's guess is weight x cost x 30 / draws.
+    draws, weights = np.array([15, 0, 9, 6]), np.array([2.0, 1.0, 6.0, 4.0])
     costs = np.array([10.0, 7.0, 5.0, 8.0])
-    guesses = np.repeat([40.0, 100.0, 160.0], [5, 3, 2])
-    error = guesses.std(ddof=1) / np.sqrt(10)
+    guesses = np.repeat([40.0, 100.0, 160.0], [15, 9, 6])
+    error = guesses.std(ddof=1) / np.sqrt(30)
     found, reason = hansen_hurwitz_interval(costs, weights, draws)
     assert reason is None
     assert found is not None
     assert (found.low + found.high) / 2 == pytest.approx(7 + guesses.mean())
-    assert (found.high - found.low) / 2 == pytest.approx(t_quantile(0.975, 9) * error)
+    assert (found.high - found.low) / 2 == pytest.approx(t_quantile(0.975, 29) * error)
     assert found.expected_error_percent == pytest.approx(100 * np.sqrt(2 / np.pi) * error / 89)
     assert found.basis == "hansen_hurwitz"
 
 
 def test_no_bound_lies_below_the_cost_of_the_launches_drawn() -> None:
-    draws, weights = np.full(10, 1), np.full(10, 1.2)
+    draws, weights = np.full(10, 3), np.full(10, 1.2)
     costs = np.array([1.0] * 9 + [100.0])
     found, _ = hansen_hurwitz_interval(costs, weights, draws)
     assert found is not None
@@ -118,7 +118,7 @@ def test_few_draws_have_no_interval_whatever_they_cost() -> None:
         assert reason == make_note("interval_of_few_draws", draws=LEAST_DRAWS - 1, least=LEAST_DRAWS)
 
 
-@pytest.mark.parametrize("draws", [20, 50])
+@pytest.mark.parametrize("draws", [30, 50])
 def test_intervals_hold_the_truth_on_a_target(draws: int) -> None:
     time, cost = made_pair(5000, 1)
     held = 0

@@ -190,7 +190,7 @@ def saved(method: str, parameters: dict[str, Any]) -> SavedSelection:
 @pytest.mark.parametrize(
     ("method", "parameters", "weights", "basis"),
     [
-        ("proportional", {"launches": 40}, "light_time", "hansen_hurwitz"),
+        ("proportional", {}, "light_time", "hansen_hurwitz"),
         ("stratified", {"launches": 40, "launches_per_group": 5}, "launches", "target_spread"),
         ("stratified", {"launches": 40, "launches_per_group": 5}, "light_time", "target_residuals"),
         ("stratified", {"launches": 40, "weights": "light_time"}, "light_time", "target_residuals"),
@@ -227,7 +227,7 @@ def test_what_has_no_interval_there_says_why(
 
 
 def test_weights_by_light_time_have_no_interval_where_the_time_is_from() -> None:
-    made = saved("proportional", {"launches": 40})
+    made = saved("proportional", {})
     at_home = score_saved(made, recording(TIME, "V100"))
     assert (at_home.interval, at_home.interval_reason) == (None, make_note("interval_at_home"))
     assert at_home.error_percent == pytest.approx(0, abs=1e-9)

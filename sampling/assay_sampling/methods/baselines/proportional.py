@@ -8,6 +8,8 @@ Source: docs/methods/proportional.md.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from pydantic import BaseModel, Field
 
@@ -21,6 +23,9 @@ from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import MethodParameters
 from assay_sampling.scoring.selection import Selection
 
+# With some of them taken whole, enough are drawn for an interval on another GPU.
+_LEAST_LAUNCHES = 50
+
 
 class ProportionalParameters(MethodParameters):
     """How many launches are taken and drawn."""
@@ -30,7 +35,7 @@ class ProportionalParameters(MethodParameters):
         ge=1,
         description=(
             "How many launches to take whole and draw, one that is drawn twice counted twice; by default 1 % "
-            "of them, at least 10; never more than there are."
+            "of them, at least 50; never more than there are."
         ),
     )
 
@@ -55,7 +60,8 @@ class ProportionalSampler:
     ) -> Tried:
         """As :meth:`select`, without tries: each draw projects the total exactly."""
         cost = whole_cost(profile)
-        size = sample_size(parameters.launches, len(cost.values))
+        asked = parameters.launches or max(_LEAST_LAUNCHES, math.ceil(len(cost.values) / 100))
+        size = sample_size(asked, len(cost.values))
         drawn = draw_in_proportion(cost.values, size, np.random.default_rng(seed))
         labels = _strata(len(cost.values), drawn.rows, drawn.draws)
         selection = grouped_selection(
