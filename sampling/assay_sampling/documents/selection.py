@@ -191,13 +191,21 @@ class Window(Scores, ArrangedPart):
     """The detailed window that a two-level selection was made on, in its own cost."""
 
     written_first: ClassVar[tuple[str, ...]] = (
-        "launches", "matched_launches", "first_launch", "slices", "k"
+        "launches", "matched_launches", "first_launch", "slices", "weighted_group_error_percent", "k"
     )  # fmt: skip
 
     launches: Annotated[int, says("launches with counters", "launches")]
     matched_launches: Annotated[int | None, says("of these, also in the light run", "launches")] = None
     first_launch: Annotated[int | None, says("its first launch", "ordinal")] = None
     slices: Annotated[int | None, says("stretches of launches with gaps between them", "stretches")] = None
+    weighted_group_error_percent: Annotated[
+        float | None,
+        says(
+            "of slices that are not the beginning: group error with each launch as often as the light run "
+            "has its signature; K is chosen by it, below `target_error_percent`; `null`: by the error",
+            "percent",
+        ),
+    ] = None
     k: Annotated[int | None, says("groups that the counters gave", "groups")] = None
 
 

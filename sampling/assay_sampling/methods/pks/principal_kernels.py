@@ -68,8 +68,8 @@ class PrincipalKernels:
 
     ``labels`` has shape (n,), groups numbered by their first launch; ``representative_rows`` and
     ``counts``, the launches of each group, shape (g,). There are fewer groups than ``k`` if there are
-    fewer distinct launches. ``space`` and ``centres``, shape (g, c), place other launches
-    (:func:`nearest_groups`); ``grouping`` has every K.
+    fewer distinct launches. ``rows_by_k`` are the representatives of each K of the sweep. ``space`` and
+    ``centres``, shape (g, c), place other launches (:func:`nearest_groups`); ``grouping`` has every K.
     """
 
     features: tuple[str, ...]
@@ -79,6 +79,7 @@ class PrincipalKernels:
     counts: np.ndarray
     sweep: tuple[SweepEntry, ...]
     labels_by_k: LabelsByK
+    rows_by_k: Mapping[int, np.ndarray]
     evaluation: Evaluation
     space: FeatureSpace
     centres: np.ndarray
@@ -142,6 +143,7 @@ def principal_kernels(
         counts=counts,
         sweep=sweep,
         labels_by_k=labels_by_k,
+        rows_by_k=chosen_rows,
         evaluation=evaluate(
             costs,
             chosen_rows[best],

@@ -41,8 +41,9 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.overlap import overlap_of
 from assay_sampling.launches.profile import Profile
-from assay_sampling.launches.unseen import Unseen, unseen_after
+from assay_sampling.launches.unseen import Unseen, signature_ordinals, unseen_after
 from assay_sampling.methods.group_draws import ChosenLaunches, choose_launches, drawn_by_light_time
+from assay_sampling.methods.pks.k_of_slices import best_k, signature_weights, weighted_group_errors
 from assay_sampling.methods.pks.principal_kernels import (
     PrincipalKernels,
     nearest_groups,
@@ -117,7 +118,7 @@ def two_level_selection(
     }
     matched_all = len(alignment.left_rows) == len(detailed)
     of_window = detailed if matched_all else detailed.take(alignment.left_rows)
-    window = principal_kernels(of_window, **grouping, seed=seed)
+    window, weighted_error = _grouped(of_window, light, alignment, grouping, seed)
     spread = seed_spread(of_window, grouping, seed, seeds) if seeds else None
     labelled: dict[str, Any] = {
         "model": model,
@@ -138,8 +139,29 @@ def two_level_selection(
         "weights": weights,
     }
     unseen = unseen_after(light, alignment.right_rows, light_cost.values)
-    joined = _Joined(profile, detailed, light, light_cost, alignment, window, labelling, unseen)
+    joined = _Joined(
+        profile, detailed, light, light_cost, alignment, window, labelling, unseen, weighted_error
+    )
     return joined.selection(parameters, seed, spread)
+
+
+def _grouped(
+    of_window: Launches, light: Launches, alignment: Alignment, grouping: Mapping[str, Any], seed: int
+) -> tuple[PrincipalKernels, float | None]:
+    """The groups of the window; of slices that are not the beginning of the workload, with the K that suits
+    what they stand for, and the error that it was chosen by."""
+    window = principal_kernels(of_window, **grouping, seed=seed)
+    rows = alignment.right_rows
+    if alignment.kind != "exact" or (not alignment.by_range and not rows[0]):
+        return window, None
+    weights = signature_weights(signature_ordinals(light), rows)
+    cost = cost_of(of_window, window.evaluation.quantity).values
+    errors = weighted_group_errors(window, cost, weights)
+    best = best_k(errors, grouping["target_error_percent"])
+    if best != window.k:
+        again = principal_kernels(of_window, **{**grouping, "k": best}, seed=seed)
+        window = replace(again, sweep=window.sweep)
+    return window, errors[best]
 
 
 @dataclass(frozen=True)
@@ -154,6 +176,7 @@ class _Joined:
     window: PrincipalKernels
     labelling: Labelling
     unseen: Unseen
+    weighted_group_error_percent: float | None
 
     @property
     def representative_rows(self) -> np.ndarray:
@@ -282,6 +305,7 @@ class _Joined:
             "matched_launches": len(self.alignment.left_rows),
             "first_launch": int(self.detailed.column("launch")[0]),
             "slices": max(len(self.alignment.by_range), 1),
+            "weighted_group_error_percent": self.weighted_group_error_percent,
             "k": self.window.k,
             **scores,
         }
