@@ -10,6 +10,7 @@ import pytest
 from assay_core.files.launch_file import new_launch_file
 from assay_sampling.errors import InputError
 from assay_sampling.readers import open_recording, read_launches
+from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling.reader_files import (
     RAW_FIELDS,
     RAW_UNITS,
@@ -110,3 +111,11 @@ def test_our_own_file(tmp_path: Path) -> None:
     content = target.read_bytes()
     points = [*range(1, 400), *range(400, len(content) - 400, 7), *range(len(content) - 400, len(content))]
     assert _outcomes(tmp_path / "x", content, points) == (0, 0)
+
+
+def test_a_simulator_s_log(tmp_path: Path) -> None:
+    text = logs.output(
+        [logs.Launch(traced_id=1), logs.Launch(name="other", traced_id=2, cycles=400)]
+    ).encode()
+    complete, partial = _outcomes(tmp_path / "run.out", text, range(0, len(text), 13))
+    assert complete and partial
