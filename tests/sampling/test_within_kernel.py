@@ -145,6 +145,17 @@ def test_where_the_work_does_not_follow_the_grid_the_ratio_is_that_of_light_time
     assert (scaled_counters(Seen.of(blind, made), made, window)(without, 3).labels == truth).mean() < 0.6
 
 
+def test_what_a_simulator_counts_grows_too() -> None:
+    seen = facts([1, 2], [8, 800])
+    values = np.column_stack([seen.warps, seen.warps * 3, [32.0, 32.0]])
+    names = ("l1_accesses", "shared_bank_conflicts", "threads_per_instruction")
+    window = WindowCounters(names, values, FeatureSpace.fit(values, np.ones(2)))
+    made = examples([0, 1], values)
+    found = scaled_counters(Seen.of(seen, made), made, window)(facts([1], [800]), 2)
+    assert found.labels.tolist() == [1]
+    assert found.probabilities[0, 1] == pytest.approx(1.0)
+
+
 def test_the_first_of_equal_positions_counts_and_other_kernels_never() -> None:
     nearest = Nearest(np.array([3, 3, 5, 3], np.uint64), np.array([[0.0], [0.0], [0.1], [40.0]]))
     assert nearest.rows.tolist() == [0, 2, 3]

@@ -25,6 +25,7 @@ import numpy as np
 
 from assay_sampling.clustering.feature_space import FeatureSpace
 from assay_sampling.counters.definitions import registry
+from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import MissingExtraError
 from assay_sampling.labelling.classifiers import Answers, Examples
 from assay_sampling.labelling.light_facts import LightFacts
@@ -36,6 +37,8 @@ _NEIGHBOURS = 5
 # Logarithms of counts and nanoseconds stay below 50: another kernel is never nearer than this.
 _APART = 1e4
 _SCALED_UNITS = ("inst", "request", "sector", "byte")
+# Counts that have no unit.
+_SCALED_COUNTS = ("shared_bank_conflicts",)
 _SMALLEST = 1e-12
 
 Answerer = Callable[[LightFacts, int], Answers]
@@ -192,7 +195,7 @@ class _ScaledCounters:
         for index, name in enumerate(self.window.names):
             if name == "thread_blocks":
                 predicted[:, index] *= facts.blocks / of_donor.blocks
-            elif registry()[name].unit in _SCALED_UNITS:
+            elif _grows(name):
                 predicted[:, index] *= ratio
         return predicted
 
@@ -204,6 +207,12 @@ class _ScaledCounters:
         asked = np.flatnonzero(other >= 0)
         labels = self.groups[self._memberships(facts.take(asked), other[asked]).argmax(axis=1)]
         return int((labels == self.seen.label[self.nearest.rows[asked]]).sum())
+
+
+def _grows(name: str) -> bool:
+    """Whether a counter of silicon or of a simulator counts work, rather than being a ratio."""
+    known = simulated_counters() if name in simulated_counters() else registry()
+    return known[name].unit in _SCALED_UNITS or name in _SCALED_COUNTS
 
 
 def _with_fallback(seen: Seen, labels: np.ndarray, near: np.ndarray, known: np.ndarray) -> Answers:

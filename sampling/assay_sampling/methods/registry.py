@@ -135,6 +135,12 @@ def _prepared(
     return sampler, validated, common
 
 
+def checked_parameters(method: str, profile: Profile, parameters: Mapping[str, Any]) -> BaseModel:
+    """The parameters that a method would use on a profile; raises ParameterError as :func:`select`."""
+    sampler = _sampler(method, "select")
+    return _fitted(sampler, _validated(method, sampler, _split(sampler, parameters)[1]), profile)
+
+
 def needs(method: str, parameters: Mapping[str, Any], *, verb: str = "metrics") -> Needs | None:
     """The counters that a method uses with these parameters; None for a plug-in that does not say.
 

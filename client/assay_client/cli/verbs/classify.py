@@ -1,4 +1,7 @@
-"""``assay classify DETAILED --light LIGHT``: the group of every launch, from the counters of some."""
+"""``assay classify DETAILED --light LIGHT``: the group of every launch, from the counters of some.
+
+``--launches LIST`` instead of ``--light`` takes a list without times, and projects costs from the grids.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from assay_client.cli.inputs import RECORDING, require
+from assay_client.cli.inputs import RECORDING, TRACES, require
 from assay_client.cli.options import (
     JsonOption,
     MemoryLimitOption,
@@ -18,7 +21,7 @@ from assay_client.cli.options import (
 )
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
-from assay_client.cli.reporters.classification import render_classification
+from assay_client.cli.reporters.classification import render_classification, render_listed
 from assay_client.cli.verb import verb_app
 from assay_client.files import require_folder_of, write_atomically
 from assay_client.recordings import analyses, classified
@@ -38,11 +41,21 @@ def classify(
     ],
     *,
     light: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--light", readable=False, metavar="FILE", help="The light recording of the whole workload."
         ),
-    ],
+    ] = None,
+    listed: Annotated[
+        Path | None,
+        typer.Option(
+            "--launches",
+            readable=False,
+            metavar="FILE",
+            help="Instead of --light, for a part that was simulated: the kernelslist.g of the whole "
+            "workload. It has no times, so costs are projected from the grids.",
+        ),
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option(
@@ -82,6 +95,26 @@ def classify(
                 "name a file that ends in one of them",
             )
         require_folder_of(output)
+    if (light is None) == (listed is None):
+        raise ParameterError(
+            "classify",
+            "neither --light nor --launches is given"
+            if light is None
+            else "both --light and --launches are given",
+            "give the light recording of the whole workload, or the kernelslist.g of its traces",
+        )
+    if listed is not None:
+        require(RECORDING, *files)
+        require(TRACES, listed)
+        with activity("reading " + ", ".join(map(str, [*files, listed]))):
+            launches, found, written = classified.classify_listed(
+                files, listed, parameters=parameters, seed=seed, memory_limit_bytes=limit
+            )
+            if output is not None:
+                write_atomically(output, classified.listed_file(launches, found, output.suffix))
+        show(written, as_json, lambda console: render_listed(written, output, console))
+        return
+    assert light is not None
     require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, [*files, light]))) as shown:
         profile = analyses.read_profile(
