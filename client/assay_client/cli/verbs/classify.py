@@ -33,6 +33,7 @@ app = verb_app()
 
 @app.command()
 def classify(
+    context: typer.Context,
     files: Annotated[
         list[Path],
         typer.Argument(
@@ -85,6 +86,14 @@ def classify(
 
     Groups come from the counters of a part of the launches (PKS); models give them to the rest, and the
     table says how far each can be trusted."""
+    if light is None and listed is None:
+        raise typer.BadParameter("give --light or --launches", ctx=context)
+    if light is not None and listed is not None:
+        raise ParameterError(
+            "classify",
+            "both --light and --launches are given",
+            "give the light recording of the whole workload, or the kernelslist.g of its traces",
+        )
     parameters = parse_parameters(param or [], example="abstain=true")
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     if output is not None:
@@ -95,14 +104,6 @@ def classify(
                 "name a file that ends in one of them",
             )
         require_folder_of(output)
-    if (light is None) == (listed is None):
-        raise ParameterError(
-            "classify",
-            "neither --light nor --launches is given"
-            if light is None
-            else "both --light and --launches are given",
-            "give the light recording of the whole workload, or the kernelslist.g of its traces",
-        )
     if listed is not None:
         require(RECORDING, *files)
         require(TRACES, listed)
