@@ -177,7 +177,7 @@ def test_flushed_caches_are_compared_launch_by_launch(lab: Lab) -> None:
     # Of the representatives 0, 2, 4 and 6, the first two lie in the window.
     assert entry["selections"] == [
         {**SELECTION, "status": "ok", "reason": "", "error": None, "representatives": 4,
-         "representatives_in_window": 2, "weighted_difference_percent": 25.0}
+         "representatives_in_window": 2, "weighted_difference_percent": 25.0, "started_cold": None}
     ]  # fmt: skip
     assert entry["match"]["kind"] == "exact" and entry["match"]["between"] == "caches"
     assert report["summary"][0]["flushed_difference_percent"] == 21.25
@@ -194,7 +194,12 @@ def test_a_detailed_selection_of_another_gpu_shows_its_flushed_difference(lab: L
     [entry] = analysed(*runs)["cold_start"]
     assert entry["device"] == "A100"
     assert entry["weighted_difference_percent"] == 12.5
-    assert entry["selections"][0]["weighted_difference_percent"] == 25.0
+    [chosen] = entry["selections"]
+    assert chosen["weighted_difference_percent"] == 25.0
+    # Started cold, launch 0 costs 200 instead of 100; it stands for two of the eight.
+    parts = chosen["started_cold"]
+    assert (parts["cold_start"], parts["representatives"]) == (25.0, 0.0)
+    assert parts["labels"] is None and parts["not_separated"] is None
 
 
 def test_what_stands_in_the_way_of_a_flushed_difference_is_said(lab: Lab) -> None:

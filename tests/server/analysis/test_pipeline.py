@@ -102,6 +102,47 @@ def test_the_same_selection_is_scored_on_other_gpus(store_run: StoreRun) -> None
     }  # fmt: skip
 
 
+def test_where_errors_come_from_and_which_groups_scale_unlike(store_run: StoreRun) -> None:
+    first = store_run("V100", "light", KERNELS, duration_ns=[10, 20, 30, 40, 50, 60, 70, 80])
+    second = store_run("A100", "light", KERNELS, duration_ns=[8, 7, 6, 5, 4, 3, 2, 1])
+    rows = rows_of(analyse(request(first, second)))
+    here, there = rows["V100", "systematic"], rows["A100", "systematic"]
+    for row in (here, there):
+        assert row["decomposition"]["representatives"] == pytest.approx(row["signed_error_percent"])
+        assert row["decomposition"]["cold_start"] is None
+        assert row["decomposition"]["not_separated"] is None
+    assert here["widest_groups"] == []
+    [widest] = there["widest_groups"]
+    # One group, a tenth as long there: |8 - 1| + |7 - 2| + |6 - 3| + ... of 36.
+    assert widest["ratio"] == pytest.approx(36 / 360)
+    assert widest["spread_percent"] == pytest.approx(100 * (7 + 5 + 3 + 1 + 1 + 3 + 5 + 7) / 36)
+    assert widest["error_points"] == pytest.approx(there["signed_error_percent"])
+    assert (widest["kernel"], widest["launches"]) == ("a", 8)
+
+
+def test_methods_are_compared_fairly_where_they_selected(store_run: StoreRun) -> None:
+    rng = np.random.default_rng(1)
+    costs = np.where(np.arange(400) % 50 == 0, 10_000, 10) + rng.integers(0, 3, 400)
+    asked = (("random", {}), ("stem", {}), ("proportional", {}))
+    run = store_run("V100", "light", ["a"] * 400, duration_ns=costs)
+    other = store_run("A100", "light", ["a"] * 400, duration_ns=costs + 1)
+    report = analyse(request(run, other, methods=asked))
+    rows = rows_of(report)
+    assert {name: rows["V100", name]["star"] for name, _ in asked} == {
+        "random": False, "stem": True, "proportional": False,
+    }  # fmt: skip
+    assert rows["V100", "random"]["fair"]["basis"] == "draws"
+    assert rows["V100", "random"]["no_star"]["code"] in ("interval_seldom_held", "error_above_most")
+    assert rows["V100", "proportional"]["no_star"]["code"] == "exact_by_construction"
+    assert rows["A100", "random"]["fair"] is None
+    [advice] = report["recommendations"]
+    assert (advice["workload"], advice["device"], advice["method"]) == ("training", "V100", "stem")
+    assert advice["selection"] == rows["V100", "stem"]["selection"]
+    page = render_markdown(report)
+    assert "Which method here" in page
+    assert "Where the error comes from" in page
+
+
 def test_other_launches_on_another_gpu_are_refused_with_every_match(store_run: StoreRun) -> None:
     first = store_run("V100", "light", KERNELS, duration_ns=range(1, 9))
     second = store_run("A100", "light", ["a"] * 8, duration_ns=range(1, 9))
