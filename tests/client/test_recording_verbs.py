@@ -290,6 +290,29 @@ def test_evaluate_on_a_slower_device_scores_the_weights_as_they_are(
     assert "speedup" in shown
 
 
+def test_evaluate_on_another_gpu_takes_light_time_and_shows_both_weights(
+    assay: Assay, trace: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "selection.json"
+    selected = document_of(assay("select", "systematic", trace, "-p", "launches=10", "-o", path, "--json"))
+    assert selected["weights"] == {"here": "launches", "elsewhere": "light_time"}
+    there = hand_made.write_kineto(tmp_path / "there.json", LAUNCHES, slower=3.0, gpu=("Tesla T4", 7, 5, 40))
+    found = document_of(assay("evaluate", path, there, "--json"))
+    # Every launch takes three times as long, so the ratio is exact and the misfit of the weights is not.
+    assert (found["weights"], found["error_percent"]) == ("light_time", pytest.approx(0, abs=1e-9))
+    assert found["by_weights"]["launches"]["error_percent"] == pytest.approx(selected["error_percent"])
+    by_launches = document_of(assay("evaluate", path, there, "--weights", "launches", "--json"))
+    assert by_launches["weights"] == "launches"
+    assert by_launches["error_percent"] == pytest.approx(selected["error_percent"])
+    assert "by light time (used)" in " ".join(assay("evaluate", path, there).stdout.split())
+    refused = assay("evaluate", path, there, "--weights", "instructions")
+    assert refused.code == 2
+    assert "no weights by instructions" in refused.stderr
+    asked = document_of(assay("select", "systematic", trace, "-p", "weights=launches", "-o", path, "--json"))
+    assert asked["weights"]["elsewhere"] == "launches"
+    assert document_of(assay("evaluate", path, there, "--json"))["weights"] == "launches"
+
+
 def test_evaluate_refuses_other_launches_with_the_first_differences(
     assay: Assay, trace: Path, tmp_path: Path
 ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
@@ -17,13 +19,17 @@ from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Condition, Device, TableMetadata
+from assay_sampling.methods import registry
+from assay_sampling.methods.baselines.random_sampling import RandomParameters, RandomSampler
 from assay_sampling.methods.registry import samplers, select
 from assay_sampling.scoring.elsewhere import score_on, score_on_by_weights, score_relative, score_saved
 from assay_sampling.scoring.selection import SavedSelection, Selection
-from assay_sampling.scoring.weights import light_time_of, light_time_weights, mean_light_time
+from assay_sampling.scoring.weights import WeightRule, light_time_of, light_time_weights, mean_light_time
+from tests.support.sampling.counted_launches import counted_launches, table2_launches
 from tests.support.sampling.made_launches import made_launches
 
 KERNELS = ["a", "a", "a", "b", "b", "b"]
+SYNTHETIC = TableMetadata("light", origin="synthetic")
 
 
 def light(durations: list[int], device: str = "V100", **changed: Any) -> Launches:
@@ -274,3 +280,84 @@ def test_methods_draw_without_bias_for_another_gpu(method: str) -> None:
     assert abs(np.mean(projected) - cost.sum()) < 4 * error
     with pytest.raises(ParameterError, match="repetitions"):
         select(method, Profile(light=launches), {"weights": "light_time", "repetitions": 3})
+
+
+def counted(durations: list[int]) -> Profile:
+    """Detailed and light runs of the same launches; instructions follow from the kernel and the duration."""
+    detailed = counted_launches(
+        {"instructions": [10.0 * d for d in durations], "cycles_gpc_avg": [2.0 * d for d in durations]}
+    )
+    names = ["kernel"] * len(durations)
+    return Profile(detailed=detailed, light=made_launches(names, metadata=SYNTHETIC, duration_ns=durations))
+
+
+def test_sieve_weighs_by_instructions_and_takes_launches_where_they_are_asked_for() -> None:
+    profile = counted([10, 11, 12, 30, 31, 90])
+    published = select("sieve", profile, {"theta": 10})
+    assert (published.weights.here, published.weights.elsewhere) == ("instructions", "light_time")
+    assert published.evaluation.weights == "instructions"
+    assert published.representatives.weight.tolist() == [184 / 10]
+    assert (
+        select("sieve", profile, {"theta": 10, "weights": "instructions"}).weights.elsewhere == "instructions"
+    )
+    by_launches = select("sieve", profile, {"theta": 10, "weights": "launches"})
+    assert by_launches.representatives.weight.tolist() == [6.0]
+    assert (by_launches.weights.here, by_launches.weights.elsewhere) == ("launches", "launches")
+    for each in (published, by_launches):
+        assert each.light_time_weights is not None
+        assert each.light_time_weights.tolist() == [184 / 10]
+
+
+@pytest.mark.parametrize(
+    ("method", "asked"),
+    [("sieve", {"launches_per_group": 3}), ("stem", {}), ("random", {}), ("stratified", {})],
+)
+def test_launches_drawn_by_light_time_have_no_interval_on_their_own_profile(
+    method: str, asked: dict[str, Any]
+) -> None:
+    durations = [10, 12, 11, 30, 31, 90] * 9
+    found = select(method, counted(durations), {"weights": "light_time", **asked}, 1)
+    assert found.interval is None
+    assert found.interval_reason is not None
+    assert found.interval_reason.code == "interval_of_light_time_draw"
+    assert found.light_time_weights is not None
+    assert found.labels is not None
+    expected = light_time_weights(np.array(durations, float), found.labels, found.representatives.row)
+    assert found.light_time_weights == pytest.approx(expected)
+
+
+def test_a_new_signature_adds_its_own_light_time_to_the_group_that_its_label_names() -> None:
+    """The window has small launches; behind it the same kernel is launched with a grid that lasts 50 times as
+    long. By launches it counts as one small launch, by light time as what it lasts."""
+    window = table2_launches(np.zeros((4, 1)), [20.0] * 4)
+    durations = [10, 10, 10, 10, 500, 10]
+    light_run = made_launches(
+        ["kernel"] * 6, metadata=SYNTHETIC, duration_ns=durations, grid_x=[1, 1, 1, 1, 50, 1]
+    )
+    found = select("pks", Profile(detailed=window, light=light_run), {"k": 1})
+    assert found.group_launches.tolist() == [6]
+    assert found.representatives.weight.tolist() == [6.0]
+    assert found.light_time_weights is not None
+    assert found.light_time_weights.tolist() == [550 / 10]
+
+
+def test_a_method_of_another_package_gets_both_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(BaseModel):
+        launches: int = 1
+
+    class Foreign:
+        name = "foreign"
+        parameters = Plain
+
+        def select(self, profile: Profile, parameters: Plain, *, seed: int) -> Selection:
+            asked = RandomParameters(launches=parameters.launches)
+            made = RandomSampler().select(profile, asked, seed=seed)
+            return replace(made, light_time_weights=None, weights=WeightRule())
+
+    monkeypatch.setattr(registry, "samplers", lambda: {"foreign": Foreign()})
+    found = select("foreign", Profile(light=light([10, 20, 30, 5, 5, 5])), {"weights": "launches"})
+    assert found.light_time_weights is not None
+    assert found.weights.elsewhere == "launches"
+    assert select("foreign", Profile(light=light([10] * 6)), {}).weights.elsewhere == "light_time"
+    with pytest.raises(ParameterError, match="weights"):
+        select("foreign", Profile(light=light([10] * 6)), {"weights": "by hand"})

@@ -13,6 +13,8 @@ import pytest
 from assay_core.files.launch_file import new_launch_file
 from assay_core.records.campaign import RunState
 from assay_core.records.failure import Failure
+from assay_report.model.report import Report
+from assay_report.tables.scores import weights_table
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.launches.table import BASELINE, Condition, Device
 from assay_sampling.readers import ReadOptions, open_recording
@@ -141,6 +143,40 @@ def test_methods_are_compared_fairly_where_they_selected(store_run: StoreRun) ->
     page = render_markdown(report)
     assert "Which method here" in page
     assert "Where the error comes from" in page
+
+
+def test_repeated_light_runs_count_in_the_mean_light_time(store_run: StoreRun) -> None:
+    """The mean of the repeats is 100 for each representative and 50 for each other launch."""
+    runs = [
+        store_run("V100", "light", KERNELS, duration_ns=[200, 10] * 4),
+        store_run("V100", "light", KERNELS, duration_ns=[50, 80] * 4, run={"repeat": 1}),
+        store_run("V100", "light", KERNELS, duration_ns=[50, 60] * 4, run={"repeat": 2}),
+        store_run("A100", "light", KERNELS, duration_ns=[10] * 8),
+    ]
+    rows = rows_of(analyse(request(*runs)))
+    assert rows["A100", "systematic"]["by_weights"]["light_time"]["projected"] == pytest.approx(4 * 1.5 * 10)
+    [note] = rows["V100", "systematic"]["notes"]
+    assert note["code"] == "repeats_unused"
+    other = store_run("V100", "light", ["z"] * 8, duration_ns=[50, 60] * 4, run={"repeat": 2})
+    rows = rows_of(analyse(request(*runs[:2], other, runs[3])))
+    assert [note["code"] for note in rows["V100", "systematic"]["notes"]] == [
+        "repeats_unused", "light_repeat_unused",
+    ]  # fmt: skip
+    # (200 + 50) / 2 and (10 + 80) / 2.
+    projected = rows["A100", "systematic"]["by_weights"]["light_time"]["projected"]
+    assert projected == pytest.approx(4 * (125 + 45) / 125 * 10)
+
+
+def test_the_report_shows_both_weights_side_by_side(store_run: StoreRun) -> None:
+    first = store_run("V100", "light", KERNELS, duration_ns=[10, 20, 30, 40, 50, 60, 70, 80])
+    second = store_run("A100", "light", KERNELS, duration_ns=[8, 7, 6, 5, 4, 3, 2, 1])
+    report = Report.model_validate(analyse(request(first, second)))
+    table = weights_table(report.rows)
+    assert table is not None
+    [cells] = [[cell.text for cell in row] for row in table.rows]
+    # By launches 40 of 36, by light time 45 of 36; one group, so its error is that of the total.
+    assert cells[-6:] == ["launches", "11.11", "11.11", "25.00", "25.00", "light time"]
+    assert weights_table([row for row in report.rows if row.device == "V100"]) is None
 
 
 def test_other_launches_on_another_gpu_are_refused_with_every_match(store_run: StoreRun) -> None:
