@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from assay_sampling.readers import read_launches
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Run, Slice
 from assay_server.store.sqlite import SqliteStore
-from tests.support.integration.harness import lab
+from tests.support.integration.harness import lab, wait_until
 
 # One worker runs the whole module: what its tests look at is made once, and takes long.
 pytestmark = [
@@ -134,3 +135,28 @@ def test_the_report_rests_on_both_runs_and_compares_flushed_with_one_pass(finish
     [entry] = report["cold_start"]
     assert entry["status"] == "ok", entry["reason"]
     assert entry["launches"] == 400
+
+
+def test_a_campaign_killed_between_slices_continues_with_the_same_slices(finished: Any) -> None:
+    _, _, undisturbed, _ = finished
+    with lab(lease_ms=5_000, heartbeat_ms=500) as laboratory:
+        (laboratory.root / "late.toml").write_text(WORKLOAD)
+        path = laboratory.root / "auto.yaml"
+        path.write_text(CAMPAIGN)
+        laboratory.start_server()
+        laboratory.start_agent("agent", "--recorded-slots=0", "--virtual=V100")
+        campaign_id = laboratory.submit(path)
+
+        def a_slice_is_done() -> bool:
+            runs = json.loads(laboratory.assay("status", campaign_id, "--json").stdout)["runs"]
+            return any(run["level"] == "detailed" and run["slices_done"] for run in runs)
+
+        wait_until(a_slice_is_done, "the first slice", 120)
+        laboratory.kill("server")
+        laboratory.kill("agent")
+        laboratory.start_server()
+        laboratory.start_agent("agent", "--recorded-slots=0", "--virtual=V100")
+        assert laboratory.wait_for(campaign_id, 300) == "done", laboratory.logs()
+        report = laboratory.report(campaign_id)
+    for part in ("chosen_slices", "rows", "cold_start"):
+        assert report[part] == undisturbed[part]

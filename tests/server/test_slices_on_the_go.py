@@ -398,6 +398,15 @@ def test_a_slice_that_its_workload_does_not_fill_ends_no_planned_run() -> None:
     assert lab.run(run_id).state is RunState.DONE
 
 
+def test_a_planned_run_goes_on_although_its_slices_bring_no_new_kind() -> None:
+    # Operators and shapes make signatures of launches that are of one kind by kernel, grid and block.
+    plan = planned(np.arange(1_000))
+    lab = Lab(launches=1_000, with_light=True, plan=plan, kind_of=lambda ordinals: ordinals * 0)
+    run_id = lab.submit(AUTO)
+    assert [piece.launches for piece in lab.work(run_id)] == [100] * 10
+    assert lab.run(run_id).flags == ()
+
+
 def test_without_a_light_run_the_slices_begin_at_the_first_launch() -> None:
     lab = Lab(launches=1_000, with_light=True, kind_of=lambda ordinals: ordinals // 500)
     run_id = lab.submit(AUTO)
