@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.fidelity import (
     comparison,
+    coverage,
     grid_costs,
     labels,
     projection,
@@ -23,6 +24,7 @@ from tests.fidelity.section import Effort, Section
 
 SECTIONS: dict[str, Callable[[Effort], Section]] = {
     "comparison": comparison.section,
+    "coverage": coverage.section,
     "labels": labels.section,
     "grid_costs": grid_costs.section,
     "projection": projection.section,

@@ -40,11 +40,9 @@ def test_intervals_of_random_samples_hold_the_truth(method: str, estimator: str)
     instructions = rng.lognormal(3, 0.4, 1500)
     profile = counted(instructions, instructions * rng.normal(2, 0.2, 1500))
     parameters = {"launches": 40, "estimator": estimator}
-    found = [select(method, profile, parameters, seed) for seed in range(300)]
-    assert 0.92 <= np.mean([held(each) for each in found]) <= 0.98
-    assert {each.interval.basis for each in found if each.interval} == {
-        "ratio_t" if estimator == "ratio" else "stratified_t"
-    }
+    found = [select(method, profile, parameters, seed) for seed in range(60)]
+    assert np.mean([held(each) for each in found]) >= 0.88
+    assert {each.interval.basis for each in found if each.interval} == {"known_design"}
 
 
 @pytest.mark.parametrize("method", ["random", "systematic", "stratified"])
@@ -58,10 +56,14 @@ def test_a_ratio_projects_exactly_what_the_instructions_explain(method: str) -> 
         select(method, timed(["k"] * 3, [1, 2, 3]), {"estimator": "ratio"})
 
 
-def test_one_launch_drawn_tells_no_spread() -> None:
+def test_one_launch_drawn_has_the_spread_of_all() -> None:
     selection = select("random", timed(["k"] * 5, [1, 2, 3, 4, 5]), {"launches": 1})
-    assert selection.interval is None
-    assert selection.interval_reason == make_note("interval_of_single_launch")
+    assert selection.interval is not None
+    # It projects 5, 10, 15, 20 or 25, and 15 is true: -10 to +10, and not below the launch itself.
+    drawn = selection.evaluation.projected / 5
+    assert selection.interval.high == pytest.approx(5 * drawn + 10)
+    assert selection.interval.low == pytest.approx(max(5 * drawn - 10, drawn))
+    assert selection.interval.expected_error_percent == pytest.approx(100 * 6 / (5 * drawn), rel=0.05)
     whole = select("random", timed(["k"] * 5, [1, 2, 3, 4, 5]), {"launches": 5})
     assert whole.interval is not None
     assert (whole.interval.low, whole.interval.high, whole.interval.expected_error_percent) == (15, 15, 0)
@@ -98,12 +100,21 @@ def test_equal_spacing_that_meets_the_period_of_the_workload_is_warned_of() -> N
     assert not seeing.warnings and "warnings" not in seeing.document().to_dict()
     apart = select("systematic", timed([f"k{i}" for i in range(200)], durations), {"launches": 50})
     assert not apart.warnings
-    assert apart.interval_reason == make_note("interval_of_one_start")
+    assert apart.interval is not None
+    # Four starts: each meets one of the four durations only.
+    given = select(
+        "systematic", timed([f"k{i}" for i in range(200)], durations), {"launches": 50, "start": 2}
+    )
+    assert given.interval_reason == make_note("interval_of_one_start")
 
 
 @pytest.mark.parametrize(
     ("method", "parameters"),
-    [("systematic", {}), ("first_instructions", {}), ("single_iteration", {"iteration_launches": 5})],
+    [
+        ("systematic", {"start": 0}),
+        ("first_instructions", {}),
+        ("single_iteration", {"iteration_launches": 5}),
+    ],
 )
 def test_without_an_interval_a_way_to_one_is_offered(method: str, parameters: dict[str, Any]) -> None:
     launches = counted_launches({"instructions": [1e8] * 50, "cycles_gpc_avg": np.arange(1.0, 51.0)})
@@ -113,22 +124,65 @@ def test_without_an_interval_a_way_to_one_is_offered(method: str, parameters: di
     assert "launches_per_group=2" in selection.interval_reason.text
 
 
-def test_ratios_of_few_launches_have_no_interval() -> None:
+def test_ratios_of_two_launches_a_group_hold_the_truth() -> None:
     instructions = np.arange(1.0, 201)
-    launches = counted_launches({"instructions": instructions, "cycles_gpc_avg": 7 * instructions + 3})
-    two = Profile(detailed=launches, light=None)
-    few = {"launches": 4, "estimator": "ratio", "groups": "signature"}
-    assert select("stratified", two, few).interval is not None  # one group: the ratio of four launches
+    launches = counted_launches({"instructions": instructions, "cycles_gpc_avg": 7 * instructions + 300})
     kernels = ["a", "b"] * 100
     renamed = made_launches(kernels).table["kernel_id"]
     position = launches.table.schema.get_field_index("kernel_id")
     table = launches.table.set_column(position, launches.table.schema.field(position), renamed)
     both = Profile(detailed=replace(launches, table=table, names=made_launches(kernels).names))
-    selection = select("stratified", both, {"launches": 4, "estimator": "ratio"})
-    assert selection.interval is None
-    assert selection.interval_reason == make_note("interval_of_few_ratios", least=5)
-    enough = select("stratified", both, {"launches": 4, "estimator": "ratio", "launches_per_group": 5})
-    assert enough.interval is not None
+    found = [select("stratified", both, {"launches": 4, "estimator": "ratio"}, seed) for seed in range(80)]
+    assert np.mean([held(each) for each in found]) >= 0.9
+
+
+# Launches that dominate.
+
+
+def heavy() -> Profile:
+    """Of 400 launches 3 hold three quarters of the time, two of them in kernel a."""
+    durations = np.full(400, 10)
+    durations[[20, 21, 310]] = 4000
+    return timed(["a"] * 200 + ["b"] * 200, durations)
+
+
+def test_random_draws_dominating_launches_like_all_others_and_warns() -> None:
+    plain = select("random", heavy(), {"launches": 20}, 1)
+    assert plain.representatives.weight.tolist() == [20.0] * 20
+    (warning,) = plain.warnings
+    assert (warning.code, dict(warning.parameters)["launches"]) == ("launches_dominate", 3)
+    assert not select("random", timed(["a"] * 40, [10] * 40), {"launches": 20}).warnings
+
+
+@pytest.mark.parametrize("method", ["random", "stratified"])
+@pytest.mark.parametrize("seed", range(3))
+def test_dominating_launches_are_taken_whole(method: str, seed: int) -> None:
+    selection = select(method, heavy(), {"launches": 20, "dominating": "whole"}, seed)
+    chosen = selection.representatives
+    whole = np.isin(chosen.row, [20, 21, 310])
+    assert whole.sum() == 3 and len(chosen.row) == 20
+    assert chosen.weight[whole].tolist() == [1.0] * 3
+    # The others cost the same: what stands for them is exact, and their weights add up to them.
+    assert chosen.weight[~whole].sum() == pytest.approx(397)
+    assert selection.evaluation.error_percent == pytest.approx(0, abs=1e-10)
+    assert selection.extra["taken_whole"]["launches"] == 3
+    assert selection.extra["taken_whole"]["cost_percent"] == pytest.approx(100 * 12000 / 15970)
+    assert held(selection) and not selection.warnings
+
+
+def test_stratified_takes_dominating_launches_whole_unless_told_otherwise() -> None:
+    assert select("stratified", heavy(), {"launches": 20}).parameters["dominating"] == "whole"
+    drawn = select("stratified", heavy(), {"launches": 20, "dominating": "drawn"})
+    assert drawn.group_launches.tolist() == [200, 200]
+    assert drawn.warnings[0].code == "launches_dominate"
+
+
+def test_a_launch_of_no_cost_is_still_drawn_for_its_group() -> None:
+    selection = select(
+        "random", timed(["a"] * 12, [50, 50] + [0] * 10), {"launches": 2, "dominating": "whole"}
+    )
+    assert selection.representatives.weight.tolist() == [1.0, 1.0, 10.0]
+    assert selection.evaluation.error_percent == 0
 
 
 # Stratified.

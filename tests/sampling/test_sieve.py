@@ -163,7 +163,7 @@ def test_random_launches_of_each_stratum_have_an_interval() -> None:
         assert len(chosen.row) == 8
         assert chosen.weight == pytest.approx(x.sum() / x[chosen.row].sum())
         assert selection.interval is not None
-        assert selection.interval.basis == "ratio_t"
+        assert selection.interval.basis == "known_design"
         inside += selection.interval.low <= cycles.sum() <= selection.interval.high
     assert 88 <= inside <= 100
     assert (

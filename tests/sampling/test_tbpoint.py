@@ -164,7 +164,7 @@ def test_several_random_launches_of_each_group_give_an_interval() -> None:
         assert selection.representatives.row.shape == (16,)
         assert selection.representatives.group.tolist() == [0] * 8 + [1] * 8
         assert selection.interval is not None
-        assert selection.interval.basis == "ratio_t"
+        assert selection.interval.basis == "known_design"
         held += selection.interval.low <= selection.evaluation.total <= selection.interval.high
         middle = (selection.interval.low + selection.interval.high) / 2
         assert middle == pytest.approx(selection.evaluation.projected)

@@ -111,7 +111,7 @@ class WeightsEntry(Part):
 
 
 class IntervalEntry(Part):
-    """Interval of the projected total, for methods that draw at least two launches of a group at random."""
+    """Interval of the projected total, for methods that draw launches at random."""
 
     low: Annotated[float, says("its lower end", "`cost.unit`")]
     high: Annotated[float, says("its upper end", "`cost.unit`")]
@@ -122,7 +122,7 @@ class IntervalEntry(Part):
     basis: Annotated[
         str,
         says(
-            "`stratified_t`, `ratio_t`, `known_variance` or `bootstrap` "
+            "`known_design`, `known_variance`, `stratified_t`, `ratio_t` or `bootstrap` "
             "([intervals.md](methods/intervals.md)); on another GPU `target_spread`, `target_residuals` or "
             "`hansen_hurwitz` ([target-intervals.md](methods/target-intervals.md))"
         ),

@@ -11,7 +11,7 @@ Rao and Wu, JASA 1988 (bootstrap of a stratified sample).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,10 @@ class Interval:
     """A two-sided interval of a projected total, in the unit of the cost.
 
     ``expected_error_percent`` is the expected absolute error in percent of the projected total,
-    ``basis`` how it was found: "stratified_t" (Student's t over group variances), "ratio_t" (Student's t over
-    the residuals of a ratio estimator), "known_variance" (the group variances of the whole profile),
-    "bootstrap".
+    ``basis`` how it was found: "known_design" (the errors of many draws of the same design, where all costs
+    are known: :mod:`assay_sampling.estimation.known_design`), "stratified_t" (Student's t over group
+    variances), "ratio_t" (Student's t over the residuals of a ratio estimator), "known_variance" (the group
+    variances of the whole profile), "bootstrap".
     """
 
     low: float
@@ -131,19 +132,23 @@ def known_variance_interval(
     sampled: np.ndarray,
     group_sizes: np.ndarray,
     *,
+    drawn_cost: float = 0.0,
     confidence: float = DEFAULT_CONFIDENCE,
 ) -> Interval:
     """Interval if the spread of each group is known from all its launches, not estimated from the drawn ones.
 
     ``deviations`` (of the cost, divisor N_g), ``sampled`` (launches drawn, m_g >= 1 where the group spreads)
-    and ``group_sizes`` (N_g) have shape (g,). The total is assumed to be normal.
+    and ``group_sizes`` (N_g) have shape (g,). The total is assumed to be normal. No bound is below
+    ``drawn_cost``, the cost of the drawn launches.
     """
     sizes = group_sizes.astype(np.float64)
     # Divisor N - 1: then the variance of a sample without replacement is exactly this.
     variance = np.square(deviations) * _over(sizes, sizes - 1)
     share = _over(sampled.astype(np.float64), sizes)
     error = math.sqrt(float((np.square(sizes) * (1 - share) * _over(variance, sampled)).sum()))
-    return _around(projected, error, math.inf, confidence, "known_variance")
+    found = _around(projected, error, math.inf, confidence, "known_variance")
+    high = max(found.high, drawn_cost)
+    return replace(found, low=min(max(found.low, drawn_cost), high), high=high)
 
 
 def bootstrap_interval(

@@ -6,12 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay_sampling.estimation.intervals import (
-    NO_INTERVAL_FIXED_RULE,
-    Interval,
-    draw_per_group,
-    stratified_interval,
-)
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, draw_per_group
+from assay_sampling.estimation.known_design import known_design_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.estimation.sample_design import Drawing
 from assay_sampling.notes.registry import Note, make_note
@@ -57,10 +53,9 @@ def choose_launches(
     if light_time is not None:
         return drawn_by_light_time(labels, light_time, per_group=per_group, seed=seed)
     rows = draw_per_group(labels, per_group, np.random.default_rng([seed, _STREAM]))
-    groups = labels[rows]
     weights = launch_weights(labels, rows)
-    interval, reason = stratified_interval(cost.values[rows], groups, counts)
-    return ChosenLaunches(rows, weights, interval, reason, "uniform")
+    interval = known_design_interval(cost.values, labels, rows)
+    return ChosenLaunches(rows, weights, interval, None, "uniform")
 
 
 def drawn_by_light_time(

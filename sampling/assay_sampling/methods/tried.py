@@ -13,7 +13,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from assay_sampling.estimation.intervals import Interval
 from assay_sampling.launches.profile import Profile
 from assay_sampling.scoring.fair import Fair, FairBasis
 from assay_sampling.scoring.selection import Selection
@@ -41,12 +40,6 @@ class TryingSampler(Protocol):
     def select_and_try(self, profile: Profile, parameters: Any, *, seed: int, count: int) -> Tried:
         """As ``select``, with ``count`` further tries, or none where a fixed rule chooses."""
         ...
-
-
-def ends(interval: tuple[Interval | None, object]) -> tuple[float, float] | None:
-    """The ends of an interval as estimators return it."""
-    found = interval[0]
-    return None if found is None else (found.low, found.high)
 
 
 def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, count: int) -> Tried:

@@ -16,6 +16,15 @@ SELECTIONS = (
         ),
     ),
     NoteKind(
+        "launches_dominate",
+        "a few launches hold much of the cost, and a random draw rarely meets them",
+        lambda launches, cost_percent: (
+            f"{launches_of(launches)} hold {cost_percent:.1f} % of the cost and are drawn like all others: "
+            "most draws miss them and project too little, a few far too much; dominating=whole takes them "
+            "whole"
+        ),
+    ),
+    NoteKind(
         "block_sizes_unknown",
         "TBPoint did not get the sizes of thread blocks",
         lambda: "sizes of thread blocks are not known: their variation counts as 0 for every launch",
@@ -201,10 +210,10 @@ INTERVALS = (
     ),
     NoteKind(
         "interval_of_one_start",
-        "no interval: launches at equal spacing have one random start",
+        "no interval: the launches at equal spacing begin at a given start",
         lambda: (
-            "launches at equal spacing have one random start: their spread is not known; repetitions=30 "
-            f"shows the errors of other starts; {_RANDOM_INSTEAD}"
+            "launches at equal spacing from a given start are not drawn at random: repetitions=30 shows the "
+            f"errors of other starts, and without start the seed draws one; {_RANDOM_INSTEAD}"
         ),
     ),
     NoteKind(

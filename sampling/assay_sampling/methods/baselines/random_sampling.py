@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.profile import Profile
+from assay_sampling.methods.baselines.dominating import Dominating, DominatingLaunches
 from assay_sampling.methods.baselines.drawing import (
     MOST_REPETITIONS,
     Estimator,
@@ -41,6 +44,13 @@ class RandomParameters(MethodParameters):
         default="expansion",
         description=(
             'How a total is projected: "expansion" by the number of launches, "ratio" by instructions.'
+        ),
+    )
+    dominating: Dominating = Field(
+        default="drawn",
+        description=(
+            "What becomes of launches that cost at least their share, total / launches to draw, each: "
+            '"drawn" like all others, as published, or taken "whole", and the rest drawn.'
         ),
     )
     repetitions: int = Field(
@@ -81,26 +91,37 @@ class RandomSampler:
         profile = measured_for(profile, parameters.estimator, self.name)
         light_time = time_for_drawing(profile, parameters, parameters.repetitions, self.name)
         population = Population.of(profile, parameters.estimator, self.name, light_time=light_time)
-        total = len(population)
-        size = sample_size(parameters.launches, total)
+        size = sample_size(parameters.launches, len(population))
+        dominating = DominatingLaunches.among(population.cost.values, size)
+        taken = dominating.rows[:0]
+        extra: dict[str, Any] = {}
+        if parameters.dominating == "whole" and len(dominating.rows):
+            taken, extra = dominating.rows, dominating.facts()
+            population = replace(population, labels=dominating.apart(population.labels)[0])
+        others = np.delete(np.arange(len(population)), taken)
+        # Of others without any cost one is still drawn: no group is without a launch.
+        left = min(max(size - len(taken), 1), len(others))
 
         def draw(rng: np.random.Generator) -> np.ndarray:
             if light_time is not None:
-                return draw_by_light_time(population.labels, size, light_time, rng)
-            return np.sort(rng.choice(total, size, replace=False, shuffle=False))
+                chosen = draw_by_light_time(np.zeros(len(others), np.int64), left, light_time[others], rng)
+            else:
+                chosen = rng.choice(len(others), left, replace=False, shuffle=False)
+            return np.sort(np.concatenate([taken, others[chosen]]))
 
         rows = draw(np.random.default_rng(seed))
-        extra = {}
+        uniform = light_time is None
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
         selection = drawn_selection(
             profile,
             self.name,
-            parameters.model_copy(update={"launches": size}),
+            parameters.model_copy(update={"launches": len(rows)}),
             seed,
             population=population,
             rows=rows,
             interval=population.interval(rows),
+            warnings=dominating.warnings() if uniform and parameters.dominating == "drawn" else (),
             extra=extra,
         )
         return Tried(selection, population.trials(draw, seed, count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.signatures import distinct_signatures
+from assay_sampling.methods.baselines.dominating import Dominating, DominatingLaunches
 from assay_sampling.methods.baselines.drawing import (
     MOST_REPETITIONS,
     Estimator,
@@ -68,6 +70,13 @@ class StratifiedParameters(MethodParameters):
             'How a total is projected: "expansion" by the number of launches, "ratio" by instructions.'
         ),
     )
+    dominating: Dominating = Field(
+        default="whole",
+        description=(
+            "What becomes of launches that cost at least their share, total / launches to draw, each: taken "
+            '"whole", as groups of their own, or "drawn" like all others.'
+        ),
+    )
     repetitions: int = Field(
         default=0,
         ge=0,
@@ -101,12 +110,20 @@ class StratifiedSampler:
         population = Population.of(
             profile, parameters.estimator, self.name, _groups(launches, parameters.groups), light_time
         )
-        sizes = np.bincount(population.labels)
+        wanted = sample_size(parameters.launches, len(population))
+        dominating = DominatingLaunches.among(population.cost.values, wanted)
+        least: int | np.ndarray = parameters.launches_per_group
+        extra: dict[str, Any] = {"allocation_uses_cost": parameters.allocation == "neyman"}
+        if parameters.dominating == "whole" and len(dominating.rows):
+            strata, whole = dominating.apart(population.labels)
+            population = replace(population, labels=strata)
+            least = np.where(whole, population.sizes, least)
+            extra |= dominating.facts()
+        sizes = population.sizes
         need = sizes.astype(np.float64)
         if parameters.allocation == "neyman":
             need *= _deviations(population.cost.values, population.labels)
-        wanted = sample_size(parameters.launches, len(population))
-        drawn = allocate(need, sizes, wanted, parameters.launches_per_group)
+        drawn = allocate(need, sizes, wanted, least)
 
         def draw(rng: np.random.Generator) -> np.ndarray:
             if light_time is not None:
@@ -114,7 +131,7 @@ class StratifiedSampler:
             return draw_per_group(population.labels, drawn, rng)
 
         rows = draw(np.random.default_rng(seed))
-        extra: dict[str, Any] = {"allocation_uses_cost": parameters.allocation == "neyman"}
+        uniform = light_time is None
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
         selection = drawn_selection(
@@ -125,16 +142,18 @@ class StratifiedSampler:
             population=population,
             rows=rows,
             interval=population.interval(rows),
+            warnings=dominating.warnings() if uniform and parameters.dominating == "drawn" else (),
             extra=extra,
         )
         return Tried(selection, population.trials(draw, seed, count))
 
 
-def allocate(need: np.ndarray, sizes: np.ndarray, launches: int, least: int) -> np.ndarray:
+def allocate(need: np.ndarray, sizes: np.ndarray, launches: int, least: int | np.ndarray) -> np.ndarray:
     """Launches to draw of each group, shape (g,): in proportion to ``need``, between ``least`` and all.
 
-    ``need`` and ``sizes`` have shape (g,). They add up to ``launches``, or to what ``least`` makes
-    necessary; groups without need get the least while others have launches left.
+    ``need``, ``sizes`` and, if it is not one number, ``least`` have shape (g,). The launches add up to
+    ``launches``, or to what ``least`` makes necessary; groups without need get the least while others have
+    launches left.
     """
     low, high = np.minimum(least, sizes), sizes
     target = min(max(launches, int(low.sum())), int(high.sum()))

@@ -8,6 +8,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError
+from assay_sampling.estimation.intervals import Interval
+from assay_sampling.estimation.known_design import interval_of_errors
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.periodicity import Period, find_period
 from assay_sampling.launches.profile import Profile
@@ -29,6 +31,9 @@ from assay_sampling.scoring.selection import Selection
 
 # Below this share of the positions that a random sample would meet, the spacing is reported.
 _LEAST_POSITIONS_MET = 0.9
+# As many starts stand for all: more than the launches of most periods.
+_STARTS = 1024
+_CHUNK_LAUNCHES = 1 << 20
 
 
 class SystematicParameters(MethodParameters):
@@ -107,6 +112,14 @@ class SystematicSampler:
         extra: dict[str, Any] = {}
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
+        interval: Interval | Note = make_note("interval_of_one_start")
+        if parameters.start is None or selected == total:
+            interval = interval_of_errors(
+                float(population.weights(rows) @ population.cost.values[rows]),
+                _errors_of_starts(population, selected),
+                total=population.total,
+                drawn_cost=float(population.cost.values[rows].sum()),
+            )
         warning = _blind_to(find_period(profile.whole), rows) if selected < total else None
         selection = drawn_selection(
             profile,
@@ -115,9 +128,7 @@ class SystematicSampler:
             seed,
             population=population,
             rows=rows,
-            interval=(None, make_note("interval_of_one_start"))
-            if selected < total
-            else population.interval(rows),
+            interval=interval,
             warnings=() if warning is None else (warning,),
             extra=extra,
             by_rule=True,
@@ -136,7 +147,24 @@ def _start_by_light_time(light_time: np.ndarray, spacing: float, rng: np.random.
     return float((row + rng.random()) % spacing)
 
 
-def _equally_spaced(start: float, total: int, selected: int) -> np.ndarray:
+def _errors_of_starts(population: Population, selected: int) -> np.ndarray:
+    """Projected - true total from starts all over the first period, shape (s,)."""
+    total, costs, amounts = len(population), population.cost.values, population.instructions
+    starts = (np.arange(_STARTS) + 0.5) * (total / selected / _STARTS)
+    step = max(1, _CHUNK_LAUNCHES // selected)
+    found = []
+    for first in range(0, _STARTS, step):
+        rows = _equally_spaced(starts[first : first + step, None], total, selected)
+        expansion = np.full(len(rows), total / selected)
+        if amounts is not None:
+            of_drawn = amounts[rows].sum(axis=1)
+            np.divide(amounts.sum(), of_drawn, out=expansion, where=of_drawn > 0)
+        found.append(expansion * costs[rows].sum(axis=1))
+    return np.concatenate(found) - population.total
+
+
+def _equally_spaced(start: float | np.ndarray, total: int, selected: int) -> np.ndarray:
+    """Rows from a start, shape (selected,), or from each of several, given as a column."""
     # Whole launches and fractions are kept apart: rounding must not carry a launch into the next.
     whole, rest = np.divmod(np.arange(selected) * total, selected)
     rows = whole + np.floor(start + rest / selected).astype(np.int64)

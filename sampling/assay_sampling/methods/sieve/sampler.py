@@ -17,7 +17,8 @@ import numpy as np
 from pydantic import BaseModel, Field
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, ratio_interval
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
+from assay_sampling.estimation.known_design import known_design_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
@@ -136,13 +137,8 @@ class SieveSampler:
             sieved = _by_light_time(sieved, values, light_time, used.launches_per_group, seed)
             reason = make_note("interval_of_light_time_draw")
         elif used.launches_per_group > 1:
-            interval, reason = ratio_interval(
-                cost.values[sieved.rows],
-                instructions[sieved.rows],
-                sieved.groups,
-                sieved.strata.launches.astype(np.int64),
-                sieved.strata.instructions,
-            )
+            interval = known_design_interval(cost.values, labels, sieved.rows, amounts=instructions)
+            reason = None
         return grouped_selection(
             profile,
             self.name,

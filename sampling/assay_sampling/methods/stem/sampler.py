@@ -234,6 +234,7 @@ def _interval(
         clusters.moments.deviation,
         clusters.sampled,
         clusters.moments.launches,
+        drawn_cost=float(cost.values[rows].sum()),
         confidence=confidence,
     )
 

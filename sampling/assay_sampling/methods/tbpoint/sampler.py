@@ -21,12 +21,8 @@ from pydantic import BaseModel, Field
 
 from assay_sampling.clustering.complete_linkage import DEFAULT_MAX_ROWS, CompleteLinkage, complete_linkage
 from assay_sampling.errors import ParameterError
-from assay_sampling.estimation.intervals import (
-    NO_INTERVAL_FIXED_RULE,
-    Interval,
-    draw_per_group,
-    ratio_interval,
-)
+from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval, draw_per_group
+from assay_sampling.estimation.known_design import known_design_interval
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.base import drawing_of, grouped_selection, source_of, time_to_draw_by, whole_cost
@@ -146,13 +142,10 @@ class TBPointSampler:
         if parameters.launches_per_group > 1 and light_time is not None:
             reason = make_note("interval_of_light_time_draw")
         elif parameters.launches_per_group > 1:
-            interval, reason = ratio_interval(
-                cost.values[chosen.rows],
-                features.instructions[chosen.rows],
-                chosen.labels[chosen.rows],
-                np.bincount(chosen.labels),
-                np.bincount(chosen.labels, weights=features.instructions),
+            interval = known_design_interval(
+                cost.values, chosen.labels, chosen.rows, amounts=features.instructions
             )
+            reason = None
         return grouped_selection(
             profile,
             self.name,
