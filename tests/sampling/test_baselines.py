@@ -264,7 +264,8 @@ def test_an_iteration_is_found_and_scaled() -> None:
     assert selection.representatives.row.tolist() == [7, 8, 9]  # the third of five
     assert selection.representatives.weight.tolist() == [17 / 3] * 3
     assert selection.evaluation.projected == pytest.approx(6 * 17 / 3)
-    assert selection.parameters == {"iteration_launches": 3, "first_launch": 1, "iteration": 2}
+    given = {"weights": None, "iteration_launches": 3, "first_launch": 1, "iteration": 2}
+    assert selection.parameters == given
     assert selection.extra["iterations"] == {
         "launches": 3,
         "count": 5,
