@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from assay_sampling.errors import AssayError, MissingExtraError
 from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, CompileFault, RepeatRule
 from assay_server.campaign_file.reading import load_campaign
@@ -35,7 +37,11 @@ def compile_stored(text: str, file_name: str, analysis: AnalysisSettings) -> Com
         cause = f"this release cannot read its file, which an earlier release accepted: {error.cause}"
         remedy = "correct the file ('assay docs campaign-file' shows every key) and submit it again"
         return CompiledCampaign(analysis, fault=CompileFault(error.subject, cause, remedy))
-    return _compiled(campaign, analysis)
+    compiled = _compiled(campaign, analysis)
+    if compiled.slicing is None:
+        return compiled
+    # Its slices were planned from the first launch on, before any light run.
+    return replace(compiled, slicing=replace(compiled.slicing, unseen_percent=None))
 
 
 def _compiled(campaign: Campaign, analysis: AnalysisSettings) -> CompiledCampaign:
