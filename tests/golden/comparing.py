@@ -39,6 +39,7 @@ ADDED: frozenset[str] = frozenset(
         "cold_start.[].error",
         "predictions.[].error", "selections.[].error", "noise.[].error", "locked_clock.[].error",
         "overhead.[].error", "sequences.[].error",
+        "unseen_percent",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",
         "decomposition", "widest_groups", "labels.origins", "started_cold",
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",
