@@ -56,7 +56,7 @@ def _row(name: str, entry: Mapping[str, Any], scored: Sequence[Mapping[str, Any]
         entry["method"],
         f"{entry['error_percent']:.1f}",
         f"{entry['speedup']:.1f}",
-        "" if any(_beat_before(other, entry) for other in scored) else "*",
+        "" if _unstarred_before(entry, scored) else "*",
         f"{fair['error_percent']:.1f}",
         f"{fair['speedup']:.1f}",
         "-" if held is None else f"{held:.0f}",
@@ -64,6 +64,11 @@ def _row(name: str, entry: Mapping[str, Any], scored: Sequence[Mapping[str, Any]
         f"{fair['trials']} {fair['basis']}",
         "yes" if entry["method"] == best else "",
     ]
+
+
+def _unstarred_before(entry: Mapping[str, Any], scored: Sequence[Mapping[str, Any]]) -> bool:
+    exact = entry["fair"]["basis"] == "by_construction"
+    return exact or any(_beat_before(other, entry) for other in scored)
 
 
 def _beat_before(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

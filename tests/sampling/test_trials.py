@@ -120,7 +120,8 @@ def test_pks_that_is_lucky_in_sample_is_not_on_the_other_half() -> None:
     assert found.fair.basis == "split_halves"
     assert found.fair.trials == 60
     assert found.selection.evaluation.error_percent < 5.0
-    assert found.fair.error_percent > 2 * found.selection.evaluation.error_percent
+    # Chosen and scored on the same half it would be 8 %.
+    assert found.fair.error_percent > 15.0
 
 
 @pytest.mark.parametrize("rule", ["first", "centre", "random"])
