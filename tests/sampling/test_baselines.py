@@ -265,7 +265,7 @@ def test_an_iteration_is_found_and_scaled() -> None:
     assert selection.representatives.weight.tolist() == [17 / 3] * 3
     assert selection.evaluation.projected == pytest.approx(6 * 17 / 3)
     given = {"weights": None, "iteration_launches": 3, "first_launch": 1, "iteration": 2}
-    assert selection.parameters == given
+    assert selection.parameters == {"weights": None, **given}
     assert selection.extra["iterations"] == {
         "launches": 3,
         "count": 5,
@@ -285,7 +285,7 @@ def test_iterations_may_be_given() -> None:
     given = {"iteration_launches": 4, "first_launch": 1, "iteration": 0}
     selection = select("single_iteration", profile, given)
     assert selection.representatives.row.tolist() == [1, 2, 3, 4]
-    assert selection.parameters == given
+    assert selection.parameters == {"weights": None, **given}
     assert selection.extra["iterations"]["outside_launches"] == 2
     with pytest.raises(ParameterError, match="does not fit in 10"):
         select("single_iteration", profile, {"iteration_launches": 10, "first_launch": 1})

@@ -203,6 +203,14 @@ SCALE_MODELS = (
         ),
     ),
     NoteKind(
+        "calibrated_on_other_sizes",
+        "intervals of a prediction come from scale models of other sizes, so they are extrapolated",
+        lambda small, large: (
+            f"the intervals are extrapolated: their errors were found with scale models of {small} and "
+            f"{large}; give workloads with these sizes and known targets with --calibration"
+        ),
+    ),
+    NoteKind(
         "no_miss_rate_curve",
         "the workload has no miss rates, so a cliff would not be seen",
         lambda: "no miss-rate curve: a cliff would not be seen",

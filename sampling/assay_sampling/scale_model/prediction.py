@@ -8,7 +8,8 @@ The half width never shrinks with the distance. Beyond the calibrated doublings 
 them, which is an assumption, and is marked.
 
 Without other workloads the calibration that comes with Assay is used (``calibration.toml``): the published
-strong-scaling workloads from 8 and 16 SMs. It is wider than weak scaling needs.
+strong-scaling workloads from 8 and 16, 16 and 32, or 32 and 64 SMs, whichever the scale models are. It is wider
+than weak scaling needs. Other scale models take that of 8 and 16: their intervals are marked as extrapolated.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ class Calibration:
         source: its origin, for a reader.
         deviation_growth: p of ``log_quadratic``.
         log_ratios: by rule, for 1, 2, 3 ... doublings, sorted |log(predicted / true)| of workloads.
+        scale_models: S and L that the errors were found with; intervals from others are extrapolated.
     """
 
     source: str
     deviation_growth: float
     log_ratios: Mapping[str, tuple[tuple[float, ...], ...]]
+    scale_models: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,16 @@ class HalfWidth:
     extrapolated: bool
 
 
-def calibration_of(workloads: Sequence[Workload], source: str, *, weak_scaling: bool = False) -> Calibration:
-    """A calibration from workloads with known targets; raises as :func:`evaluation.evaluate`."""
-    evaluation = evaluate(workloads, weak_scaling=weak_scaling)
+def calibration_of(
+    workloads: Sequence[Workload],
+    source: str,
+    *,
+    sizes: Sequence[int] | None = None,
+    weak_scaling: bool = False,
+) -> Calibration:
+    """A calibration from workloads with known targets and the scale models of ``sizes`` (S, L), else the two
+    smallest; raises as :func:`evaluation.evaluate`."""
+    evaluation = evaluate(workloads, sizes, weak_scaling=weak_scaling)
     large = evaluation.scale_models[1]
     steps = [math.log2(size / large) for size in evaluation.targets]
     if steps != [float(step) for step in range(1, len(steps) + 1)]:
@@ -75,8 +85,9 @@ def calibration_of(workloads: Sequence[Workload], source: str, *, weak_scaling: 
         )
     return Calibration(
         source=source,
-        deviation_growth=best_constant(workloads, weak_scaling=weak_scaling),
+        deviation_growth=best_constant(workloads, sizes, weak_scaling=weak_scaling),
         log_ratios={rule: _sorted_columns(evaluation, rule) for rule in evaluation.log_ratio},
+        scale_models=evaluation.scale_models,
     )
 
 
@@ -87,13 +98,15 @@ def _sorted_columns(evaluation: Evaluation, rule: str) -> tuple[tuple[float, ...
 
 
 @functools.cache
-def published_calibration() -> Calibration:
-    """The calibration that comes with Assay."""
+def published_calibration(scale_models: tuple[int, int] = (8, 16)) -> Calibration:
+    """The calibration that comes with Assay for these sizes; for sizes without one, that of 8 and 16."""
     text = resources.files("assay_sampling.scale_model").joinpath("calibration.toml").read_text("utf-8")
-    content = tomllib.loads(text)
+    by_sizes = {tuple(content["scale_models"]): content for content in tomllib.loads(text)["calibrations"]}
+    content = by_sizes.get(scale_models) or by_sizes[8, 16]
     return Calibration(
         source=content["source"],
         deviation_growth=DEVIATION_GROWTH,
+        scale_models=tuple(content["scale_models"]),
         log_ratios={
             rule: tuple(tuple(column) for column in columns)
             for rule, columns in content["log_ratios"].items()
@@ -148,7 +161,7 @@ def interval_coverage(evaluation: Evaluation, level: float = DEFAULT_LEVEL) -> d
 def _held_out(others: np.ndarray, own: np.ndarray, level: float) -> list[tuple[float, float, float] | None]:
     """For each target: whether the interval of ``others``, (w - 1, t), holds ``own``, (t,); width; level."""
     columns = tuple(tuple(np.sort(np.abs(c[~np.isnan(c)])).tolist()) for c in others.T)
-    calibration = Calibration("the other workloads", DEVIATION_GROWTH, {"held out": columns})
+    calibration = Calibration("the other workloads", DEVIATION_GROWTH, {"held out": columns}, (0, 0))
     found: list[tuple[float, float, float] | None] = []
     for column, ratio in enumerate(own.tolist()):
         half = half_width(calibration, "held out", column + 1, level)
@@ -172,6 +185,11 @@ class WorkloadPrediction:
     predictions: tuple[Prediction, ...]
     cliff_at: int | None
     notes: tuple[Note, ...] = ()
+
+    @property
+    def calibrated_on_its_sizes(self) -> bool:
+        """Whether the errors were found with scale models of the same sizes."""
+        return self.calibration.scale_models == (self.models.small, self.models.large)
 
     def to_dict(self) -> dict[str, object]:
         """The document of ``assay scale-model predict --json``."""
@@ -209,7 +227,8 @@ class WorkloadPrediction:
         }
         if ipc is not None and half is not None:
             found["lower"], found["upper"] = ipc * math.exp(-half.log_ipc), ipc * math.exp(half.log_ipc)
-            found["level"], found["extrapolated"] = half.level, half.extrapolated
+            found["level"] = half.level
+            found["extrapolated"] = half.extrapolated or not self.calibrated_on_its_sizes
         return found
 
 
@@ -228,8 +247,8 @@ def predict_workload(
     ``sizes`` are S and L, else the two smallest with an IPC. Raises ParameterError as :func:`rules.predict`,
     and RefusedError if no target can be predicted.
     """
-    calibration = calibration or published_calibration()
     models = scale_models_of(workload, sizes, weak_scaling=weak_scaling)
+    calibration = calibration or published_calibration((models.small, models.large))
     known = sorted({*workload.ipc, *workload.mpki})
     wanted = list(targets) or [size for size in known if size > models.large]
     wanted = wanted or [models.large << step for step in (1, 2, 3)]
@@ -251,15 +270,20 @@ def predict_workload(
         calibration=calibration,
         predictions=tuple(predictions),
         cliff_at=None if cliff.step is None else models.large << cliff.step,
-        notes=tuple(_notes(models, rule, weak_scaling, calibrated)),
+        notes=tuple(_notes(models, rule, weak_scaling, calibrated, calibration)),
     )
 
 
-def _notes(models: ScaleModels, rule: str, weak_scaling: bool, calibrated: bool) -> Iterator[Note]:
+def _notes(
+    models: ScaleModels, rule: str, weak_scaling: bool, calibrated: bool, calibration: Calibration
+) -> Iterator[Note]:
+    small, large = calibration.scale_models
+    if calibrated and (small, large) != (models.small, models.large):
+        yield make_note("calibrated_on_other_sizes", small=small, large=large)
     if not calibrated:
         yield make_note("rule_not_calibrated", rule=rule)
     if not models.mpki and not weak_scaling:
         yield make_note("no_miss_rate_curve")
-    small, large = models.mpki.get(models.small), models.mpki.get(models.large)
-    if small is not None and large is not None and small > CLIFF_FACTOR * large:
+    first, second = models.mpki.get(models.small), models.mpki.get(models.large)
+    if first is not None and second is not None and first > CLIFF_FACTOR * second:
         yield make_note("cliff_between_scale_models", factor=CLIFF_FACTOR)

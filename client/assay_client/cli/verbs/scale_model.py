@@ -123,7 +123,12 @@ def predict_target(
     chosen = _workload(table, read_scaling_table(table), workload)
     known = None
     if calibration is not None:
-        known = calibration_of(read_scaling_table(calibration), str(calibration), weak_scaling=weak_scaling)
+        known = calibration_of(
+            read_scaling_table(calibration),
+            str(calibration),
+            sizes=_sizes(models),
+            weak_scaling=weak_scaling,
+        )
     document = predict_workload(
         chosen,
         target or (),
