@@ -8,8 +8,8 @@ The half width never shrinks with the distance. Beyond the calibrated doublings 
 them, which is an assumption, and is marked.
 
 Without other workloads the calibration that comes with Assay is used (``calibration.toml``): the published
-strong-scaling workloads from 8 and 16, 16 and 32, or 32 and 64 SMs, whichever the scale models are. It is wider
-than weak scaling needs. Other scale models take that of 8 and 16: their intervals are marked as extrapolated.
+strong-scaling workloads from 8 and 16, 16 and 32, or 32 and 64 SMs, like the scale models. It is wider than
+weak scaling needs. Other scale models take that of 8 and 16: their intervals are marked as extrapolated.
 """
 
 from __future__ import annotations
