@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
@@ -225,6 +225,7 @@ def test_signatures_are_finer_groups_than_kernels() -> None:
     st.lists(st.tuples(st.integers(1, 50), st.floats(0, 1e9)), min_size=1, max_size=30),
     st.integers(1, 600), st.integers(1, 4),
 )  # fmt: skip
+@example([(1, 0.0), (4, 1.1125369292536007e-308)], 4, 1)
 @settings(max_examples=150, deadline=None)
 def test_what_holds_for_every_allocation(groups: list[tuple[int, float]], launches: int, least: int) -> None:
     sizes, need = np.array([g[0] for g in groups]), np.array([g[1] for g in groups])

@@ -66,17 +66,17 @@ def test_a_method_that_does_not_exist_is_answered_with_those_that_do() -> None:
 @pytest.mark.parametrize(
     ("method", "parameters", "shown"),
     [
-        ("pks", {"clusters": "3"}, "no parameter 'clusters'; it has features, k, k_max"),
+        ("pks", {"clusters": "3"}, "no parameter 'clusters'; it has weights, features, k, k_max"),
         ("pks", {"k": "three"}, "parameter 'k': input should be a valid integer.*not 'three'"),
         ("pks", {"k": "0"}, "greater than or equal to 1, not '0'"),
         ("pks", {"k_max": -1}, "parameter 'k_max'"),
         ("pks", {"target_error_percent": "nan"}, "finite number"),
         ("pks", {"target_error_percent": "-1"}, "greater than or equal to 0"),
-        ("pks", {"features": "table3"}, "'table2', 'artifact12' or 'artifact11', not 'table3'"),
+        ("pks", {"features": "table3"}, "'artifact12', 'artifact11' or 'simulated', not 'table3'"),
         ("pks", {"representative": "median"}, "'first', 'centre' or 'random'"),
         ("pks", {"cost": "duration_ns"}, "parameter 'cost'"),
         ("random", {"launches": "0"}, "greater than or equal to 1"),
-        ("random", {"start": "0"}, "no parameter 'start'; it has launches"),
+        ("random", {"start": "0"}, "no parameter 'start'; it has weights, launches"),
         ("systematic", {"start": "-1"}, "greater than or equal to 0"),
         ("systematic", {"start": "inf"}, "finite number"),
         ("sieve", {"launches_per_group": "9" * 20}, "'launches_per_group': input should be at most 2\\^53"),
@@ -92,6 +92,7 @@ def test_texts_are_taken_for_the_numbers_they_spell() -> None:
     profile = Profile(detailed=detailed([5.0, 6.0, 7.0]))
     selection = select("pks", profile, {"k": "2", "target_error_percent": "0.5", "representative": "centre"})
     assert selection.parameters == {
+        "weights": None,
         "features": "table2",
         "k": 2,
         "k_max": 20,
@@ -270,14 +271,20 @@ def test_a_recording_without_counters_is_sampled_in_nanoseconds(shared_data: Pat
 
 
 PLUGIN = """
+import numpy as np
 from pydantic import BaseModel
+from assay_sampling.methods.base import grouped_selection
 class Nothing(BaseModel):
     depth: int = 1
 class Sampler:
     name = "own"
     parameters = Nothing
     def select(self, profile, parameters, *, seed):
-        return ("selected", parameters.depth, seed)
+        labels = np.zeros(len(profile.whole), np.int64)
+        first, weights = np.array([0]), np.array([float(parameters.depth)])
+        return grouped_selection(
+            profile, self.name, parameters, seed, labels=labels, rows=first, weights=weights
+        )
 instance = Sampler()
 no_sampler = 3
 """
@@ -304,7 +311,9 @@ def plug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
 def test_another_package_adds_a_method(plug: Callable[..., None], value: str) -> None:
     plug(own=value)
     assert list(samplers()) == [*BUILT_IN, "own"]
-    assert select("own", light(1), {"depth": "4"}, 9) == ("selected", 4, 9)
+    selection = select("own", light(1), {"depth": "4"}, 9)
+    assert (selection.method, selection.parameters["depth"], selection.seed) == ("own", 4, 9)
+    assert selection.representatives.weight.tolist() == [4.0]
     with pytest.raises(ParameterError, match=r"own: there is no parameter 'deep'; did you mean depth\?"):
         select("own", light(1), {"deep": 1})
 

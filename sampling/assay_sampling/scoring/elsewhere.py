@@ -96,7 +96,8 @@ def _at_home(saved: SavedSelection, launches: Launches) -> bool:
     """Whether a recording is of the GPU and condition of the selection, as far as both are recorded."""
     if saved.origin != launches.metadata.origin:
         return False
-    if not set(saved.document.profile.devices) & set(launches.device_labels()):
+    made_on, scored_on = set(saved.document.profile.devices), set(launches.device_labels())
+    if made_on and scored_on and not made_on & scored_on:
         return False
     cost = saved.document.cost
     if cost is None or cost.condition is None:

@@ -160,6 +160,8 @@ def allocate(need: np.ndarray, sizes: np.ndarray, launches: int, least: int | np
     if target in (int(low.sum()), int(high.sum())):
         bound: np.ndarray = low if target == int(low.sum()) else high
         return bound.astype(np.int64)
+    # Only proportions count: a power of two keeps them exactly, and needs of 1e-308 from overflowing below.
+    need = np.ldexp(need, -int(np.frexp(need.max())[1]))
     each = need / sizes
     # Groups without need come last, in proportion to their launches.
     need = sizes * (each + (_LAST * float(each.max()) or 1.0))
