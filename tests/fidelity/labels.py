@@ -1,4 +1,4 @@
-"""Labels behind the window, where every launch has counters: how often each model gives the right group.
+"""Labels after the window, where every launch has counters: how often each model gives the right group.
 
 The right group of a launch is that of the nearest centre of the window's groups, by the launch's own
 counters, which the models do not see.
@@ -52,7 +52,7 @@ class Found:
         )
 
     def off(self, name: str) -> float | None:
-        """Mean distance of a held-out accuracy from what came behind the window."""
+        """Mean distance of a held-out accuracy from what came after the window."""
         given = self.held_out[name]
         pairs = [(a, b) for a, b in zip(given, self.behind, strict=False) if a is not None]
         return float(np.mean([abs(a - b) for a, b in pairs])) if pairs else None
@@ -63,7 +63,7 @@ class Found:
 
 
 def workloads(effort: Effort) -> Iterator[CountedWorkload]:
-    """Workloads with new signatures behind the window; simulated ones only where the data is."""
+    """Workloads with new signatures after the window; simulated ones only where the data is."""
     data = shared_data()
     if effort is Effort.SHORT:
         yield virtual("inference", window=100)

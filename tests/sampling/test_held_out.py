@@ -1,4 +1,4 @@
-"""The accuracy to expect behind the window, from both ways of holding out."""
+"""The accuracy to expect after the window, from both ways of holding out."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from assay_sampling.running.identity import Origin
 _CHRONOLOGICAL = "trained on the first 80 % of the window, tested on the last 20 %"
 _GROUPED = "no signature (kernel, shape, NVTX path, operator) on both sides"
 _EXPECTED = (
-    "what to expect behind the window: seen signatures among the later launches, and held-out ones of known "
+    "what to expect after the window: seen signatures among the later launches, and held-out ones of known "
     "kernels, each by its share of the light time there"
 )
 

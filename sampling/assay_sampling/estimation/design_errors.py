@@ -2,7 +2,7 @@
 known.
 
 On the recording that launches are drawn from every cost is known, so the distribution of projected - true is
-known too, however skewed it is. The draws behind it have a random stream of their own: the result depends on
+known too, however skewed it is. These draws have a random stream of their own: the result depends on
 the design, never on the launches that were drawn.
 
 Source: Cochran, Sampling Techniques, 3rd edition, 2.4-2.6 (a distribution of all possible samples), 5.3 and

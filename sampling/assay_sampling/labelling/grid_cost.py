@@ -1,6 +1,6 @@
 """The cost of signatures that were not measured, from the measured ones of their kernel and the grid.
 
-Where a light run gives no times, names and grids are all that is known of the launches behind a window. A
+Where a light run gives no times, names and grids are all that is known of the launches after a window. A
 launch of a seen signature costs the mean of the window's. Another one of a known kernel costs what the
 kernel's cost curve says at its size (warps of all blocks):
 

@@ -178,7 +178,7 @@ def expected_accuracy(
     unseen: tuple[Labelled | None, Examples],
     behind: Behind,
 ) -> float | None:
-    """The accuracy to expect behind the window, in percent.
+    """The accuracy to expect after the window, in percent.
 
     Args:
         later: answers for the last launches, and these. Those count whose signature came before, by their

@@ -1,4 +1,4 @@
-"""What each model answers for the launches behind the window, and how well it does on launches held out."""
+"""What each model answers for the launches after the window, and how well it does on launches held out."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ LabellerName = Literal["sgd", "gaussian_nb", "mlp", "combined", "nearest_light_t
 class HeldOut:
     """Accuracies of a model on launches of the window that it was not trained on.
 
-    ``expected`` is the one to expect behind the window, in percent
+    ``expected`` is the one to expect after the window, in percent
     (:func:`assay_sampling.labelling.held_out.expected_accuracy`); None if too little could be held out.
     """
 

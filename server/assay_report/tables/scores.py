@@ -45,10 +45,10 @@ Entry = TypeVar("Entry")
 _GROUPS_SHOWN = 12
 _HOW_HELD_OUT = (
     "Chronological: the first 80 % of the window predict the last 20 %; grouped: no signature on both "
-    "sides; balanced: mean over groups; expected: both kinds by their light time behind the window, which "
+    "sides; balanced: mean over groups; expected: both kinds by their light time after the window, which "
     "chooses the model."
 )
-_OF_THE_MODEL = "Accuracies are held out, of the model that labels the launches behind the window."
+_OF_THE_MODEL = "Accuracies are held out, of the model that labels the launches after the window."
 _BOTH_WEIGHTS = (
     "By light time: each representative stands for the light time of its group on the GPU of the selection, "
     "the mean of repeated runs ('assay docs methods/weights' says when that does not help)."
@@ -318,7 +318,7 @@ def models_table(rows: Sequence[Row]) -> Table | None:
     if not entries:
         return None
     return table_of(
-        "Models that label the launches behind the window", _MODELS, entries, [_HOW_HELD_OUT]
+        "Models that label the launches after the window", _MODELS, entries, [_HOW_HELD_OUT]
     )  # fmt: skip
 
 

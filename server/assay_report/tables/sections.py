@@ -26,7 +26,7 @@ DEFINITIONS: tuple[tuple[str, str], ...] = (
     ("group error", "100 x the sum over groups of |projected - total| / total: errors cannot cancel"),
     ("speedup", "total / sum of the representatives' cost"),
     ("match", "launches matched in an order-preserving alignment / the larger number of launches"),
-    ("agreement", "launches behind the window to which all three models give the same group"),
+    ("agreement", "launches after the window to which all three models give the same group"),
     (
         "ambiguous",
         "launches of the window whose signature (kernel, shapes, NVTX path, operator) has several groups",

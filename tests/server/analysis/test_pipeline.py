@@ -34,7 +34,7 @@ Counters = Callable[[Sequence[float]], dict[str, np.ndarray]]
 
 # Two kernels: six launches of "a", two of "b"; the last "a" and all of "b" differ in cost.
 KERNELS = ["a", "a", "b", "a", "a", "b", "a", "a"]
-# The whole workload behind a window of its first 40 launches, which does not know "new" yet.
+# The whole workload after a window of its first 40 launches, which does not know "new" yet.
 WHOLE = [*(["a", "a", "b", "a", "b"] * 20)[:98], "new", "new"]
 PKS = (("pks", {}),)
 SYSTEMATIC = (("systematic", {"launches": 4, "start": 0}),)

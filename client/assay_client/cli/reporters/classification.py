@@ -67,7 +67,7 @@ def render_listed(document: Mapping[str, Any], written_to: Path | None, console:
             "projected",
             f"{count(round(projected['total_of_known_kernels']))} {projected['unit']}s "
             f"({projected['quantity']}) of known kernels; no error can be given, as "
-            "nothing behind the window was measured",
+            "nothing after the window was measured",
         ),
         *[
             (name.replace("_", " "), f"{count(projected['by_basis'][name]['launches'])} launches {text}")

@@ -89,7 +89,7 @@ def _render_models(models: Mapping[str, Mapping[str, Any]], chosen: str | None, 
         "speedup": "speedup",
     }
     drawn = Table(
-        "Held-out accuracy, the one to expect behind the window, and the error with each model's labels",
+        "Held-out accuracy, the one to expect after the window, and the error with each model's labels",
         ["model", *keys],
         right=list(keys),
     )

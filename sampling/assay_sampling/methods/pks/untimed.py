@@ -1,8 +1,8 @@
-"""Groups and costs of a workload of which only names and grids are known behind the window.
+"""Groups and costs of a workload of which only names and grids are known after the window.
 
 The launches of a window have counters and cycles; a list has the names, grids and blocks of all launches, and
 no times. PKS groups the window, the models that need no times label the rest, and the cost of each launch is
-projected within its kernel. No error can be given: nothing behind the window was measured.
+projected within its kernel. No error can be given: nothing after the window was measured.
 
 Source: docs/methods/two-level.md, "Without times". Memory: as two levels.
 """
