@@ -169,3 +169,20 @@ def test_a_total_that_is_exact_by_construction_earns_no_star() -> None:
     assert entries["proportional"]["error_percent"] < entries["random"]["error_percent"]
     assert not entries["proportional"]["pareto"]
     assert entries["random"]["pareto"]
+
+
+@given(
+    amounts=st.lists(st.sampled_from([0.0, 1.0, 2.0, 8.0, 64.0, 512.0]), min_size=1, max_size=40),
+    draws=st.integers(1, 50),
+)
+def test_equal_launches_are_taken_in_their_order(amounts: list[float], draws: int) -> None:
+    """One after another, the first of the largest ones that are left."""
+    expected: list[int] = []
+    left = dict(enumerate(amounts))
+    while len(expected) < draws and left:
+        row = max(left, key=lambda each: (left[each], -each))
+        if left[row] <= 0 or left[row] * (draws - len(expected)) < sum(left.values()) * (1 - 1e-12):
+            break
+        expected.append(row)
+        del left[row]
+    assert taken_whole(np.array(amounts), draws).tolist() == expected

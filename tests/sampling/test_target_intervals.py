@@ -167,6 +167,9 @@ def test_the_variation_of_a_group_and_its_kernels() -> None:
     labels = np.array([0, 0, 0, 1, 2, 2])
     assert cost_cov(np.array([1.0, 2, 3, 7, 0, 0]), labels) == pytest.approx([0.5, 0, 0])
     assert distinct_kernels(np.array([5, 5, 9, 9, 5, 5]), labels).tolist() == [2, 1, 1]
+    # Ids are hashes of 64 bits, and the first launch need not be of the first group.
+    ids = np.array([2**64 - 1, 7, 2**63, 7], np.uint64)
+    assert distinct_kernels(ids, np.array([2, 0, 2, 1])).tolist() == [1, 1, 2]
 
 
 # End to end: a selection made on one GPU, saved, read back, and scored on the recording of another.

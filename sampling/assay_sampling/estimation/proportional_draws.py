@@ -45,12 +45,22 @@ def taken_whole(amounts: np.ndarray, draws: int) -> np.ndarray:
 
     ``amounts`` has shape (n,), none negative, ``draws`` is at least 1. A launch without any is never taken.
     """
-    order = np.argsort(-amounts, kind="stable")[:draws]
+    order = _largest(amounts, draws)
     largest = amounts[order]
     # What is left before each is taken: the sum of all that are not larger.
     left = np.cumsum(largest[::-1])[::-1] + float(np.delete(amounts, order).sum())
     enough = (largest > 0) & (largest * (draws - np.arange(len(order))) >= left * (1 - _ROUNDING))
     found: np.ndarray = order[: int(np.argmin(enough))] if not enough.all() else order
+    return found
+
+
+def _largest(amounts: np.ndarray, count: int) -> np.ndarray:
+    """Rows of that many of the largest amounts, or of all, the largest first; of equals the first."""
+    rows = np.arange(len(amounts))
+    if count < len(amounts):
+        # Only the launches that may be among them are sorted.
+        rows = np.flatnonzero(amounts >= np.partition(amounts, -count)[-count])
+    found: np.ndarray = rows[np.argsort(-amounts[rows], kind="stable")][:count]
     return found
 
 
@@ -74,7 +84,7 @@ def draw_in_proportion(amounts: np.ndarray, draws: int, rng: np.random.Generator
         return ProportionalDraws(rows, np.zeros(len(rows), np.int64), np.ones(len(rows)))
     # side="right" never meets a launch without amount: its reach is that of the launch before it.
     met = np.searchsorted(reach, rng.random(left) * total, side="right")
-    # A product rounded up to the total lies behind the last launch with an amount.
+    # A product rounded up to the total would be after the last launch with an amount.
     met = np.minimum(met, int(np.flatnonzero(others)[-1]))
     drawn, times = np.unique(met, return_counts=True)
     rows = np.concatenate([whole, drawn])

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 # "rule": none at random. "uniform": within groups, without replacement. "light_time": as uniform, but the
 # first of each group in proportion to light time. "proportional": with replacement, in proportion to light
@@ -58,7 +60,9 @@ def cost_cov(costs: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def distinct_kernels(kernels: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Distinct kernels of each group, shape (g,); ``kernels`` (ids) and ``labels`` have shape (n,)."""
-    codes = np.unique(kernels, return_inverse=True)[1]
-    pairs = np.unique(labels.astype(np.int64) * (int(codes.max(initial=0)) + 1) + codes)
-    found: np.ndarray = np.bincount(pairs // (int(codes.max(initial=0)) + 1))
+    # Arrow counts by hashing: no sort of all launches.
+    encoded = pa.array(kernels).dictionary_encode()
+    count = max(len(encoded.dictionary), 1)
+    pairs = labels.astype(np.int64) * count + encoded.indices.to_numpy(zero_copy_only=False)
+    found: np.ndarray = np.bincount(pc.unique(pa.array(pairs)).to_numpy() // count)
     return found
