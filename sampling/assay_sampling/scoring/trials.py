@@ -16,6 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from assay_sampling.estimation.rank_draws import order_by_group
+
 TrialBasis = Literal["draws", "split_halves"]
 LEAST_TRIALS = 30
 _MOST_TRIALS = 200
@@ -102,8 +104,8 @@ def random_half(labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     The odd launch of a label goes to either half at random. ``labels`` has shape (n,), 0-based.
     """
     shuffled = rng.permutation(len(labels))
-    order = shuffled[np.argsort(labels[shuffled], kind="stable")]
     counts = np.bincount(labels)
+    order = shuffled[order_by_group(labels[shuffled], len(counts))]
     begin = np.cumsum(counts) - counts
     odd = rng.integers(2, size=len(counts))
     place = np.arange(len(labels)) - begin[labels[order]] + odd[labels[order]]

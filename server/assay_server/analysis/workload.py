@@ -177,7 +177,7 @@ class _Work:
         for run in cell.light_repeats:
             try:
                 self.refuse_invalid([run])
-                repeat = self.held.launches(run)
+                repeat = self.held.spare_launches(run)
                 mean_light_time([first, repeat])
             except AssayError as error:
                 note = note_of_error("light_repeat_unused", error, run=run.run_id)

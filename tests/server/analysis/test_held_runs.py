@@ -56,3 +56,37 @@ def test_faults_of_the_program_are_not_kept() -> None:
 
     with pytest.raises(pa.ArrowInvalid):
         HeldRuns(load, 1).launches(RunData("a", "w", "V100", "light"))
+
+
+def limited(run: RunData, limit: int) -> Launches:
+    found = launches()
+    if found.table.nbytes > limit:
+        raise RefusedError(f"run {run.run_id}", "memory limit")
+    return found
+
+
+def test_a_run_for_which_memory_was_short_is_tried_again_once_others_are_freed() -> None:
+    """A repeat that did not fit beside the levels of a selection can still be compared with others later."""
+    held = HeldRuns(limited, launches().table.nbytes)
+    first, second = RunData("a", "w", "V100", "light"), RunData("b", "w", "V100", "light")
+    held.launches(first)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="memory limit"):
+            held.launches(second)
+    held.keep_only(set())
+    assert len(held.launches(second)) == 1
+
+
+def test_spare_runs_are_freed_before_another_run_is_refused() -> None:
+    """Repeats of a light run only make its times more certain: a level that a method needs comes first."""
+    held = HeldRuns(limited, 2 * launches().table.nbytes)
+    a, b, c, d = (RunData(name, "w", "V100", "light") for name in "abcd")
+    held.launches(a)
+    repeat = held.spare_launches(b)
+    assert held.spare_launches(b) is repeat
+    # A spare run frees no other one.
+    with pytest.raises(RefusedError, match="memory limit"):
+        held.spare_launches(c)
+    assert len(held.launches(c)) == 1
+    with pytest.raises(RefusedError, match="memory limit"):
+        held.launches(d)
