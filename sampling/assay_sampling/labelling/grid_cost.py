@@ -30,7 +30,7 @@ _EXPONENT_OF_NO_KERNEL = 0.5
 
 
 class Basis(IntEnum):
-    """What the cost of a signature rests on."""
+    """The basis of the cost of a signature."""
 
     MEASURED = 0
     BETWEEN_SIZES = 1

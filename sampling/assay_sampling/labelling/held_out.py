@@ -144,7 +144,7 @@ def grouped_answers(trainer: Trainer, examples: Examples, folds: np.ndarray) -> 
 
 @dataclass(frozen=True)
 class Behind:
-    """What follows the window, and how far held-out examples are like it.
+    """The launches that follow the window, and how far held-out examples are like them.
 
     ``unseen_share`` is the share of new signatures in the light time of the launches to be labelled;
     ``light_ns`` the mean time of each of the window's s signatures, or 1; ``seen_early`` whether it is

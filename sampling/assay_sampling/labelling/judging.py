@@ -1,4 +1,4 @@
-"""What each model answers for the launches after the window, and how well it does on launches held out."""
+"""The answers of each model for the launches after the window, and its accuracy on launches held out."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ class Window:
         return scaled_counters(seen, examples, self.counters)
 
     def trainers(self) -> dict[LabellerName, Trainer]:
-        """What trains each model, by name."""
+        """The trainer of each model, by name."""
         found: dict[LabellerName, Trainer] = {
             name: feature_trainer(name, self.groups, self.seed) for name in MODEL_NAMES
         }

@@ -1,4 +1,4 @@
-"""What a light run tells of each signature in numbers: its kernel, its size, and its mean time.
+"""Facts of each signature that a light run gives in numbers: its kernel, its size, and its mean time.
 
 Memory: 32 bytes a distinct signature.
 """

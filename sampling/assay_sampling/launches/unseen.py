@@ -57,7 +57,7 @@ def signature_ordinals(light: Launches) -> np.ndarray:
 
 
 def unseen_after(light: Launches, window_rows: np.ndarray, cost: np.ndarray) -> Unseen:
-    """What the window does not show of the light run.
+    """The part of the light run that the window does not show.
 
     ``window_rows``, shape (w,), are the rows of ``light`` that the window has; ``cost``, shape (n,), is the
     light time of every launch in ns.

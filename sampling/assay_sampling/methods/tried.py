@@ -35,7 +35,7 @@ class Tried:
 
 @runtime_checkable
 class TryingSampler(Protocol):
-    """What a sampler may have besides :class:`assay_sampling.methods.base.Sampler`."""
+    """An optional part of a sampler, besides :class:`assay_sampling.methods.base.Sampler`."""
 
     def select_and_try(self, profile: Profile, parameters: Any, *, seed: int, count: int) -> Tried:
         """As ``select``, with ``count`` further tries, or none where a fixed rule chooses."""

@@ -1,4 +1,4 @@
-"""What every rule of projection within a launch shares: the size of a launch, parameters, the stop.
+"""The parts that all rules of projection within a launch share: the size of a launch, parameters, the stop.
 
 docs/methods/projection.md describes the rules. Every rule sees one sample after the other and nothing later.
 """

@@ -64,7 +64,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class LabelFacts:
-    """What is known of the groups of n launches, each array of shape (n,).
+    """Known facts of the groups of n launches, each array of shape (n,).
 
     ``predicted``: a model gave the group. ``never_profiled``: the group is one of kernels without counters.
     ``unmatched``: the launch has no counterpart, so no group. ``right``: the group that counters give,

@@ -23,7 +23,7 @@ class SliceEntry(Part):
 
 
 class CostModel(Part):
-    """What a slice is expected to cost, summed over the runs: start + skip x launches before it + launch x
+    """The expected cost of a slice, summed over the runs: start + skip x launches before it + launch x
     its launches ([two-level.md](methods/two-level.md))."""
 
     start_seconds: Annotated[float, says("the start and end of the tool", "s")]

@@ -85,7 +85,7 @@ def _render_parts(scored: list[Mapping[str, Any]], console: Console) -> None:
 
 
 def _bases(scored: list[Mapping[str, Any]]) -> list[str]:
-    """What fair scores rest on, each with the methods."""
+    """The basis of fair scores, each with its methods."""
     found: dict[str, list[str]] = {}
     for entry in scored:
         fair = entry["fair"]

@@ -24,7 +24,7 @@ from assay_sampling.scoring.trials import Trials, random_half
 
 @dataclass(frozen=True)
 class Halving:
-    """What PKS is divided by, and how it chooses.
+    """The launches and groups that are divided, and how PKS chooses among them.
 
     ``signatures``, shape (n,), are the launches' (0-based); ``rule`` names the representative;
     ``per_group`` is how many launches of each group are drawn, 1 for the representative.

@@ -51,7 +51,7 @@ class SlicePlan:
 
     @property
     def unseen_percent(self) -> float:
-        """What all its slices leave unseen."""
+        """The share of the light time that all its slices leave unseen."""
         return self.slices[-1].unseen_percent if self.slices else 100.0
 
     def to_document(self) -> dict[str, Any]:
