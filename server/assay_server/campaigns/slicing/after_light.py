@@ -98,7 +98,7 @@ def flags_of_plan(plan: SlicePlan | None, budget_s: float) -> tuple[ValidityFlag
 
 
 def _read(path: Path, run_id: str) -> tuple[LightTimes, LightPace] | None:
-    """Signatures and pace from a light run's file; None unless it holds the launches of one process, with times."""
+    """Signatures and pace from a light run; None unless it holds the launches of one process, with times."""
     # Readers load Arrow's datasets, which a server that only schedules recordings does not need.
     from assay_sampling.launches.unseen import signature_ordinals  # noqa: PLC0415
     from assay_sampling.readers import read_launches  # noqa: PLC0415
