@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from assay_sampling.errors import CounterUnavailableError, ParameterError, RefusedError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.baselines.stratified import allocate
+from assay_sampling.methods.baselines.systematic import starts_tried
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.scoring.selection import Selection
@@ -292,3 +293,8 @@ def test_iterations_may_be_given() -> None:
         select("single_iteration", profile, {"iteration_launches": 10, "first_launch": 1})
     with pytest.raises(ParameterError, match="give iteration_launches too"):
         select("single_iteration", profile, {"first_launch": 1})
+
+
+def test_starts_of_systematic_samples_are_fewer_where_each_takes_millions_of_launches() -> None:
+    """One per cent of ten million launches keeps all starts; half of five million must not take a minute."""
+    assert [starts_tried(each) for each in (1, 100_000, 262_144, 2_500_000)] == [1024, 1024, 512, 128]

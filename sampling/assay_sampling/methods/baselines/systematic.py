@@ -33,6 +33,8 @@ from assay_sampling.scoring.selection import Selection
 _LEAST_POSITIONS_MET = 0.9
 # As many starts stand for all: more than the launches of most periods.
 _STARTS = 1024
+_LEAST_STARTS = 128
+_LAUNCHES_OF_STARTS = 1 << 27
 _CHUNK_LAUNCHES = 1 << 20
 
 
@@ -147,13 +149,20 @@ def _start_by_light_time(light_time: np.ndarray, spacing: float, rng: np.random.
     return float((row + rng.random()) % spacing)
 
 
+def starts_tried(selected: int) -> int:
+    """From how many starts errors are found if that many launches are taken: from 128 for millions of
+    launches, whose errors are small, up to 1,024."""
+    return int(np.clip(_LAUNCHES_OF_STARTS // selected, _LEAST_STARTS, _STARTS))
+
+
 def _errors_of_starts(population: Population, selected: int) -> np.ndarray:
     """Projected - true total from starts all over the first period, shape (s,)."""
     total, costs, amounts = len(population), population.cost.values, population.instructions
-    starts = (np.arange(_STARTS) + 0.5) * (total / selected / _STARTS)
+    count = starts_tried(selected)
+    starts = (np.arange(count) + 0.5) * (total / selected / count)
     step = max(1, _CHUNK_LAUNCHES // selected)
     found = []
-    for first in range(0, _STARTS, step):
+    for first in range(0, count, step):
         rows = _equally_spaced(starts[first : first + step, None], total, selected)
         expansion = np.full(len(rows), total / selected)
         if amounts is not None:
