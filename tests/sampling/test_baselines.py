@@ -156,6 +156,19 @@ def test_random_draws_dominating_launches_like_all_others_and_warns() -> None:
 
 
 @pytest.mark.parametrize("method", ["random", "stratified"])
+def test_nothing_dominates_a_sample_of_all_launches(method: str) -> None:
+    everything = {"launches": 8, "dominating": "drawn"}
+    assert not select(method, timed(["a"] * 8, [1000] + [1] * 7), everything).warnings
+
+
+def test_one_dominating_launch_is_spoken_of_in_the_singular() -> None:
+    (warning,) = select("random", timed(["a"] * 40, [4000] + [10] * 39), {"launches": 10}).warnings
+    assert str(warning).startswith(
+        "1 launch holds 91.1 % of the cost and is drawn like all others: most draws miss it"
+    )
+
+
+@pytest.mark.parametrize("method", ["random", "stratified"])
 @pytest.mark.parametrize("seed", range(3))
 def test_dominating_launches_are_taken_whole(method: str, seed: int) -> None:
     selection = select(method, heavy(), {"launches": 20, "dominating": "whole"}, seed)

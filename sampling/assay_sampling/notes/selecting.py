@@ -19,9 +19,10 @@ SELECTIONS = (
         "launches_dominate",
         "a few launches hold much of the cost, and a random draw rarely meets them",
         lambda launches, cost_percent: (
-            f"{launches_of(launches)} hold {cost_percent:.1f} % of the cost and are drawn like all others: "
-            "most draws miss them and project too little, a few far too much; dominating=whole takes them "
-            "whole"
+            f"{launches_of(launches)} {'holds' if launches == 1 else 'hold'} {cost_percent:.1f} % of the "
+            f"cost and {'is' if launches == 1 else 'are'} drawn like all others: most draws miss "
+            f"{'it' if launches == 1 else 'them'} and project too little, a few far too much; "
+            f"dominating=whole takes {'it' if launches == 1 else 'them'} whole"
         ),
     ),
     NoteKind(
@@ -155,7 +156,8 @@ INTERVALS = (
         "interval_of_single_launch",
         "no interval: one launch was drawn of a group of several",
         lambda: (
-            "one launch of a larger group was drawn: its spread is unknown; launches_per_group=2 draws two"
+            "one launch of a larger group was drawn: its spread is unknown; launches_per_group=2 (of STEM "
+            "least_samples=2) draws two"
         ),
     ),
     NoteKind(

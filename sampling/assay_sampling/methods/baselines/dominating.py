@@ -47,9 +47,9 @@ class DominatingLaunches:
             return {}
         return {"taken_whole": {"launches": len(self.rows), "cost_percent": self.cost_percent}}
 
-    def warnings(self) -> tuple[Note, ...]:
-        """Of a method that draws these launches like all others."""
-        if not len(self.rows):
+    def warnings(self, *, all_drawn: bool) -> tuple[Note, ...]:
+        """Of a method that draws these launches like all others; none where every launch is drawn."""
+        if all_drawn or not len(self.rows):
             return ()
         note = make_note("launches_dominate", launches=len(self.rows), cost_percent=self.cost_percent)
         return (note,)

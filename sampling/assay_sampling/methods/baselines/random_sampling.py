@@ -110,7 +110,7 @@ class RandomSampler:
             return np.sort(np.concatenate([taken, others[chosen]]))
 
         rows = draw(np.random.default_rng(seed))
-        uniform = light_time is None
+        warns = light_time is None and parameters.dominating == "drawn"
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
         selection = drawn_selection(
@@ -121,7 +121,7 @@ class RandomSampler:
             population=population,
             rows=rows,
             interval=population.interval(rows),
-            warnings=dominating.warnings() if uniform and parameters.dominating == "drawn" else (),
+            warnings=dominating.warnings(all_drawn=len(rows) == len(population)) if warns else (),
             extra=extra,
         )
         return Tried(selection, population.trials(draw, seed, count))

@@ -131,7 +131,7 @@ class StratifiedSampler:
             return draw_per_group(population.labels, drawn, rng)
 
         rows = draw(np.random.default_rng(seed))
-        uniform = light_time is None
+        warns = light_time is None and parameters.dominating == "drawn"
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
         selection = drawn_selection(
@@ -142,7 +142,7 @@ class StratifiedSampler:
             population=population,
             rows=rows,
             interval=population.interval(rows),
-            warnings=dominating.warnings() if uniform and parameters.dominating == "drawn" else (),
+            warnings=dominating.warnings(all_drawn=len(rows) == len(population)) if warns else (),
             extra=extra,
         )
         return Tried(selection, population.trials(draw, seed, count))
