@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from assay_sampling.counters.simulated import simulated_counters
-from assay_sampling.errors import MisalignedError, ParameterError, RefusedError
+from assay_sampling.errors import InputError, MisalignedError, ParameterError, RefusedError
 from assay_sampling.estimation.light_time_draws import draw_by_light_time
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
@@ -174,6 +174,30 @@ def test_another_gpu_or_condition_is_scored_by_light_time_and_the_own_profile_is
     assert list(both) == ["launches", "light_time"]
     with pytest.raises(ParameterError, match="instructions"):
         score_saved(text, slow, weights="instructions")
+
+
+def test_a_method_with_weights_by_light_time_alone_names_them_once() -> None:
+    launches = light([10, 20, 30, 5, 5, 5])
+    with pytest.raises(ParameterError, match=r"use light_time$"):
+        select("proportional", Profile(detailed=launches), {"weights": "launches"})
+    found = select("proportional", Profile(detailed=launches), {"launches": 3})
+    with pytest.raises(ParameterError, match=r"use light_time$"):
+        score_saved(saved(found), light([20, 40, 60, 10, 10, 10], "T4"), weights="launches")
+
+
+def test_a_selection_that_is_to_use_weights_it_lacks_is_no_selection() -> None:
+    document = by_kernel(light([10, 20, 30, 5, 5, 5])).document(labels=True).to_dict()
+    document["weights"]["elsewhere"] = "instructions"
+    with pytest.raises(InputError, match=r"weights\.elsewhere is instructions"):
+        SavedSelection.read(document, "edited.json")
+
+
+def test_draws_that_no_number_holds_are_refused_in_words() -> None:
+    found = select("proportional", Profile(detailed=light([10, 20, 30, 5, 5, 5])), {"launches": 3})
+    document = found.document(labels=True).to_dict()
+    document["groups"][0]["representatives"][0]["draws"] = 10**30
+    with pytest.raises(InputError, match="has more than 1,099,511,627,776 draws"):
+        SavedSelection.read(document, "edited.json")
 
 
 def test_asked_for_launches_they_are_used_everywhere() -> None:

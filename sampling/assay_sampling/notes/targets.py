@@ -18,7 +18,8 @@ TARGET_INTERVALS = (
         "too few launches were drawn for weights by light time or instructions",
         lambda least: (
             f"fewer than {least} launches are drawn of a group, and of its kernel where it has one alone: "
-            f"ratios of so few follow their launches; launches_per_group={least} draws enough"
+            f"ratios of so few follow their launches; launches_per_group={least} (of STEM "
+            f"least_samples={least}) draws enough"
         ),
     ),
     NoteKind(

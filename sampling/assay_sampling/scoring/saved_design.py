@@ -12,6 +12,9 @@ import numpy as np
 from assay_sampling.documents.selection import RepresentativeEntry, SelectionDocument
 from assay_sampling.estimation.sample_design import SampleDesign
 
+# More than any sampling draws; 64-bit numbers hold their sum.
+_MOST_DRAWS = 1 << 40
+
 
 def design_of(document: SelectionDocument, entries: Sequence[RepresentativeEntry]) -> SampleDesign | None:
     """How the representatives, ``entries`` in the order of their groups, were drawn; None if the document
@@ -55,4 +58,6 @@ def _draws(values: Sequence[int | None]) -> np.ndarray | None:
         return None
     if len(known) < len(values) or min(known) < 0:
         raise ValueError("the draws of a representative are missing or negative")
+    if max(known) > _MOST_DRAWS:
+        raise ValueError(f"a representative has more than {_MOST_DRAWS:,} draws")
     return np.array(known, np.int64)

@@ -392,6 +392,9 @@ class SavedSelection:
             rule = BY_LAUNCHES if told is None else WeightRule(told.here, told.elsewhere)
             if rule.elsewhere == "light_time" and light_time is None:
                 raise ValueError("it is to be used with weights by light time, and has none")
+            if rule.elsewhere not in (rule.here, "light_time"):
+                cause = f"weights.elsewhere is {rule.elsewhere}, but its own weights are by {rule.here}"
+                raise ValueError(cause)
             if not all(0 <= e.process < 1 << 31 and 0 <= e.launch < 1 << 40 for _, e in entries):
                 raise ValueError("a process or launch is negative or too large")
             if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):

@@ -164,7 +164,8 @@ def weigh(
     method does not have.
     """
     if asked not in (None, here, "light_time"):
-        raise ParameterError("weights", f"this method has no weights by {asked}", f"use {here} or light_time")
+        others = "" if here == "light_time" else " or light_time"
+        raise ParameterError("weights", f"this method has no weights by {asked}", f"use {here}{others}")
     if light_time is not None:
         return Weighing(_rule(here, asked), light_time)
     whole = profile.whole
@@ -214,7 +215,7 @@ def weights_of_kind(
             "representative has no time in it",
             f"use {rule.here}, or make it again with --light",
         )
-    others = " or light_time" if light_time is not None else ""
+    others = " or light_time" if "light_time" in kinds_of(rule, light_time)[1:] else ""
     raise ParameterError("weights", f"the selection has no weights by {kind}", f"use {rule.here}{others}")
 
 
