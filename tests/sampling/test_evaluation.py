@@ -51,6 +51,15 @@ def test_the_formulas() -> None:
         "speedup_launches": 2.0,
         # 0.3 of the instructions in a group of mean 15 and deviation 5, 0.7 in one of mean 35 and 5.
         "weighted_cov_percent": pytest.approx(100 * (0.3 * 5 / 15 + 0.7 * 5 / 35)),
+        "decomposition": {
+            "representatives": 0.0,
+            "labels": None,
+            "kernels_never_profiled": None,
+            "cold_start": None,
+            "projection_within_launches": None,
+            "not_separated": None,
+            "not_separated_parts": [],
+        },
     }
 
 

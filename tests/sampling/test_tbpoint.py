@@ -166,8 +166,7 @@ def test_several_random_launches_of_each_group_give_an_interval() -> None:
         assert selection.interval is not None
         assert selection.interval.basis == "known_design"
         held += selection.interval.low <= selection.evaluation.total <= selection.interval.high
-        middle = (selection.interval.low + selection.interval.high) / 2
-        assert middle == pytest.approx(selection.evaluation.projected)
+        assert selection.interval.low < selection.evaluation.projected < selection.interval.high
     assert held >= 34
     again = tbpoint(launches, 39, threshold=0.2, launches_per_group=8)
     assert np.array_equal(again.representatives.row, selection.representatives.row)
