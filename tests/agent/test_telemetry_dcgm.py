@@ -196,11 +196,16 @@ def program(path: Path, *arguments: str, library: str = "") -> Iterator[int]:
             process.kill()
 
 
+# An engine on the box, of whatever test, changes what exporters elsewhere mean.
+ONE_ENGINE = pytest.mark.xdist_group("host_engine")
+
+
 def found(*processes: int) -> list[tuple[str, bool]]:
     """What is found among these processes; other tests may run programs like them."""
     return [(each.name, each.embedded) for each in dcgm_processes() if each.process_id in processes]
 
 
+@ONE_ENGINE
 @pytest.mark.processes
 def test_dcgm_inside_the_exporter_is_seen(tmp_path: Path) -> None:
     with program(tmp_path / "dcgm-exporter", "-f", "metrics.csv") as process:
@@ -215,6 +220,7 @@ def test_dcgm_inside_the_exporter_is_seen(tmp_path: Path) -> None:
         assert found(process) == [("dcgm-exporter", True)]
 
 
+@ONE_ENGINE
 @pytest.mark.processes
 def test_dcgm_inside_any_program_is_seen_by_its_library(tmp_path: Path) -> None:
     with program(tmp_path / "watcher", library="libdcgm.so.4") as process:

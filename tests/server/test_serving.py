@@ -170,7 +170,12 @@ def test_a_report_of_many_chunks_comes_whole(
     assert b"".join(chunks) == page
 
 
-def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(server: Server) -> None:
+def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # On a busy machine a status takes long, and a watch rests for a multiple of that.
+    monkeypatch.setattr("assay_server.rpc.servicers._WATCH_REST", 0.0)
+    monkeypatch.setattr("assay_server.rpc.servicers._WATCH_POLL_SECONDS", 50.0)
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(CAMPAIGN)
@@ -179,8 +184,8 @@ def test_watch_tells_every_change_at_once_and_ends_with_the_campaign(server: Ser
         key = agent.lease().work.key
         began = time.monotonic()
         status = next(watch)
-        # Far sooner than the poll that stands behind the push.
-        assert time.monotonic() - began < 4
+        # Sooner than the poll that stands behind the push.
+        assert time.monotonic() - began < 40
         assert (status.runs_running, len(status.runs)) == (1, 0)
         agent.upload(key, made_segments((30,), "detailed"))
         agent.finish(key, 1, 30)
