@@ -36,7 +36,7 @@ class Section:
         lines = [f"## {self.title}", "", self.about, ""]
         lines += ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
-        lines += ["", "Bounds missed: " + ("none." if not self.missed else "")]
+        lines += ["", "Bounds missed:" if self.missed else "Bounds missed: none."]
         lines += [f"- {text}" for text in self.missed]
         return "\n".join(lines) + "\n"
 
