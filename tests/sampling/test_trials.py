@@ -168,3 +168,13 @@ def test_a_sampler_that_only_knows_seeds_is_tried_by_seeds() -> None:
     assert len(tried.trials) == 30
     fixed = try_seeds(lambda _seed: select(1), select(1), 1, 30)
     assert fixed == Tried(fixed.selection)
+
+
+def test_further_starts_of_a_systematic_sample_count_how_often_their_interval_holds() -> None:
+    cycles = np.random.default_rng(4).uniform(1, 9, 400)
+    profile = Profile(detailed=table2_launches(np.ones((400, 1)), cycles))
+    drawn = registry.select_and_try("systematic", profile, {"launches": 20}, 0, 40).trials
+    assert drawn is not None and drawn.held is not None
+    assert drawn.held.mean() >= 0.9
+    given = registry.select_and_try("systematic", profile, {"launches": 20, "start": 0}, 0, 40).trials
+    assert given is not None and given.held is None

@@ -163,19 +163,19 @@ class Population:
         seed: int,
         count: int,
         *,
-        with_interval: bool = True,
+        interval: Callable[[np.ndarray], Interval | Note] | None = None,
     ) -> Trials | None:
         """``count`` further draws with their errors and, where the method gives one, their intervals; None
-        for none."""
+        for none. ``interval`` gives that of drawn rows; by default :meth:`interval`."""
         if not count:
             return None
+        interval_of = interval or self.interval
 
         def one(rng: np.random.Generator) -> Draw:
             rows = draw(rng)
-            if not with_interval:
-                return rows, self.weights(rows), None
-            interval = self.interval(rows)
-            return rows, self.weights(rows), (interval.low, interval.high)
+            found = interval_of(rows)
+            ends = (found.low, found.high) if isinstance(found, Interval) else None
+            return rows, self.weights(rows), ends
 
         return drawn_trials(self.cost.values, one, seed, count)
 

@@ -114,14 +114,18 @@ class SystematicSampler:
         extra: dict[str, Any] = {}
         if parameters.repetitions:
             extra["repetitions"] = repeated(draw, population, seed, parameters.repetitions)
-        interval: Interval | Note = make_note("interval_of_one_start")
-        if parameters.start is None or selected == total:
-            interval = interval_of_errors(
-                float(population.weights(rows) @ population.cost.values[rows]),
-                _errors_of_starts(population, selected),
-                total=population.total,
-                drawn_cost=float(population.cost.values[rows].sum()),
+        random_start = parameters.start is None or selected == total
+        errors = _errors_of_starts(population, selected) if random_start else None
+
+        def interval_of(rows: np.ndarray) -> Interval | Note:
+            if errors is None:
+                return make_note("interval_of_one_start")
+            drawn = population.cost.values[rows]
+            projected = float(population.weights(rows) @ drawn)
+            return interval_of_errors(
+                projected, errors, total=population.total, drawn_cost=float(drawn.sum())
             )
+
         warning = _blind_to(find_period(profile.whole), rows) if selected < total else None
         selection = drawn_selection(
             profile,
@@ -130,13 +134,12 @@ class SystematicSampler:
             seed,
             population=population,
             rows=rows,
-            interval=interval,
+            interval=interval_of(rows),
             warnings=() if warning is None else (warning,),
             extra=extra,
             by_rule=True,
         )
-        census = selected == total
-        return Tried(selection, population.trials(draw, seed, count, with_interval=census))
+        return Tried(selection, population.trials(draw, seed, count, interval=interval_of))
 
 
 def _start_by_light_time(light_time: np.ndarray, spacing: float, rng: np.random.Generator) -> float:
