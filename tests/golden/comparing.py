@@ -4,6 +4,7 @@ Numbers, identifiers, keys and exit codes are compared exactly; floats up to the
 numpy's linear algebra adds up in another order on another CPU. By named rules, which are all here:
 
 * ``VOLATILE``: what differs from run to run and machine to machine, by key;
+* ``OPEN``: what may also be there or not;
 * ``REPLACED``: texts inside strings that do, by pattern;
 * ``PROSE``: sentences for people, by key: that there is one is compared, not its words. A note may be a
   sentence or an object with ``text``: both count as one note;
@@ -74,9 +75,11 @@ VOLATILE = frozenset(
         "content_hash",
         # This machine and its software.
         "host", "cpu_count", "memory_bytes", "state_free_bytes", "agent_version", "versions",
-        "checks.[].state", "checks.[].remedy", "stdout.missing", "tools.ncu", "tools.nsys", "tools.cupti",
+        "checks.[].state", "stdout.missing", "tools.ncu", "tools.nsys", "tools.cupti",
     }
 )  # fmt: skip
+# What a machine may lack today and have tomorrow: whether there is such a text says nothing.
+OPEN = frozenset({"checks.[].remedy"})
 REPLACED: tuple[tuple[str, str], ...] = (
     # Folders that a verb makes for itself; the socket of this user, whoever that is.
     (r"/tmp/assay-[a-z0-9_]{8}/", "<temporary>/"),
@@ -134,6 +137,8 @@ def _path(words: str) -> tuple[str, ...]:
 
 
 def _without(value: Any, path: tuple[str, ...], work: str, prose: frozenset[str]) -> Any:
+    if _named(path, OPEN):
+        return "<any>"
     if _named(path, VOLATILE):
         return _volatile(value)
     if _named(path, prose) and not _has_keys(value):
