@@ -27,8 +27,8 @@ def project(samples: int) -> Measurement:
         ProjectionParameters(s=1e-9),
     )
     cycles, instructions, seconds = 0.0, 0.0, 0.0
-    for _ in range(samples // _CHUNK_SAMPLES):
-        executed = rng.uniform(1e4, 1e6, _CHUNK_SAMPLES).tolist()
+    for first in range(0, samples, _CHUNK_SAMPLES):
+        executed = rng.uniform(1e4, 1e6, min(_CHUNK_SAMPLES, samples - first)).tolist()
         began = time.perf_counter()
         for count in executed:
             cycles += _STEP_CYCLES
