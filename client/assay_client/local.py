@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,14 @@ _LOOK_SECONDS = 0.02
 # How often in a row a slot may fail before we stop waiting for it.
 _RESTS_WAITED_FOR = 3
 _HEARTBEAT_MS = 500
+_ELSEWHERE = (
+    "correct the campaign's gpus, or run it where they are: a server takes it with assay submit, "
+    "and an agent there measures; see assay doctor --for agent"
+)
+_HERE_VIRTUAL = (
+    "a synthetic campaign runs on virtual GPUs alone: offer each of its gpus with assay run --virtual KIND, "
+    "or with assay-agent run --virtual KIND to a server that takes it with assay submit"
+)
 
 
 def run_campaign(
@@ -44,6 +52,7 @@ def run_campaign(
     state_directory: AnyPath | None = None,
     *,
     output_directory: AnyPath | None = None,
+    virtual_gpus: Sequence[str] = (),
     follow: Follow = last_of,
 ) -> Outcome:
     """Run a campaign file in this process and return how it ended.
@@ -52,18 +61,20 @@ def run_campaign(
         campaign_file: the campaign, YAML.
         state_directory: the folder for records and metadata; None: the user's state folder.
         output_directory: the folder for report.json and report.html; None: ``reports/ID`` in the state's.
+        virtual_gpus: the virtual GPUs that this machine offers beside its own, KIND or KIND:COUNT each.
         follow: gets the statuses as they come and returns the last.
 
     Raises CampaignError for a file that is not valid or names missing files, StorageError if the state folder
     cannot be used, MissingExtraError if the server or the agent is not installed, NotReadyError if this
-    machine lacks what a run needs: no other machine could take it. Failed runs are in the outcome.
+    machine lacks what a run needs: no other machine could take it; ParameterError for a kind of virtual GPU
+    that does not exist. Failed runs are in the outcome.
     """
     state = Path(state_directory) if state_directory is not None else default_state_directory()
     _require_nameable(Path(campaign_file))
     check_campaign(campaign_file).refuse(here=True)
     check_free_space(state)
     require_usable(state)
-    with ended_in_order(), LocalService(state) as service, Client(service.address) as client:
+    with ended_in_order(), LocalService(state, virtual_gpus) as service, Client(service.address) as client:
         campaign_id = client.submit(campaign_file)
         service.serve(campaign_id)
         service.refuse_what_cannot_begin(client)
@@ -122,12 +133,14 @@ class LocalService:
 
     Args:
         state_directory: "server" and "agent" in it keep their state.
+        virtual_gpus: what the agent offers beside the GPUs of this machine, KIND or KIND:COUNT each.
     """
 
     address: str
 
-    def __init__(self, state_directory: Path) -> None:
+    def __init__(self, state_directory: Path, virtual_gpus: Sequence[str] = ()) -> None:
         self._state = state_directory
+        self._virtual_gpus = tuple(virtual_gpus)
         self._campaign_id: str | None = None
         self._agent: Agent | None = None
         self._agent_error: Exception | None = None
@@ -166,8 +179,7 @@ class LocalService:
             raise NotReadyError(
                 f"campaign {campaign_id}",
                 f"{stuck:,} of {status['runs_total']:,} runs can never begin here: {reason}",
-                "correct the campaign's gpus, or run it where they are: a server takes it with assay submit, "
-                "and an agent there measures; see assay doctor --for agent",
+                _HERE_VIRTUAL if status["synthetic"] else _ELSEWHERE,
             )
 
     def while_it_can_go_on(
@@ -205,7 +217,11 @@ class LocalService:
             raise _missing(error) from error
         # Attempts still under way when the campaign has ended are not needed: nothing to drain.
         config = AgentSettings(
-            server=self.address, state_dir=self._state / "agent", name="local", drain_seconds=0.0
+            server=self.address,
+            state_dir=self._state / "agent",
+            name="local",
+            virtual=self._virtual_gpus,
+            drain_seconds=0.0,
         )
         agent = self._agent = Agent(config)
         thread = threading.Thread(target=self._run_agent, args=(agent,), name="assay-agent", daemon=True)

@@ -53,6 +53,14 @@ def run(
             help="The folder for report.json and report.html.",
         ),
     ] = None,
+    virtual: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--virtual",
+            metavar="KIND[:COUNT]",
+            help="Offer virtual GPUs (V100, 'RTX 2060:2') to a synthetic campaign; repeat it for more kinds.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a campaign inside this process and show its report.
@@ -64,7 +72,11 @@ def run(
     require_usable(directory)
     with _log_file(directory / "run.log"):
         outcome = run_campaign(
-            campaign, directory, output_directory=output, follow=functools.partial(follow, quiet=as_json)
+            campaign,
+            directory,
+            output_directory=output,
+            virtual_gpus=virtual or (),
+            follow=functools.partial(follow, quiet=as_json),
         )
     show(outcome.to_dict(), as_json, lambda console: render_outcome(outcome, console))
     raise_for_failure(outcome.status)
