@@ -1,7 +1,9 @@
-"""The program ``assay-server``."""
+"""The program ``assay-server``: it serves, unless a verb is given."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
 import sys
@@ -13,6 +15,7 @@ from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_o
 from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, MissingExtraError
+from assay_server.cli.init import init
 from assay_server.config import ServerSettings
 from assay_server.ending import until_asked_to_end
 
@@ -21,19 +24,34 @@ program = typer.Typer(
 )
 
 
-@program.command()
 @with_settings(ServerSettings)
-def serve(
+def _serve_options(
     *,
     settings: ServerSettings,
     json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
     version: Annotated[bool, version_option("assay-server")] = False,
 ) -> None:
-    """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse."""
+    """Serve campaigns until SIGTERM or Ctrl-C: plan, lease, store, analyse. Verbs do something else."""
     set_up_log(settings.log_level, settings.log_format)
     # gRPC's own messages on standard error only help its authors; our errors say what people need.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _serve(settings.model_copy(update={"state_dir": settings.state_dir.absolute()}), json_output)
+
+
+@functools.wraps(_serve_options)
+def serve(context: typer.Context, **given: Any) -> None:
+    """Serve, unless a verb was given."""
+    if context.invoked_subcommand is None:
+        _serve_options(**given)
+
+
+_served = inspect.signature(_serve_options).parameters
+_context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: ignore[attr-defined]
+serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
+del serve.__wrapped__
+program.callback(invoke_without_command=True)(serve)
+program.command()(init)
 
 
 def _serve(settings: ServerSettings, json_output: bool) -> None:

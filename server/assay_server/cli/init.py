@@ -1,0 +1,51 @@
+"""``assay-server init``: makes the certificate authority of a lab."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Annotated
+
+import typer
+
+from assay_core.files.durable import storage_errors
+from assay_core.files.private_folders import take_state_folder
+from assay_core.settings.command_line import with_settings
+from assay_core.settings.quantities import parse_span_seconds
+from assay_server.config import ServerSettings
+from assay_server.identity.authority import authority_folder, new_authority, write_authority
+
+
+@with_settings(ServerSettings, "state_dir")
+def init(
+    *,
+    settings: ServerSettings,
+    name: Annotated[str, typer.Option(metavar="TEXT", help="What people call the lab.")] = "Assay lab",
+    validity: Annotated[
+        str, typer.Option(metavar="SPAN", help="How long the authority is valid; ends everybody's access.")
+    ] = "3650d",
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Make the lab's certificate authority, once; then the server may listen on HOST:PORT.
+
+    Its private key stays in the state folder (mode 0600). Everybody who enrols trusts this authority, so a
+    second init is refused."""
+    state = settings.state_dir.absolute()
+    span = datetime.timedelta(seconds=parse_span_seconds(validity, "--validity"))
+    authority = new_authority(name, span, datetime.datetime.now(datetime.UTC))
+    with storage_errors(state):
+        take_state_folder(state)
+    write_authority(authority, state)
+    document = {
+        "authority": authority.name,
+        "fingerprint": authority.fingerprint,
+        "valid_until": f"{authority.not_after:%Y-%m-%dT%H:%M:%SZ}",
+        "folder": str(authority_folder(state)),
+    }
+    if json_output:
+        typer.echo(json.dumps(document))
+    else:
+        typer.echo(
+            f"authority {document['authority']!r} in {document['folder']}, valid until "
+            f"{document['valid_until']}\nfingerprint {document['fingerprint']}"
+        )
