@@ -17,8 +17,10 @@ import sklearn
 
 from tests.bench.cases import PROMISES, SECTIONS, Case, Promise, Section
 from tests.bench.grouping import recording
+from tests.bench.lab.measuring import LabSize, lab_page
 from tests.bench.measure import Result, run_case
 
+_LAB = "lab"
 Results = dict[tuple[str, int], Result]
 # Inertias are sums of 20,000 squares, added in other orders.
 _SAME_INERTIA = 1 + 1e-9
@@ -29,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--scale", type=float, default=100.0, help="percent of the launches of each case")
-    parser.add_argument("--only", nargs="*", choices=[section.name for section in SECTIONS])
+    parser.add_argument("--only", nargs="*", choices=[*(section.name for section in SECTIONS), _LAB])
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     lines, results = [], Results()
@@ -45,6 +47,8 @@ def _page(runs: int, scale: float, only: list[str] | None, results: Results) -> 
     for section in SECTIONS:
         if not only or section.name in only:
             yield from _table(section, runs, scale, results)
+    if not only or _LAB in only:
+        yield from lab_page(LabSize().scaled(scale))
     yield from _promises(results)
 
 

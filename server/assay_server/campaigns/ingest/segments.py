@@ -226,6 +226,8 @@ class Ingest:
 
     def _answer_when_stored(self, upload: Upload, prepared: PreparedSegment) -> Future[Answer]:
         answer: Future[Answer] = Future()
+        # A stream that ends cancels what it waits for; the segment is on its way all the same.
+        answer.set_running_or_notify_cancel()
 
         def stored(outcome: Future[SegmentOutcome]) -> None:
             error = outcome.exception()

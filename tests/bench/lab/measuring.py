@@ -1,0 +1,178 @@
+"""Section ``lab`` of ``make bench``: one server, hundreds of simulated agents, 100,000 queued runs on SQLite.
+
+Agents and watchers share this process; the server has its own. Phases follow one another on one state
+folder; each begins with new counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from assay_client.remote.connection import Connection
+from tests.bench.lab.agents import Fleet, simulated_lab
+from tests.bench.lab.campaigns import KIND, OTHER_KIND, WATCHED_KIND, campaign_of, shared_out
+from tests.bench.lab.figures import Counts, milliseconds
+from tests.bench.lab.server_process import ServerProcess
+
+_WATCHERS = 4
+_PROBE_SECONDS = 0.01
+
+
+@dataclass(frozen=True)
+class LabSize:
+    """How much is simulated. ``run_seconds``: how long a run takes, except in the last phase."""
+
+    agents: int = 500
+    runs: int = 100_000
+    campaigns: int = 50
+    phase_seconds: float = 20.0
+    run_seconds: float = 25.0
+
+    def scaled(self, scale: float) -> LabSize:
+        """As many agents and runs as ``scale`` of these; the phases stay as long."""
+        campaigns = max(1, min(self.campaigns, int(self.runs * scale)))
+        runs = max(campaigns, int(self.runs * scale))
+        return LabSize(
+            max(1, int(self.agents * scale)), runs, campaigns, self.phase_seconds, self.run_seconds
+        )
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What was seen in ``seconds``; ``server_cores``: CPU seconds of the server for each of them.
+
+    ``loop_late_ms``: the 99th percentile of how late this process itself was: latencies include it.
+    """
+
+    title: str
+    seconds: float
+    server_cores: float
+    memory_mib: float
+    loop_late_ms: float
+    counts: Counts
+
+
+def lab_page(size: LabSize) -> Iterator[str]:
+    """The section's lines as they are measured."""
+    load = psutil.getloadavg()[0]
+    yield f"\n## A lab on one server: {size.agents} agents, {size.runs:,} queued runs\n"
+    yield f"Load average before: {load:.1f}. Latencies are those of the agents, which share one process.\n"
+    with tempfile.TemporaryDirectory(prefix="assay-lab-") as root:
+        yield from _measured(size, Path(root))
+
+
+def _measured(size: LabSize, root: Path) -> Iterator[str]:
+    server = ServerProcess(root / "server")
+    try:
+        empty_seconds, empty_mib = server.start(), server.memory_mib
+        began = time.perf_counter()
+        _submit(server.address, size)
+        submitted_seconds = time.perf_counter() - began
+        server.stop()
+        full_seconds, full_mib = server.start(), server.memory_mib
+        yield f"- start-up: {empty_seconds:.1f} s without runs, {full_seconds:.1f} s with; "
+        yield f"  memory {empty_mib:.0f} MiB, {full_mib:.0f} MiB; submitting took {submitted_seconds:.1f} s\n"
+        yield from table(asyncio.run(_phases(server, size)))
+    finally:
+        server.stop()
+
+
+def _submit(address: str, size: LabSize) -> None:
+    """Submit the queued campaigns, and one as large as all of them together, which will be watched."""
+    with Connection(address) as client:
+        for name, runs in shared_out(size.runs, size.campaigns):
+            client.submit(campaign_of(name, runs), f"{name}.yaml", "/lab")
+        client.submit(campaign_of("watched", size.runs, WATCHED_KIND), "watched.yaml", "/lab")
+
+
+async def _phases(server: ServerProcess, size: LabSize) -> list[Phase]:
+    async with simulated_lab(server.address, size.agents, OTHER_KIND) as fleet:
+        watch_it = Stopwatch(server, fleet)
+        began = time.perf_counter()
+        await fleet.register()
+        rate = size.agents / (time.perf_counter() - began)
+        phases = [await watch_it.phase(f"idle ({rate:,.0f} registrations a second)", size.phase_seconds)]
+        fleet.run_seconds = size.run_seconds
+        await fleet.become(KIND, over_seconds=size.run_seconds)
+        await asyncio.sleep(size.run_seconds / 2)
+        paced = f"runs of {size.run_seconds:g} s"
+        phases.append(await watch_it.phase(paced, size.phase_seconds))
+        await fleet.become(WATCHED_KIND, over_seconds=size.run_seconds)
+        async with fleet.watching("watched-1", _WATCHERS):
+            title = f"{paced}, {_WATCHERS} watchers of their campaign"
+            phases.append(await watch_it.phase(title, size.phase_seconds))
+        await fleet.become(KIND, over_seconds=1.0)
+        fleet.hurry()
+        await asyncio.sleep(2.0)
+        phases.append(await watch_it.phase("runs of 0 s", size.phase_seconds))
+        return phases
+
+
+class Stopwatch:
+    """Measures a server and its fleet for some seconds at a time."""
+
+    def __init__(self, server: ServerProcess, fleet: Fleet) -> None:
+        self._server = server
+        self._fleet = fleet
+
+    async def phase(self, title: str, seconds: float) -> Phase:
+        counts = self._fleet.count_anew()
+        cpu, began = self._server.cpu_seconds, time.perf_counter()
+        late = await _lateness(seconds)
+        took = time.perf_counter() - began
+        cores = (self._server.cpu_seconds - cpu) / took
+        self._fleet.count_anew()
+        return Phase(title, took, cores, self._server.memory_mib, milliseconds(late, 99), counts)
+
+
+async def _lateness(seconds: float) -> list[float]:
+    """How much later than asked this loop wakes, over ``seconds``."""
+    clock, late = asyncio.get_running_loop().time, []
+    ends = clock() + seconds
+    while (asked := clock() + _PROBE_SECONDS) < ends:
+        await asyncio.sleep(_PROBE_SECONDS)
+        late.append(clock() - asked)
+    return late
+
+
+def table(phases: Sequence[Phase]) -> Iterator[str]:
+    """One row for each phase."""
+    heads = (
+        "phase", "finished a second", "lease p50, ms", "p99, ms", "heartbeats", "p50, ms", "p99, ms", "late",
+        "missed", "refused calls", "statuses", "server, cores", "server, MiB", "this process late p99, ms",
+    )  # fmt: skip
+    yield f"| {' | '.join(heads)} |"
+    yield f"|---|{'---:|' * (len(heads) - 1)}"
+    for phase in phases:
+        yield f"| {' | '.join(_cells(phase))} |"
+        if phase.counts.refused:
+            kinds = Counter(phase.counts.refused)
+            yield f"<!-- refused in {phase.title}: {dict(kinds)} -->"
+
+
+def _cells(phase: Phase) -> list[str]:
+    counts = phase.counts
+    return [
+        phase.title,
+        f"{len(counts.finished) / phase.seconds:.1f}",
+        f"{milliseconds(counts.leases, 50):.1f}",
+        f"{milliseconds(counts.leases, 99):.1f}",
+        f"{len(counts.heartbeats):,}",
+        f"{milliseconds(counts.heartbeats, 50):.1f}",
+        f"{milliseconds(counts.heartbeats, 99):.1f}",
+        f"{counts.heartbeats_late:,}",
+        f"{counts.heartbeats_missed:,}",
+        f"{len(counts.refused):,}",
+        f"{counts.statuses:,}",
+        f"{phase.server_cores:.2f}",
+        f"{phase.memory_mib:.0f}",
+        f"{phase.loop_late_ms:.1f}",
+    ]
