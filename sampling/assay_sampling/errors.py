@@ -241,6 +241,20 @@ class MissingExtraError(AssayError):
         )
 
 
+class NotIdentifiedError(AssayError):
+    """The server cannot tell who is calling: there is no certificate, or it is not valid any more."""
+
+    exit_code = 11
+    code = "not_identified"
+
+
+class NotPermittedError(AssayError):
+    """The server knows who is calling, and the caller may not do this."""
+
+    exit_code = 11
+    code = "not_permitted"
+
+
 class NotReadyError(AssayError):
     """Something that is needed on this machine is missing."""
 

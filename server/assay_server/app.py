@@ -16,6 +16,8 @@ from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener, take_state_folder
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
+from assay_server.access.directory import IdentityDirectory
+from assay_server.access.recognising import Recognition, os_user
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
@@ -111,18 +113,21 @@ class Server:
         resources.callback(ingest.close)
         publisher = Publisher(coordinator)
         analyses = self._analyses(coordinator, resources)
+        directory = IdentityDirectory(metadata)
         server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
             AgentHandler(coordinator, publisher, self.settings.heartbeat_ms, self._limits.agents),
             CampaignHandler(coordinator, self._limits.queries),
             ingest,
             changes,
+            # The folder of the socket belongs to this user, which is checked before it listens there.
+            recognition=Recognition(directory, os_user(), plain_tcp_is_owner=True),
             limits=self._limits,
         )
         resources.callback(server.stop)
         self.addresses = server.start()
         resources.enter_context(_address_file(state, self.addresses))
-        resources.enter_context(upkeep(coordinator, publisher))
+        resources.enter_context(upkeep(coordinator, publisher, directory))
         analyses.resume()
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:

@@ -1,4 +1,4 @@
-"""The server's regular upkeep: ends leases, and publishes leftovers."""
+"""The server's regular upkeep: ends leases, publishes leftovers, reads identities again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
+from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 
@@ -52,8 +53,8 @@ class LeaseKeeper:
 
 
 @contextlib.contextmanager
-def upkeep(coordinator: Coordinator, publisher: Publisher) -> Iterator[None]:
-    """Two threads: one watches leases, one publishes what a restart or a full disk interrupted.
+def upkeep(coordinator: Coordinator, publisher: Publisher, directory: IdentityDirectory) -> Iterator[None]:
+    """Three threads: watch leases, publish what a restart or a full disk interrupted, read identities.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
@@ -61,6 +62,7 @@ def upkeep(coordinator: Coordinator, publisher: Publisher) -> Iterator[None]:
     with (
         _repeated("assay-leases", leases.look, leases.pause_seconds),
         _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
+        _repeated("assay-identities", directory.refresh, REFRESH_SECONDS),
     ):
         yield
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
@@ -18,7 +19,7 @@ from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
 from assay_sampling.readers import open_recording
 from assay_server.store import statements
-from assay_server.store.model import Agent, Attempt, Segment, Slice, SliceState
+from assay_server.store.model import Agent, Attempt, Identity, Segment, Slice, SliceState
 from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from tests.support.server.made_segments import MadeSegment, made_segments
@@ -82,6 +83,18 @@ class TestMetadataStore:
             assert read.segments(ended.key) == [segment]
             assert read.segment(ended.key, 0) == segment
             assert read.agent("agent-1") == agent
+
+    def test_identities_come_back_as_they_were_put(self, metadata: MetadataStore) -> None:
+        box = Identity("b", IdentityKind.AGENT, "box", Role.AGENT, "vision", ("rack=3", "fast"), 5)
+        vera = Identity("a", IdentityKind.PERSON, "vera", Role.VIEWER)
+        with metadata.transaction() as store:
+            store.put_identity(box)
+            store.put_identity(vera)
+            store.put_identity(replace(vera, role=Role.ADMIN, revoked_at_ms=9))
+        with metadata.snapshot() as read:
+            assert read.identities() == [replace(vera, role=Role.ADMIN, revoked_at_ms=9), box]
+            assert read.identity("b") == box
+            assert read.identity("c") is None
 
     def test_failures_are_those_of_one_workload_in_one_campaign(self, metadata: MetadataStore) -> None:
         runs = [run(0), run(1), run(2, workload="other"), run(0, "made-2")]

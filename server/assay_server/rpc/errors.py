@@ -19,6 +19,8 @@ from assay_sampling.errors import (
     InputError,
     LaunchTableError,
     MissingExtraError,
+    NotIdentifiedError,
+    NotPermittedError,
     ParameterError,
     RefusedError,
     RunFailedError,
@@ -33,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 
 _CODES: tuple[tuple[type[AssayError], grpc.StatusCode], ...] = (
+    (NotIdentifiedError, grpc.StatusCode.UNAUTHENTICATED),
+    (NotPermittedError, grpc.StatusCode.PERMISSION_DENIED),
     (UnknownThingError, grpc.StatusCode.NOT_FOUND),
     (NotYetError, grpc.StatusCode.FAILED_PRECONDITION),
     (CampaignError, grpc.StatusCode.INVALID_ARGUMENT),

@@ -20,12 +20,14 @@ from assay_core.files.private_folders import user_name
 from assay_core.server_address import ServerAddress, require_our_socket
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
 from assay_sampling.errors import ParameterError
+from assay_server.access.recognising import Recognition
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
 from assay_server.rpc.decoding import Decoding
+from assay_server.rpc.guard import Guard
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 
@@ -45,6 +47,7 @@ class RpcServer:
         ingest: Ingest,
         changes: Changes,
         *,
+        recognition: Recognition,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self._limits = limits
@@ -53,6 +56,7 @@ class RpcServer:
         self._campaigns = campaigns
         self._ingest = ingest
         self._changes = changes
+        self._recognition = recognition
         self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -90,7 +94,7 @@ class RpcServer:
         self._changes.attach(self._loop)
         threads = Threads.of(self._limits.queries)
         server = grpc.aio.server(
-            interceptors=[Decoding(self._limits.log)],
+            interceptors=[Guard(self._recognition), Decoding(self._limits.log)],
             options=_options(self._limits.calls),
             maximum_concurrent_rpcs=self._limits.calls.calls,
         )

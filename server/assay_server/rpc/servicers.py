@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -106,7 +107,9 @@ async def answer(
     Any error, including one of ``read``, ends the call.
     """
     try:
-        return await asyncio.get_running_loop().run_in_executor(executor, lambda: handler(read(request)))
+        # In the thread, too, the handler can ask who is calling.
+        run = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(executor, run, lambda: handler(read(request)))
     except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
         await abort(context, error, handler.__name__)
 

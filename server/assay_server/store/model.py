@@ -10,6 +10,7 @@ import hmac
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
@@ -197,6 +198,23 @@ class Agent:
     slots: tuple[Slot, ...]
     seen_at_ms: int
     place: str = ""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """An agent or a person that may call the server; ``revoked_at_ms`` 0: it was not revoked.
+
+    ``labels`` are those of its join token, for campaigns that require them.
+    """
+
+    identity_id: str
+    kind: IdentityKind
+    name: str
+    role: Role
+    project: str = ""
+    labels: tuple[str, ...] = ()
+    created_at_ms: int = 0
+    revoked_at_ms: int = 0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from assay_server.store.model import (
     Campaign,
     CampaignOverview,
     CampaignProgress,
+    Identity,
     Run,
     RunOverview,
     Segment,
@@ -127,6 +128,11 @@ class MetadataReader(Protocol):
     def agents(self) -> list[Agent]:
         """All agents that ever registered, in the order of their identifiers."""
 
+    def identity(self, identity_id: str) -> Identity | None: ...
+
+    def identities(self) -> list[Identity]:
+        """All identities, revoked ones too, in the order of their identifiers."""
+
 
 class MetadataTransaction(MetadataReader, Protocol):
     """Reads and writes that happen completely or not at all, one transaction at a time.
@@ -169,6 +175,9 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def put_agent(self, agent: Agent) -> None:
         """Add or replace an agent with its slots."""
+
+    def put_identity(self, identity: Identity) -> None:
+        """Add or replace an identity."""
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

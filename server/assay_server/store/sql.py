@@ -19,7 +19,7 @@ from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import statements, tables
+from assay_server.store import identities, statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -27,6 +27,7 @@ from assay_server.store.model import (
     Campaign,
     CampaignOverview,
     CampaignProgress,
+    Identity,
     Run,
     RunOverview,
     Segment,
@@ -240,6 +241,12 @@ class SqlTransaction:
         query = sa.select(tables.agents).order_by(tables.agents.c.agent_id)
         return [_agent(row) for row in self._rows(query)]
 
+    def identity(self, identity_id: str) -> Identity | None:
+        return identities.identity(self._connection, identity_id)
+
+    def identities(self) -> list[Identity]:
+        return identities.all_identities(self._connection)
+
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
         values = {**_campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
@@ -297,6 +304,9 @@ class SqlTransaction:
     def put_agent(self, agent: Agent) -> None:
         self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))
         self._write(sa.insert(tables.agents), [_agent_values(agent)])
+
+    def put_identity(self, identity: Identity) -> None:
+        identities.put(self._connection, identity)
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c

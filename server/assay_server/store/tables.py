@@ -163,6 +163,19 @@ agents = sa.Table(
     _integer("seen_at_ms"),
 )
 
+identities = sa.Table(
+    "identities",
+    metadata,
+    sa.Column("identity_id", sa.Text, primary_key=True),
+    _text("kind"),
+    _text("name"),
+    _text("role"),
+    _text("project"),
+    sa.Column("labels", sa.JSON, nullable=False),
+    _integer("created_at_ms"),
+    _integer("revoked_at_ms"),
+)
+
 # One row: the last fencing token.
 tokens = sa.Table(
     "tokens",

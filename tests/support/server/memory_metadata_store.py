@@ -26,6 +26,7 @@ from assay_server.store.model import (
     Campaign,
     CampaignOverview,
     CampaignProgress,
+    Identity,
     Run,
     RunOverview,
     Segment,
@@ -48,6 +49,7 @@ class _Tables:
     attempts: dict[tuple[str, int, int], Attempt] = field(default_factory=dict)
     segments: dict[tuple[str, int, int, int], Segment] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
+    identities: dict[str, Identity] = field(default_factory=dict)
     token: int = 0
 
     def copy(self) -> _Tables:
@@ -261,6 +263,12 @@ class MemoryReader:
     def agents(self) -> list[Agent]:
         return sorted(self._tables.agents.values(), key=lambda agent: agent.agent_id)
 
+    def identity(self, identity_id: str) -> Identity | None:
+        return self._tables.identities.get(identity_id)
+
+    def identities(self) -> list[Identity]:
+        return sorted(self._tables.identities.values(), key=lambda identity: identity.identity_id)
+
 
 class MemoryTransaction(MemoryReader):
     """A ``MetadataTransaction``."""
@@ -343,6 +351,9 @@ class MemoryTransaction(MemoryReader):
 
     def put_agent(self, agent: Agent) -> None:
         self._tables.agents[agent.agent_id] = agent
+
+    def put_identity(self, identity: Identity) -> None:
+        self._tables.identities[identity.identity_id] = identity
 
     def forget_agents(self, most: int) -> None:
         seen = sorted(self._tables.agents.values(), key=lambda agent: (-agent.seen_at_ms, agent.agent_id))

@@ -1,0 +1,54 @@
+"""The identities in memory, so that a call costs no query; read again regularly and after each change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from assay_server.store.model import Identity
+from assay_server.store.protocols import MetadataStore
+
+# A revocation by another process on the same store holds within a minute; one in this process at once.
+REFRESH_SECONDS = 15.0
+
+Listener = Callable[[frozenset[str]], None]
+
+
+class IdentityDirectory:
+    """All identities of the store. Thread-safe."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self._lock = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._known: dict[str, Identity] = {}
+        self.refresh()
+
+    def listen(self, listener: Listener) -> None:
+        """Call ``listener`` with the identities that changed, in the thread that noticed."""
+        self._listeners.append(listener)
+
+    def known(self, identity_id: str) -> Identity | None:
+        """The identity as it was last read; None if it was not there then. Does not block."""
+        return self._known.get(identity_id)
+
+    def looked_up(self, identity_id: str) -> Identity | None:
+        """The identity, from the store if it is new; may block."""
+        found = self._known.get(identity_id)
+        if found is None:
+            with self._metadata.snapshot() as store:
+                found = store.identity(identity_id)
+            if found is not None:
+                self.refresh()
+        return found
+
+    def refresh(self) -> None:
+        """Read all identities; call this after every transaction that changed some."""
+        with self._lock:
+            with self._metadata.snapshot() as store:
+                now = {each.identity_id: each for each in store.identities()}
+            before, self._known = self._known, now
+        changed = {one for one in before.keys() | now.keys() if before.get(one) != now.get(one)}
+        if changed:
+            for listener in self._listeners:
+                listener(frozenset(changed))

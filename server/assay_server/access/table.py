@@ -1,0 +1,82 @@
+"""The one table of calls and roles. What it does not name is denied, to everybody.
+
+A test enumerates the services' descriptors: a new call without a row here fails it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay_core.identity.roles import Role
+from assay_sampling.errors import NotPermittedError
+from assay_server.access.caller import Caller
+
+_AGENTS = frozenset({Role.AGENT})
+_ADMINS = frozenset({Role.ADMIN})
+_OPERATORS = _ADMINS | {Role.OPERATOR}
+_SUBMITTERS = _OPERATORS | {Role.SUBMITTER}
+_READERS = _SUBMITTERS | {Role.VIEWER}
+_EVERYBODY = _READERS | _AGENTS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may make a call.
+
+    The owner of the server's socket may make every call that has a rule: the machine lets nobody else
+    in there, and on one box a person plays all roles.
+
+    Args:
+        roles: the roles that may.
+        lasts: the answer may take long, or is a stream: the caller is checked again while it lasts.
+        open: anybody may, without an identity; only for the listener on which identities are issued.
+    """
+
+    roles: frozenset[Role]
+    lasts: bool = False
+    open: bool = False
+
+    def allows(self, caller: Caller) -> bool:
+        return caller.is_owner or caller.role in self.roles
+
+
+RULES: Mapping[str, Rule] = {
+    "assay.v1.AgentService/Register": Rule(_AGENTS),
+    "assay.v1.AgentService/Heartbeat": Rule(_AGENTS),
+    "assay.v1.AgentService/Lease": Rule(_AGENTS, lasts=True),
+    "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS),
+    "assay.v1.AgentService/FailAttempt": Rule(_AGENTS),
+    "assay.v1.IngestService/Upload": Rule(_AGENTS, lasts=True),
+    "assay.v1.CampaignService/Submit": Rule(_SUBMITTERS),
+    "assay.v1.CampaignService/ListCampaigns": Rule(_READERS),
+    "assay.v1.CampaignService/GetStatus": Rule(_READERS),
+    "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True),
+    "assay.v1.CampaignService/Cancel": Rule(_SUBMITTERS),
+    "assay.v1.CampaignService/GetRun": Rule(_READERS),
+    "assay.v1.CampaignService/GetReport": Rule(_READERS, lasts=True),
+    "grpc.health.v1.Health/Check": Rule(_EVERYBODY),
+    "grpc.health.v1.Health/List": Rule(_EVERYBODY),
+    "grpc.health.v1.Health/Watch": Rule(_EVERYBODY, lasts=True),
+}
+
+
+def rule_of(method: str) -> Rule | None:
+    """The rule for a call, named as gRPC names it (``/package.Service/Method``); None: it is denied."""
+    return RULES.get(method.removeprefix("/"))
+
+
+def require_allowed(rule: Rule | None, caller: Caller, method: str) -> None:
+    """Raises NotPermittedError unless the caller may make this call."""
+    call = method.rpartition("/")[2]
+    if rule is None:
+        raise NotPermittedError(
+            f"call {call}", "the server's table of calls and roles does not name it", "report this as a bug"
+        )
+    if not rule.allows(caller):
+        able = " or ".join(str(role) for role in Role if role in rule.roles)
+        raise NotPermittedError(
+            f"{caller.name or caller.identity_id}",
+            f"the role {caller.role} may not call {call}, only {able}",
+            "ask an admin of the server for another role",
+        )

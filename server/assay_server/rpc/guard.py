@@ -1,0 +1,176 @@
+"""Establishes the caller of every call and refuses what the table does not allow, before anything is read.
+
+Calls that last (streams, a lease that waits) are checked again when their caller's identity changes and
+every few seconds, so a revocation and the end of a certificate end them too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+
+from assay_sampling.errors import AssayError
+from assay_server.access.caller import Caller, set_caller
+from assay_server.access.recognising import Peer, Recognition
+from assay_server.access.table import Rule, require_allowed, rule_of
+from assay_server.rpc.errors import abort
+
+RECHECK_SECONDS = 20.0
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Told = TypeVar("Told")
+_END = object()
+
+
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """The outermost interceptor. Make it on the event loop of its server."""
+
+    def __init__(self, recognition: Recognition, recheck_seconds: float = RECHECK_SECONDS) -> None:
+        self._recognition = recognition
+        self._recheck_seconds = recheck_seconds
+        self._loop = asyncio.get_running_loop()
+        self._lasting: dict[str, set[_Lasting]] = {}
+        recognition.directory.listen(self._changed)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = str(handler_call_details.method)
+        call = _Call(self, method, rule_of(method))
+        if handler.response_streaming:
+            return _streaming(handler, call)
+        return _unary(handler, call)
+
+    async def admitted(self, call: _Call, context: Context) -> Caller | None:
+        """The caller, if it may make this call, else the call ends here; None: anybody may."""
+        if call.rule is not None and call.rule.open:
+            return None
+        peer = peer_of(context)
+        try:
+            if self._recognition.is_known(peer):
+                caller = self._recognition.caller(peer)
+            else:
+                caller = await asyncio.to_thread(self._recognition.caller, peer)
+            require_allowed(call.rule, caller, call.method)
+        except AssayError as error:
+            await abort(context, error, call.method)
+        set_caller(caller)
+        return caller
+
+    @contextlib.contextmanager
+    def watched(self, caller: Caller | None) -> Iterator[_Lasting | None]:
+        """Tells of changes of the caller's identity while the block runs; None: nothing can change."""
+        if caller is None or caller.is_owner:
+            yield None
+            return
+        lasting = _Lasting(self._loop.create_future(), self._loop.time())
+        mine = self._lasting.setdefault(caller.identity_id, set())
+        mine.add(lasting)
+        try:
+            yield lasting
+        finally:
+            mine.discard(lasting)
+            if not mine:
+                self._lasting.pop(caller.identity_id, None)
+
+    async def while_admitted(
+        self, step: Awaitable[Told], call: _Call, lasting: _Lasting | None, context: Context
+    ) -> Told:
+        """The result of ``step``, unless its caller may no longer make this call."""
+        if lasting is None:
+            return await step
+        task = asyncio.ensure_future(step)
+        try:
+            while not task.done():
+                either: set[asyncio.Future[Any]] = {task, lasting.changed}
+                await asyncio.wait(either, timeout=self._recheck_seconds, return_when=asyncio.FIRST_COMPLETED)
+                late = self._loop.time() - lasting.checked >= self._recheck_seconds
+                if lasting.changed.done() or late:
+                    lasting.changed, lasting.checked = self._loop.create_future(), self._loop.time()
+                    await self.admitted(call, context)
+            return await task
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
+                    await task
+
+    def _changed(self, identities: frozenset[str]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._wake, identities)
+
+    def _wake(self, identities: frozenset[str]) -> None:
+        for identity_id in identities & self._lasting.keys():
+            for lasting in self._lasting[identity_id]:
+                if not lasting.changed.done():
+                    lasting.changed.set_result(None)
+
+
+@dataclass(frozen=True)
+class _Call:
+    guard: Guard
+    method: str
+    rule: Rule | None
+
+
+@dataclass(eq=False)
+class _Lasting:
+    """A call that lasts; ``changed`` is done when its caller's identity has changed since the last check."""
+
+    changed: asyncio.Future[None]
+    checked: float  # by the loop's clock
+
+
+def peer_of(context: Context) -> Peer:
+    """The other end of a call's connection."""
+    facts = context.auth_context()
+    certificate = next(iter(facts.get("x509_pem_cert", ())), b"")
+    encrypted = b"ssl" in facts.get("transport_security_type", ())
+    return Peer(str(context.peer()), bytes(certificate), encrypted)
+
+
+def _unary(handler: Any, call: _Call) -> Any:
+    inner = handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+    async def answered(request: Any, context: Context) -> Any:
+        caller = await call.guard.admitted(call, context)
+        if call.rule is not None and call.rule.lasts:
+            with call.guard.watched(caller) as lasting:
+                return await call.guard.while_admitted(inner(request, context), call, lasting, context)
+        return await inner(request, context)
+
+    make = grpc.stream_unary_rpc_method_handler if handler.request_streaming else None
+    make = make or grpc.unary_unary_rpc_method_handler
+    return make(answered, handler.request_deserializer, handler.response_serializer)
+
+
+def _streaming(handler: Any, call: _Call) -> Any:
+    inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
+
+    async def answered(request: Any, context: Context) -> AsyncIterator[Any]:
+        caller = await call.guard.admitted(call, context)
+        stream = inner(request, context)
+        with call.guard.watched(caller) as lasting:
+            try:
+                while True:
+                    step = anext(stream, _END)
+                    told = await call.guard.while_admitted(step, call, lasting, context)
+                    if told is _END:
+                        return
+                    yield told
+            finally:
+                await stream.aclose()
+
+    make = grpc.stream_stream_rpc_method_handler if handler.request_streaming else None
+    make = make or grpc.unary_stream_rpc_method_handler
+    return make(answered, handler.request_deserializer, handler.response_serializer)

@@ -1,0 +1,195 @@
+"""Who is calling, and that a revocation ends what is going on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from assay_core.identity.certificates import certificate_pem
+from assay_core.identity.credentials import Credentials
+from assay_core.identity.keys import new_key
+from assay_core.identity.roles import IdentityKind, Role
+from assay_core.records.error_metadata import ErrorMetadata
+from assay_sampling.errors import NotIdentifiedError, NotPermittedError
+from assay_server.access.caller import OWNER_ID
+from assay_server.access.directory import IdentityDirectory
+from assay_server.access.recognising import Peer, Recognition
+from assay_server.access.table import RULES
+from assay_server.store.model import Identity
+from assay_server.store.protocols import MetadataStore
+from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
+from tests.support.server.guarded_server import (
+    GuardedServer,
+    call,
+    credentials_of,
+    every_call,
+    guarded_server,
+    shared_authority,
+)
+from tests.support.server.memory_metadata_store import MemoryMetadataStore
+
+METHODS = {method.name: method for method in every_call() if "grpc" not in method.full_name}
+VIEWER = Identity("aa" * 16, IdentityKind.PERSON, "vera", Role.VIEWER)
+AGENT = Identity("bb" * 16, IdentityKind.AGENT, "box", Role.AGENT)
+
+
+@pytest.fixture
+def store() -> MetadataStore:
+    return stored(VIEWER, AGENT)
+
+
+def stored(*identities: Identity) -> MetadataStore:
+    made = MemoryMetadataStore()
+    with made.transaction() as transaction:
+        for identity in identities:
+            transaction.put_identity(identity)
+    return made
+
+
+def put(store: MetadataStore, directory: IdentityDirectory, identity: Identity) -> None:
+    with store.transaction() as transaction:
+        transaction.put_identity(identity)
+    directory.refresh()
+
+
+def serving(
+    store: MetadataStore, folder: Path, test: Callable[[GuardedServer], Awaitable[None]]
+) -> GuardedServer:
+    async def run() -> GuardedServer:
+        async with guarded_server(store, folder) as server:
+            await asyncio.wait_for(test(server), 20)
+            return server
+
+    return asyncio.run(run())
+
+
+def test_handlers_learn_who_calls(store: MetadataStore, short_path: Path) -> None:
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(credentials_of(VIEWER)) as vera, server.channel() as owner:
+            assert await call(vera, METHODS["GetStatus"]) is grpc.StatusCode.OK
+            assert await call(vera, METHODS["Cancel"]) is grpc.StatusCode.PERMISSION_DENIED
+            assert await call(owner, METHODS["Cancel"]) is grpc.StatusCode.OK
+
+    server = serving(store, short_path, test)
+    assert server.answered == [("GetStatus", VIEWER.identity_id), ("Cancel", OWNER_ID)]
+
+
+def test_a_new_identity_may_call_at_once_and_a_changed_role_holds_at_once(
+    store: MetadataStore, short_path: Path
+) -> None:
+    new = Identity("cc" * 16, IdentityKind.PERSON, "nora", Role.VIEWER)
+
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(credentials_of(new)) as nora:
+            assert await call(nora, METHODS["GetStatus"]) is grpc.StatusCode.UNAUTHENTICATED
+            with store.transaction() as transaction:
+                transaction.put_identity(new)
+            assert await call(nora, METHODS["GetStatus"]) is grpc.StatusCode.OK
+            assert await call(nora, METHODS["Cancel"]) is grpc.StatusCode.PERMISSION_DENIED
+            put(store, server.directory, replace(new, role=Role.OPERATOR))
+            assert await call(nora, METHODS["Cancel"]) is grpc.StatusCode.OK
+
+    serving(store, short_path, test)
+
+
+@pytest.mark.parametrize(("who", "name"), [(VIEWER, "Watch"), (AGENT, "Upload")])
+def test_a_revocation_ends_a_stream_that_is_silent(
+    store: MetadataStore, short_path: Path, who: Identity, name: str
+) -> None:
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(credentials_of(who)) as channel:
+            path = f"/{METHODS[name].containing_service.full_name}/{name}"
+            if name == "Watch":
+                stream = aiter(channel.unary_stream(path)(b""))
+            else:
+                stream = aiter(channel.stream_stream(path)())
+            await anext(stream)
+            put(store, server.directory, replace(who, revoked_at_ms=1))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await anext(stream)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        told = ErrorMetadata.beside(caught.value)
+        assert told is not None and isinstance(told.error(), NotPermittedError)
+        assert told.cause == "its identity was revoked"
+
+    serving(store, short_path, test)
+
+
+def test_a_stream_goes_on_after_a_change_that_leaves_it_allowed(
+    store: MetadataStore, short_path: Path
+) -> None:
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(credentials_of(VIEWER)) as channel:
+            path = f"/{METHODS['Watch'].containing_service.full_name}/Watch"
+            stream = aiter(channel.unary_stream(path)(b""))
+            await anext(stream)
+            put(store, server.directory, replace(VIEWER, role=Role.OPERATOR))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(stream), 0.1)
+
+    serving(store, short_path, test)
+
+
+class TestRecognition:
+    def test_the_socket_is_its_owners(self, store: MetadataStore) -> None:
+        caller = Recognition(IdentityDirectory(store), "somebody").caller(Peer("unix:"))
+        assert (caller.identity_id, caller.name, caller.role) == (OWNER_ID, "somebody", Role.ADMIN)
+        assert caller.is_owner
+
+    @pytest.mark.parametrize(
+        "peer", [Peer("ipv4:127.0.0.1:5"), Peer("unix:", encrypted=True), Peer("ipv4:1.2.3.4:5", b"", True)]
+    )
+    def test_nobody_else_without_a_certificate(self, store: MetadataStore, peer: Peer) -> None:
+        with pytest.raises(NotIdentifiedError, match="it presented no certificate"):
+            Recognition(IdentityDirectory(store), "somebody").caller(peer)
+
+    def test_expired_unknown_and_revoked_are_refused(self, store: MetadataStore) -> None:
+        revoked = replace(VIEWER, identity_id="dd" * 16, revoked_at_ms=1)
+        with store.transaction() as transaction:
+            transaction.put_identity(revoked)
+        recognition = Recognition(IdentityDirectory(store), "somebody")
+
+        def error(credentials: Credentials) -> str:
+            with pytest.raises((NotIdentifiedError, NotPermittedError)) as caught:
+                recognition.caller(Peer("ipv4:1.2.3.4:5", credentials.certificate, True))
+            return caught.value.cause
+
+        assert recognition.caller(Peer("x", credentials_of(VIEWER).certificate, True)).name == "vera"
+        assert error(credentials_of(VIEWER, expired=True)) == "its certificate has expired"
+        assert error(credentials_of(revoked)) == "its identity was revoked"
+        unknown = replace(VIEWER, identity_id="ee" * 16)
+        assert error(credentials_of(unknown)) == "the server does not know this identity"
+        swapped = credentials_of(replace(VIEWER, kind=IdentityKind.AGENT))
+        assert error(swapped) == "the server does not know this identity"
+        key = new_key()
+        server = shared_authority().issue_for_server(key.public_key(), DAY, now())
+        with pytest.raises(NotIdentifiedError, match="it names no identity of Assay"):
+            recognition.caller(Peer("x", certificate_pem(server), True))
+
+    def test_one_certificate_may_be_withdrawn(self, store: MetadataStore) -> None:
+        directory = IdentityDirectory(store)
+        recognition = Recognition(directory, "somebody", is_withdrawn=lambda each: each.serial != "")
+        with pytest.raises(NotPermittedError, match="its certificate was withdrawn"):
+            recognition.caller(Peer("x", credentials_of(VIEWER).certificate, True))
+
+
+def test_a_certificate_of_another_authority_ends_in_the_handshake(
+    store: MetadataStore, short_path: Path
+) -> None:
+    stranger = made_credentials(made_authority(), VIEWER.kind, VIEWER.identity_id)
+
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(stranger) as channel:
+            assert await call(channel, METHODS["GetStatus"]) is grpc.StatusCode.UNAVAILABLE
+
+    assert serving(store, short_path, test).answered == []
+
+
+def test_every_call_has_a_rule_and_every_rule_a_call() -> None:
+    served = {f"{method.containing_service.full_name}/{method.name}" for method in every_call()}
+    assert served == set(RULES)
