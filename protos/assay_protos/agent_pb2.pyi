@@ -94,14 +94,28 @@ class AttemptProgress(_message.Message):
     def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., launches_spooled: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("agent_id", "session_id", "attempts")
+    __slots__ = ("agent_id", "session_id", "attempts", "spool")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SPOOL_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     session_id: str
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
-    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ...) -> None: ...
+    spool: SpoolState
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., spool: _Optional[_Union[SpoolState, _Mapping]] = ...) -> None: ...
+
+class SpoolState(_message.Message):
+    __slots__ = ("used_bytes", "limit_bytes", "waits", "damaged")
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    used_bytes: int
+    limit_bytes: int
+    waits: bool
+    damaged: int
+    def __init__(self, used_bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ..., waits: _Optional[bool] = ..., damaged: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("drop", "register_again")

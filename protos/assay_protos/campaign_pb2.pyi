@@ -113,18 +113,34 @@ class ListCampaignsRequest(_message.Message):
     def __init__(self, campaigns_from: _Optional[int] = ..., campaigns_most: _Optional[int] = ...) -> None: ...
 
 class ListCampaignsResponse(_message.Message):
-    __slots__ = ("campaigns", "resting", "set_aside", "changed", "campaigns_next")
+    __slots__ = ("campaigns", "resting", "set_aside", "changed", "campaigns_next", "spools")
     CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
     RESTING_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGNS_NEXT_FIELD_NUMBER: _ClassVar[int]
+    SPOOLS_FIELD_NUMBER: _ClassVar[int]
     campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
     resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
     set_aside: _containers.RepeatedCompositeFieldContainer[SetAside]
     changed: _containers.RepeatedCompositeFieldContainer[ChangedFile]
     campaigns_next: int
-    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ..., campaigns_next: _Optional[int] = ...) -> None: ...
+    spools: _containers.RepeatedCompositeFieldContainer[AgentSpool]
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ..., campaigns_next: _Optional[int] = ..., spools: _Optional[_Iterable[_Union[AgentSpool, _Mapping]]] = ...) -> None: ...
+
+class AgentSpool(_message.Message):
+    __slots__ = ("agent", "used_bytes", "limit_bytes", "waits", "damaged")
+    AGENT_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    agent: str
+    used_bytes: int
+    limit_bytes: int
+    waits: bool
+    damaged: int
+    def __init__(self, agent: _Optional[str] = ..., used_bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ..., waits: _Optional[bool] = ..., damaged: _Optional[int] = ...) -> None: ...
 
 class SlotRest(_message.Message):
     __slots__ = ("agent", "slot", "failures", "remaining_ms", "failure")

@@ -47,6 +47,7 @@ STATUS = campaign.CampaignStatus(
 )  # fmt: skip
 CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNREADABLE)
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
+SPOOL = campaign.AgentSpool("box", 7, 9, waits=True, damaged=2)
 HEADER = upload.SegmentHeader(4, 10, 5, 6, b"n" * 32, b"l" * 32)
 DETAIL = campaign.AttemptDetail(
     key=KEY, state=campaign.AttemptState.EXPIRED, agent="box", slot="GPU-1", leased_at_ms=1, ended_at_ms=2,
@@ -63,6 +64,7 @@ RECORDS: list[Any] = [
     work.Work(key=KEY, recorded=work.RecordedSource(Path("/data/x")), **SPEC),
     lease.LeaseRequest("a", "s", "GPU-1", 7), lease.LeaseAnswer(None, register_again=True),
     lease.Heartbeat("a", "s", (lease.AttemptProgress(KEY, 8, b"s"),)),
+    lease.Heartbeat("a", "s", (), lease.SpoolState(7, 9, waits=True, damaged=2)),
     lease.HeartbeatAnswer((KEY,), register_again=True), lease.FinishAnswer(published=True),
     lease.FinishedAttempt(CLAIM, 2, 20, (FLAG,), LOG), lease.FailedAttempt(CLAIM, WHY, LOG),
     upload.AnnouncedSegment(CLAIM, HEADER), upload.SegmentAnswer(KEY, 4, duplicate=True),
@@ -71,7 +73,7 @@ RECORDS: list[Any] = [
     campaign.CampaignsPage(1, 2), campaign.StatusRequest("c-1", 1, 2, without_runs=True),
     campaign.ReportRequest("c-1", campaign.ReportFormat.HTML), campaign.NamedCampaign("c-1"),
     campaign.NamedRun("c-1.0000"), REST, ASIDE, CHANGED, RUN, STATUS,
-    campaign.Overview((STATUS,), (REST,), (ASIDE,), (CHANGED,), 3), DETAIL,
+    campaign.Overview((STATUS,), (REST,), (ASIDE,), (CHANGED,), 3, (SPOOL,)), DETAIL,
     campaign.RunDetail(RUN, (DETAIL,), ("records/x",)), campaign.ReportChunk(b"data", (CHANGED,)),
 ]  # fmt: skip
 

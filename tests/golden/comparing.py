@@ -48,6 +48,8 @@ ADDED: frozenset[str] = frozenset(
         "largest_active_error_percent", "summary.saved_percent", "active_saved_percent",
         # Weights by light time, and which weights are used where.
         "weights", "light_time_weight", "by_weights",
+        # Spools of agents in the overview of a server.
+        "spools",
         "fair", "star", "no_star", "recommendation", "recommendations",
     }
 )  # fmt: skip

@@ -177,6 +177,7 @@ class _Process:
             session=self._session,
             connection=self._connection,
             runner=self._runner_of(place.profilers, health),
+            spool=self._spool,
             wait_ms=self._agent.settings.lease_wait_ms,
         )
 
@@ -224,7 +225,7 @@ class _Process:
 
     def _report_discarded(self, discarded: Sequence[DiscardedAttempt]) -> None:
         for each in discarded:
-            problem = failure(FailureClass.AGENT_RESTARTED, str(each.key), each.why)
+            problem = failure(each.failure_class, str(each.key), each.why)
             self._runner.report(
                 each.key, each.write_secret, problem, AttemptLog(), give_up=self._session.stopping
             )
@@ -274,6 +275,9 @@ class _Process:
             self._heartbeat()
         else:
             self._register_again(inventory)
+        if not self._spool.takes_runs():
+            for worker in self._workers:
+                worker.interrupt()
         self._uplink.watch()
 
     def _until_heartbeat(self) -> float:
@@ -294,7 +298,7 @@ class _Process:
             progress = tuple(
                 AttemptProgress(a.key, a.launches, a.write_secret) for a in self._spool.attempts.values()
             )
-        heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress)
+        heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress, self._spool.state())
         try:
             response = self._connection.heartbeat(heartbeat, timeout=max(self._heartbeat_seconds, 2.0))
         except (ServerUnreachableError, ServerRefusedError, WireError) as error:

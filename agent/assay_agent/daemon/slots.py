@@ -11,6 +11,7 @@ from tenacity import Retrying, retry_if_exception_type, sleep_using_event, stop_
 
 from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.health.slot_health import LOOK_SECONDS, SlotHealth
+from assay_agent.spool.spool import Spool
 from assay_agent.uplink.connection import PAUSES, Connection, ServerRefusedError
 from assay_agent.uplink.session import Session
 from assay_core.records.attempt import AttemptLog
@@ -31,7 +32,7 @@ _LEAST_SECONDS_BETWEEN_REQUESTS = 0.25
 class SlotWorker:
     """Leases work for one slot and measures it, one attempt after the other, until the session stops.
 
-    A slot whose GPU is out of service asks for nothing.
+    A slot whose GPU is out of service asks for nothing, and neither does any while the spool is full.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class SlotWorker:
         session: Session,
         connection: Connection,
         runner: AttemptRunner,
+        spool: Spool,
         wait_ms: int,
     ) -> None:
         self.slot = slot
@@ -50,6 +52,7 @@ class SlotWorker:
         self._session = session
         self._connection = connection
         self._runner = runner
+        self._spool = spool
         self._request = LeaseRequest(
             agent_id=agent_id, session_id=session.session_id, slot_id=slot.slot_id, wait_ms=wait_ms
         )
@@ -61,7 +64,10 @@ class SlotWorker:
         self.thread.start()
 
     def interrupt(self) -> None:
-        """Stop waiting for work; call once the session is stopping."""
+        """Stop waiting for work, because the session is stopping or the spool is full.
+
+        The server gives work that it had already given in the lost answer once more.
+        """
         with self._lock:
             if self._asking is not None:
                 self._asking.cancel()
@@ -78,7 +84,7 @@ class SlotWorker:
             ),
         )
         while self._session.wait_registered():
-            if not self.health.takes_runs():
+            if not self.health.takes_runs() or not self._spool.takes_runs():
                 self._session.stopping.wait(LOOK_SECONDS)
                 continue
             asked_at = time.monotonic()
@@ -92,7 +98,7 @@ class SlotWorker:
     def _lease(self) -> Work | None:
         """Ask once; None if there is nothing to do. Raises errors after which asking again may help."""
         with self._lock:
-            if self._session.stopping.is_set():
+            if self._session.stopping.is_set() or not self._spool.takes_runs():
                 return None
             self._asking = self._connection.start_lease(self._request)
         try:

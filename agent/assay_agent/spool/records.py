@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from assay_agent.spool.segments import file_bytes, read_segment_header
+from assay_agent.spool.segments import DamagedSegmentError, file_bytes, read_segment_header
 from assay_core.files import durable
 from assay_core.records.attempt import AttemptKey, AttemptLog, bounded_text
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.wire import WireError
 from assay_core.records.work import Work
-from assay_sampling.errors import StorageError
 
 MANIFEST = "manifest.json"
 SEAL = "seal.json"
@@ -103,16 +102,30 @@ def read_lease(directory: Path) -> tuple[AttemptKey, bytes] | None:
         return None
 
 
-def read_whole_attempt(directory: Path) -> tuple[Seal, dict[int, int]] | str:
+@dataclass(frozen=True)
+class Incomplete:
+    """Why an attempt on the disk cannot be sent; ``damaged``: its files that are not as they were written."""
+
+    why: str
+    damaged: tuple[tuple[Path, str], ...] = ()
+
+
+def read_whole_attempt(directory: Path) -> tuple[Seal, dict[int, int]] | Incomplete:
     """The seal and the sizes in bytes of the remaining segments, or why the attempt is incomplete."""
     try:
         seal = Seal.from_json((directory / SEAL).read_bytes())
     except FileNotFoundError:
-        return "the agent ended before it was complete"
+        return Incomplete("the agent ended before it was complete")
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return f"its seal cannot be read ({error})"
-    try:
-        sizes = {s: file_bytes(read_segment_header(directory / segment_name(s))) for s in seal.remaining}
-    except StorageError as error:
-        return str(error)
+        why = f"its seal cannot be read ({error})"
+        return Incomplete(why, ((directory / SEAL, why),))
+    sizes: dict[int, int] = {}
+    damaged: list[DamagedSegmentError] = []
+    for segment in seal.remaining:
+        try:
+            sizes[segment] = file_bytes(read_segment_header(directory / segment_name(segment)))
+        except DamagedSegmentError as error:
+            damaged.append(error)
+    if damaged:
+        return Incomplete(str(damaged[0]), tuple((error.path, error.cause) for error in damaged))
     return seal, sizes

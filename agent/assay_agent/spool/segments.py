@@ -36,6 +36,14 @@ _MAGIC = b"ASSAYSEG"
 _VERSION = 1
 
 
+class DamagedSegmentError(StorageError):
+    """A segment's file is not as it was written, or it is gone: its slice must be measured again."""
+
+    def __init__(self, path: Path, cause: str) -> None:
+        self.path = path
+        super().__init__(f"spooled segment {path}", cause, "check the disk; the slice is measured again")
+
+
 def file_bytes(header: SegmentHeader) -> int:
     """The size of a segment's file."""
     return _HEADER_BYTES + header.names_bytes + header.launches_bytes
@@ -201,7 +209,7 @@ def _hash(part: bytes | memoryview) -> bytes:
 
 
 def read_segment_header(path: Path) -> SegmentHeader:
-    """The header of a segment file whose size fits it; raises StorageError for any other file."""
+    """The header of a segment file whose size fits it; raises DamagedSegmentError for any other file."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEADER_BYTES)
@@ -215,7 +223,7 @@ def read_segment_header(path: Path) -> SegmentHeader:
 
 
 def read_segment(path: Path) -> EncodedSegment:
-    """A segment from its file, hashes checked; raises StorageError if it is damaged or gone."""
+    """A segment from its file, hashes checked; raises DamagedSegmentError if it is damaged or gone."""
     try:
         data = memoryview(path.read_bytes())
     except OSError as error:
@@ -246,5 +254,5 @@ def _parse(path: Path, head: bytes) -> SegmentHeader:
     )
 
 
-def _damaged(path: Path, cause: str) -> StorageError:
-    return StorageError(f"spooled segment {path}", cause, "check the disk; the run is tried again")
+def _damaged(path: Path, cause: str) -> DamagedSegmentError:
+    return DamagedSegmentError(path, cause)

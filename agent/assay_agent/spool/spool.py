@@ -27,8 +27,10 @@ from pathlib import Path
 
 from assay_agent.spool import records
 from assay_agent.spool.committer import Commit, Committer
-from assay_agent.spool.records import SEAL, Seal
+from assay_agent.spool.damaged import DamagedFiles
+from assay_agent.spool.records import SEAL, Incomplete, Seal
 from assay_agent.spool.segments import (
+    DamagedSegmentError,
     EncodedSegment,
     SegmentContent,
     SegmentEncoder,
@@ -42,14 +44,19 @@ from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, free_space, require
 from assay_core.files.private_folders import make_private_folder
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.failure import Failure
+from assay_core.records.lease import SpoolState
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import LaunchBatch
+from assay_sampling.running.failures import FailureClass
 
 _log = logging.getLogger(__name__)
 
 _TRASH = ".trash-"
+
+# No run begins while the spool is fuller than the first; runs begin again once it is emptier than the second.
+_FULL, _EMPTY_ENOUGH = 0.75, 0.5
 
 
 class AttemptEnded(Exception):
@@ -72,6 +79,7 @@ class DiscardedAttempt:
     key: AttemptKey
     why: str
     write_secret: bytes = field(default=b"", repr=False)
+    failure_class: FailureClass = FailureClass.AGENT_RESTARTED
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,9 @@ class Spool:
         self.changed = threading.Condition()
         self.attempts: dict[AttemptKey, SpooledAttempt] = {}
         self.used_bytes = 0
+        self.damaged = DamagedFiles(directory.with_name(f"{directory.name}-damaged"))
+        self._full = False
+        self._waiting = 0  # attempts that wait for room
         self._trash = count()
         with storage_errors(self.subject):
             make_private_folder(directory)
@@ -133,9 +144,12 @@ class Spool:
                     continue
                 key, secret = lease
                 found = records.read_whole_attempt(path)
-                if isinstance(found, str):
-                    _log.warning("%s is discarded: %s", key, found)
-                    discarded.append(DiscardedAttempt(key, found, secret))
+                if isinstance(found, Incomplete):
+                    _log.warning("%s is discarded: %s", key, found.why)
+                    for file, cause in found.damaged:
+                        self.damaged.put(key, file, cause)
+                    because = FailureClass.SPOOL_DAMAGED if found.damaged else FailureClass.AGENT_RESTARTED
+                    discarded.append(DiscardedAttempt(key, found.why, secret, because))
                     self._discard(path)
                     continue
                 attempt = SpooledAttempt(self, key, path, write_secret=secret)
@@ -189,10 +203,48 @@ class Spool:
                 "give the agent a larger --spool-limit; nothing already stored is lost",
             )
         with self.changed:
-            self.changed.wait_for(lambda: attempt.over or self.used_bytes + size <= self.limit_bytes)
+            self._wait_for_room(size, attempt)
             attempt.check()
             self._check_disk(size)
             self.used_bytes += size
+
+    def _wait_for_room(self, size: int, attempt: SpooledAttempt) -> None:
+        if self.used_bytes + size <= self.limit_bytes:
+            return
+        _log.warning("the spool is full (%s): %s waits until the server has taken some", self, attempt.key)
+        self._waiting += 1
+        try:
+            self.changed.wait_for(lambda: attempt.over or self.used_bytes + size <= self.limit_bytes)
+        finally:
+            self._waiting -= 1
+
+    def __str__(self) -> str:
+        return f"{self.used_bytes:,} of {self.limit_bytes:,} bytes"
+
+    def takes_runs(self) -> bool:
+        """Whether a further run may begin: False from a spool that is 75 % full until it is half empty.
+
+        A run is never stopped in its middle, because that would change what it measures
+        (docs/agent.md, "The spool").
+        """
+        with self.changed:
+            full = self.used_bytes > self.limit_bytes * (_EMPTY_ENOUGH if self._full else _FULL)
+            if full != self._full:
+                self._full = full
+                said = "no run begins until the server has taken half of it" if full else "runs begin again"
+                _log.warning("the spool holds %s: %s", self, said)
+            return not full
+
+    def state(self) -> SpoolState:
+        """How full it is, for the server and for people."""
+        full = not self.takes_runs()
+        with self.changed:
+            return SpoolState(
+                self.used_bytes,
+                self.limit_bytes,
+                waits=full or self._waiting > 0,
+                damaged=self.damaged.count,
+            )
 
     def _check_disk(self, size: int) -> None:
         with storage_errors(self.subject):
@@ -350,8 +402,17 @@ class SpooledAttempt:
         return self._pending[segment]
 
     def read(self, segment: int) -> EncodedSegment:
-        """A segment from the disk, its hashes checked. Raises StorageError if it is damaged or gone."""
-        return read_segment(self.directory / records.segment_name(segment))
+        """A segment from the disk, its hashes checked.
+
+        Raises DamagedSegmentError if it is damaged or gone; unless the attempt is over, what is left of the
+        file is kept with the reason.
+        """
+        try:
+            return read_segment(self.directory / records.segment_name(segment))
+        except DamagedSegmentError as error:
+            if not self.over:
+                self._spool.damaged.put(self.key, error.path, error.cause)
+            raise
 
     def acknowledge(self, segment: int) -> None:
         """The server holds the segment durably; acknowledging it again does nothing."""

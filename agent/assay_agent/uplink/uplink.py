@@ -160,7 +160,7 @@ class Uplink:
                 segment = attempt.read(number)
             except StorageError as error:
                 # A removed attempt's segments are gone too; ending it again does nothing.
-                attempt.end(failure(FailureClass.REPORT_SHORT, error.subject, error.cause, error.remedy))
+                attempt.end(failure(FailureClass.SPOOL_DAMAGED, error.subject, error.cause, error.remedy))
                 with self._changed:
                     stream.settled(attempt.key, number)
                 continue

@@ -15,6 +15,7 @@ from assay_client.remote.documents import (
     rest_documents,
     run_detail_document,
     set_aside_document,
+    spool_document,
 )
 from assay_core.records.campaign import ReportFormat
 
@@ -77,13 +78,15 @@ class Client:
         return campaigns
 
     def overview(self) -> dict[str, Any]:
-        """``campaigns`` without their runs, slots that are ``resting``, and files that were ``set_aside``."""
+        """``campaigns`` without their runs, slots that are ``resting``, files that were ``set_aside``, and
+        ``spools`` of agents that are full or found damaged files."""
         answer = self._connection.campaigns()
         return {
             "campaigns": [campaign_document(c, listed=True) for c in answer.campaigns],
             "resting": rest_documents(answer.resting),
             "set_aside": [set_aside_document(each) for each in answer.set_aside],
             "changed_records": [changed_document(each) for each in answer.changed],
+            "spools": [spool_document(each) for each in answer.spools],
         }
 
     def status(self, campaign_id: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from assay_core.records.campaign import (
+    AgentSpool,
     AttemptDetail,
     CampaignStatus,
     ChangedFile,
@@ -89,6 +90,11 @@ def run_document(run: RunStatus) -> dict[str, Any]:
 def changed_document(changed: ChangedFile) -> dict[str, Any]:
     """A published file that has changed since: its run, name, and "missing", "changed" or "unreadable"."""
     return {"run_id": changed.run_id, "file": changed.file, "what": changed.what}
+
+
+def spool_document(spool: AgentSpool) -> dict[str, Any]:
+    """An agent's spool that is full (``waits``: no run begins there) or found ``damaged`` files."""
+    return asdict(spool)
 
 
 def set_aside_document(moved: SetAside) -> dict[str, Any]:

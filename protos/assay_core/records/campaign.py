@@ -434,12 +434,40 @@ class CampaignStatus:
 
 
 @dataclass(frozen=True)
+class AgentSpool:
+    """The spool of an agent that a person should look at, as its last heartbeat told it.
+
+    ``waits``: it is full, and no run begins there. ``damaged``: files that the agent quarantined.
+    """
+
+    agent: str
+    used_bytes: int
+    limit_bytes: int
+    waits: bool
+    damaged: int
+
+    def to_proto(self) -> campaign_pb2.AgentSpool:
+        return campaign_pb2.AgentSpool(
+            agent=self.agent,
+            used_bytes=self.used_bytes,
+            limit_bytes=self.limit_bytes,
+            waits=self.waits,
+            damaged=self.damaged,
+        )
+
+    @classmethod
+    def from_proto(cls, message: campaign_pb2.AgentSpool) -> AgentSpool:
+        return cls(message.agent, message.used_bytes, message.limit_bytes, message.waits, message.damaged)
+
+
+@dataclass(frozen=True)
 class Overview:
     """A page of campaigns without their runs, and the state of the server as a whole.
 
     ``changed``: published files of ended campaigns that have changed since, as far as the server checked:
     at its start (missing, other size), and when somebody asked for a report (by hash).
-    ``campaigns_next``: where the next page begins; 0 on the last page.
+    ``campaigns_next``: where the next page begins; 0 on the last page. ``spools``: those of agents that are
+    full or found damaged files.
     """
 
     campaigns: tuple[CampaignStatus, ...] = ()
@@ -447,6 +475,7 @@ class Overview:
     set_aside: tuple[SetAside, ...] = ()
     changed: tuple[ChangedFile, ...] = ()
     campaigns_next: int = 0
+    spools: tuple[AgentSpool, ...] = ()
 
     def to_proto(self) -> campaign_pb2.ListCampaignsResponse:
         return campaign_pb2.ListCampaignsResponse(
@@ -455,6 +484,7 @@ class Overview:
             set_aside=[moved.to_proto() for moved in self.set_aside],
             changed=[each.to_proto() for each in self.changed],
             campaigns_next=self.campaigns_next,
+            spools=[spool.to_proto() for spool in self.spools],
         )
 
     @classmethod
@@ -465,6 +495,7 @@ class Overview:
             tuple(SetAside.from_proto(moved) for moved in message.set_aside),
             tuple(ChangedFile.from_proto(each) for each in message.changed),
             message.campaigns_next,
+            tuple(AgentSpool.from_proto(spool) for spool in message.spools),
         )
 
 

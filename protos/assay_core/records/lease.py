@@ -73,12 +73,39 @@ class AttemptProgress:
 
 
 @dataclass(frozen=True)
+class SpoolState:
+    """How full an agent's spool is.
+
+    ``waits``: it is full, so no run begins, and runs under way wait with what they have measured.
+    ``damaged``: damaged files that the agent keeps for a person to look at.
+    """
+
+    used_bytes: int
+    limit_bytes: int
+    waits: bool = False
+    damaged: int = 0
+
+    def to_proto(self) -> agent_pb2.SpoolState:
+        return agent_pb2.SpoolState(
+            used_bytes=self.used_bytes, limit_bytes=self.limit_bytes, waits=self.waits, damaged=self.damaged
+        )
+
+    @classmethod
+    def from_proto(cls, message: agent_pb2.SpoolState) -> SpoolState:
+        return cls(message.used_bytes, message.limit_bytes, message.waits, message.damaged)
+
+
+@dataclass(frozen=True)
 class Heartbeat:
-    """A sign of life from an agent's process and each of its attempts."""
+    """A sign of life from an agent's process and each of its attempts.
+
+    ``spool`` None: the agent is of a release that does not tell it.
+    """
 
     agent_id: str
     session_id: str = field(repr=False)
     attempts: tuple[AttemptProgress, ...] = ()
+    spool: SpoolState | None = None
 
     def claim(self, progress: AttemptProgress) -> Claim:
         """The agent's claim to the lease of one of its attempts."""
@@ -93,8 +120,9 @@ class Heartbeat:
             )
             for each in self.attempts
         ]
+        spool = None if self.spool is None else self.spool.to_proto()
         return agent_pb2.HeartbeatRequest(
-            agent_id=self.agent_id, session_id=self.session_id, attempts=attempts
+            agent_id=self.agent_id, session_id=self.session_id, attempts=attempts, spool=spool
         )
 
     @classmethod
@@ -103,7 +131,8 @@ class Heartbeat:
             AttemptProgress(AttemptKey.from_proto(each.key), each.launches_spooled, each.write_secret)
             for each in message.attempts
         )
-        return cls(message.agent_id, message.session_id, attempts)
+        spool = SpoolState.from_proto(message.spool) if message.HasField("spool") else None
+        return cls(message.agent_id, message.session_id, attempts, spool)
 
 
 @dataclass(frozen=True)

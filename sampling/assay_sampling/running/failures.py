@@ -40,6 +40,7 @@ class FailureClass(StrEnum):
     MPS_NOT_IN_FORCE = "mps_not_in_force"
     INPUT_UNREADABLE = "input_unreadable"
     DISK_FULL = "disk_full"
+    SPOOL_DAMAGED = "spool_damaged"
     BOX_MEMORY = "box_memory"
     TOOL_UNUSABLE = "tool_unusable"
     DRIVER_UNUSABLE = "driver_unusable"
@@ -175,6 +176,13 @@ _TABLE: dict[FailureClass, _Entry] = {
     FailureClass.DISK_FULL: _Entry(
         "the agent's disk had no space for the spool",
         "free disk space, or start the agent with --state on a larger disk; nothing already stored is lost",
+        True,
+        Fault.BOX,
+    ),
+    FailureClass.SPOOL_DAMAGED: _Entry(
+        "launches on the agent's disk changed or vanished before the server had them",
+        "check the box's disk; the slice is measured again, and what was found is kept in spool-damaged of "
+        "the agent's state folder",
         True,
         Fault.BOX,
     ),

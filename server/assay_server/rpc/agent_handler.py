@@ -78,6 +78,7 @@ class AgentHandler:
                     and schedule.extend(progress.key, progress.launches_spooled)
                 )
             ]
+        self._coordinator.spools.note(heartbeat.agent_id, heartbeat.spool, self._coordinator.clock.now_ms())
         return HeartbeatAnswer(tuple(drop))
 
     def lease(self, request: LeaseRequest) -> LeaseAnswer:

@@ -58,12 +58,14 @@ class CampaignHandler:
             found = store.campaigns(first=max(0, page.first), most=most + 1)
             told, next_page = found[:most], found[most:]
             counts = store.counts_of_runs([campaign.campaign_id for campaign in told])
+            names = {agent.agent_id: agent.name for agent in store.agents()}
         return Overview(
             campaigns=tuple(campaign_status(each, counts[each.campaign_id]) for each in told),
             resting=resting,
             set_aside=tuple(set_aside(each) for each in self._coordinator.records.all_set_aside()),
             changed=tuple(self._coordinator.changed_records.all()),
             campaigns_next=next_page[0].ordinal if next_page else 0,
+            spools=self._coordinator.spools.noteworthy(names, self._coordinator.clock.now_ms()),
         )
 
     def status(self, request: StatusRequest) -> CampaignStatus:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
-from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable
+from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable, size
 from assay_client.cli.reporters.warnings import render_warnings
 
 
@@ -22,6 +22,25 @@ def render_overview(overview: Mapping[str, Any], console: Console) -> None:
     for each in overview["changed_records"]:
         told = f"{each['file']} of run {each['run_id']} is {each['what']} since its report was made"
         console.print(printable(told), soft_wrap=True)
+    for spool in overview["spools"]:
+        for line in _spool_lines(spool):
+            console.print(printable(line), soft_wrap=True)
+
+
+def _spool_lines(spool: Mapping[str, Any]) -> Iterator[str]:
+    agent = spool["agent"]
+    if spool["waits"]:
+        used, limit = size(spool["used_bytes"]), size(spool["limit_bytes"])
+        yield (
+            f"the spool of agent {agent} is full ({used} of {limit}): no run begins there until this server "
+            "has taken some of it"
+        )
+    if spool["damaged"]:
+        found = counted(spool["damaged"], "damaged file", "damaged files")
+        yield (
+            f"agent {agent} found {found} in its spool and measured again: check its disk, then remove "
+            "spool-damaged from its state folder"
+        )
 
 
 _WHY_SET_ASIDE = {

@@ -51,6 +51,14 @@ def quantity(value: float | None, unit: str) -> str:
     return f"{value:,.2f} {unit}{'s' if unit == 'cycle' else ''}"
 
 
+def size(value: int) -> str:
+    """A size in bytes: ``3.75 GiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if value >= unit:
+            return f"{value / unit:,.2f} {name}"
+    return f"{value:,} bytes"
+
+
 def shape(values: Sequence[int]) -> str:
     """A grid or block: ``128x1x1``."""
     return "x".join(str(v) for v in values)

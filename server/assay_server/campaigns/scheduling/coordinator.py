@@ -10,6 +10,7 @@ from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
+from assay_server.campaigns.scheduling.spools import Spools
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.clock import Clock
 from assay_server.store.model import Agent
@@ -31,6 +32,7 @@ class Coordinator:
         self.policy = policy
         self.slots = RestingSlots(policy.rest)
         self.changed_records = ChangedRecords()
+        self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self._metadata = metadata
         self._listeners: list[Listener] = []
 
