@@ -13,6 +13,14 @@ from assay_agent.gpus.model import gpu_models
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.policy.file import DEFAULT_POLICY_FILE
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES
+from assay_core.metrics.reading import (
+    MetricsCertificateSetting,
+    MetricsKeySetting,
+    MetricsPlace,
+    MetricsReadersSetting,
+    MetricsSetting,
+    metrics_place,
+)
 from assay_core.program import LogFormatSetting, LogLevelSetting
 from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import SERVER_VARIABLE, default_address
@@ -134,6 +142,10 @@ class AgentSettings(ProgramSettings):
     longest_cooling_seconds: Annotated[
         float, Setting("How long a hot GPU waits before its run begins anyway."), Field(ge=0)
     ] = 180.0
+    metrics: MetricsSetting = ""
+    metrics_certificate: MetricsCertificateSetting = None
+    metrics_key: MetricsKeySetting = None
+    metrics_readers: MetricsReadersSetting = None
     log_level: LogLevelSetting = LogLevel.INFO
     log_format: LogFormatSetting = LogFormat.TEXT
 
@@ -145,7 +157,13 @@ class AgentSettings(ProgramSettings):
     @model_validator(mode="after")
     def _can_be(self) -> Self:
         _ = self.telemetry  # raises if its temperatures contradict each other
+        _ = self.metrics_place  # raises if it is not an address, or not safe
         return self
+
+    @property
+    def metrics_place(self) -> MetricsPlace | None:
+        """Where metrics are served; None: nowhere."""
+        return metrics_place(self.metrics, self.metrics_certificate, self.metrics_key, self.metrics_readers)
 
     @property
     def telemetry(self) -> TelemetrySettings:

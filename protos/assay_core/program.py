@@ -15,11 +15,19 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 LogLevelSetting = Annotated[
     LogLevel,
-    Setting("The lowest level that is logged: debug, info, warning or error.", variable="ASSAY_LOG_LEVEL"),
+    Setting(
+        "The lowest level that is logged: debug, info, warning or error.",
+        variable="ASSAY_LOG_LEVEL",
+        at_runtime=True,
+    ),
 ]
 LogFormatSetting = Annotated[
     LogFormat,
-    Setting("Format of the log: text, or json with one object per line.", variable="ASSAY_LOG_FORMAT"),
+    Setting(
+        "Format of the log: text, or json with one object per line.",
+        variable="ASSAY_LOG_FORMAT",
+        at_runtime=True,
+    ),
 ]
 
 

@@ -42,13 +42,19 @@ class LogFormat(StrEnum):
 def log_about(**fields: str | int) -> Iterator[None]:
     """In the block, every line of this thread or task carries these fields, besides those of outer blocks.
 
-    The names in use are ``campaign``, ``run``, ``slice`` and ``attempt``.
+    The names in use are ``campaign``, ``run``, ``slice`` and ``attempt``; a server's calls have ``call``,
+    ``address`` and ``caller``.
     """
     token = _about.set({**_about.get(), **fields})
     try:
         yield
     finally:
         _about.reset(token)
+
+
+def log_about_from_now(**fields: str | int) -> None:
+    """Every further line of this thread or task carries these fields, too."""
+    _about.set({**_about.get(), **fields})
 
 
 def set_up_log(level: LogLevel, style: LogFormat, stream: TextIO | None = None) -> None:

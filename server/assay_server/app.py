@@ -14,6 +14,7 @@ from typing import Self
 
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener, take_state_folder
+from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
 from assay_server.access.directory import IdentityDirectory
@@ -28,6 +29,7 @@ from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolic
 from assay_server.clock import Clock, SteadyClock, wall_ms
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.limits import DEFAULT_LIMITS, Limits
+from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
@@ -36,6 +38,7 @@ from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
+from assay_server.store.timed import TimedStore
 from assay_server.upkeep import upkeep
 
 __all__ = ["Server", "ServerSettings"]
@@ -67,6 +70,7 @@ class Server:
         self.settings = settings
         self._limits = limits
         self.addresses: tuple[str, ...] = ()
+        self.metrics_address = ""
         self._clock = clock or SteadyClock()
         self._make_executor = make_executor
         self._resources = contextlib.ExitStack()
@@ -104,8 +108,9 @@ class Server:
         resources.enter_context(_locked(state))
         metadata = SqliteStore(state / "metadata.sqlite")
         resources.callback(metadata.close)
+        self.metrics = metrics = ServerMetrics(state)
         policy = SchedulePolicy(self.settings.lease_ms, RetryPolicy(delay_ms=self.settings.retry_delay_ms))
-        coordinator = Coordinator(metadata, LocalRecordStore(state), policy, self._clock)
+        coordinator = Coordinator(TimedStore(metadata, metrics), LocalRecordStore(state), policy, self._clock)
         _recover(coordinator)
         changes = Changes()
         coordinator.listen(lambda effects: changes.announce(_topics(effects)))
@@ -114,6 +119,7 @@ class Server:
         publisher = Publisher(coordinator)
         analyses = self._analyses(coordinator, resources)
         directory = IdentityDirectory(metadata)
+        metrics.watch(coordinator, lambda: analyses.running)
         server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
             AgentHandler(coordinator, publisher, self.settings.heartbeat_ms, self._limits.agents),
@@ -123,11 +129,16 @@ class Server:
             # The folder of the socket belongs to this user, which is checked before it listens there.
             recognition=Recognition(directory, os_user(), plain_tcp_is_owner=True),
             limits=self._limits,
+            meter=metrics,
         )
         resources.callback(server.stop)
         self.addresses = server.start()
         resources.enter_context(_address_file(state, self.addresses))
         resources.enter_context(upkeep(coordinator, publisher, directory))
+        endpoint = MetricsEndpoint(metrics.registry)
+        resources.callback(endpoint.close)
+        endpoint.serve(self.settings.metrics_place)
+        self.metrics_address = endpoint.address
         analyses.resume()
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
@@ -136,7 +147,7 @@ class Server:
             pool = WorkerPool(self.settings.analysis_workers)
             resources.callback(pool.end)
             make_executor = pool
-        analyses = Analyses(coordinator, make_executor)
+        analyses = Analyses(coordinator, make_executor, self.metrics.analysed)
         resources.callback(analyses.close)
         return analyses
 

@@ -7,6 +7,14 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from assay_core.metrics.reading import (
+    MetricsCertificateSetting,
+    MetricsKeySetting,
+    MetricsPlace,
+    MetricsReadersSetting,
+    MetricsSetting,
+    metrics_place,
+)
 from assay_core.program import LogFormatSetting, LogLevelSetting
 from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import ServerAddress, default_address, parse_address
@@ -45,6 +53,10 @@ class ServerSettings(ProgramSettings):
         Setting("How long a failed slice rests before its next try, doubled each time."),
         Field(ge=0),
     ] = 1_000
+    metrics: MetricsSetting = ""
+    metrics_certificate: MetricsCertificateSetting = None
+    metrics_key: MetricsKeySetting = None
+    metrics_readers: MetricsReadersSetting = None
     log_level: LogLevelSetting = LogLevel.WARNING
     log_format: LogFormatSetting = LogFormat.TEXT
 
@@ -65,7 +77,13 @@ class ServerSettings(ProgramSettings):
             raise ParameterError("--listen", "no address is given", "give HOST:PORT or unix:PATH")
         for address in self.listen:
             check_listen_address(address)
+        _ = self.metrics_place  # raises if it is not an address, or not safe
         return self
+
+    @property
+    def metrics_place(self) -> MetricsPlace | None:
+        """Where metrics are served; None: nowhere."""
+        return metrics_place(self.metrics, self.metrics_certificate, self.metrics_key, self.metrics_readers)
 
 
 def check_listen_address(address: str) -> ServerAddress:

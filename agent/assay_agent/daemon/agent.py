@@ -22,6 +22,8 @@ from assay_agent.execution.environment import remove_old_jobs
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.health.quarantine import Quarantine
 from assay_agent.health.slot_health import SlotHealth
+from assay_agent.metrics.meter import Meter
+from assay_agent.metrics.sources import GpuSource, SlotSource
 from assay_agent.policy.file import read_policy
 from assay_agent.policy.gate import Gate
 from assay_agent.profilers.recorded import RecordedProfiler
@@ -72,6 +74,7 @@ class Agent:
         self._give_up = threading.Event()
         self._drain_seconds = settings.drain_seconds
         self._at_once = False
+        self.meter = _meter(settings)
 
     @property
     def registered(self) -> bool:
@@ -124,6 +127,7 @@ class Agent:
                 )
                 process.run(inventory)
             finally:
+                self.meter.close()
                 spool.close()
 
     def _places(self, inventory: Inventory, state: StateDirectory) -> list[Place]:
@@ -162,11 +166,25 @@ class _Process:
         self._session = agent._session
         self._give_up = agent._give_up
         self._identity = Identity(agent_id, self._session.session_id)
-        self._uplink = Uplink(spool, connection, self._identity)
+        self._meter = agent.meter
+        self._uplink = Uplink(spool, connection, self._identity, on_acknowledged=self._meter.acknowledged)
         self._runner = self._runner_of(agent._profilers)
         self._heartbeat_seconds = 5.0
         self._threads: list[threading.Thread] = []
         self._workers = [self._worker(place, quarantine) for place in places]
+        self._watch(places)
+
+    def _watch(self, places: Sequence[Place]) -> None:
+        """Have the meter ask slots and GPUs when metrics are read, and serve them."""
+        slots = [_source(worker) for worker in self._workers]
+        gpus = [
+            (slot, place.latest)
+            for slot, place in zip(slots, places, strict=True)
+            if place.slot.device is not None
+        ]
+        numbered = [GpuSource(number, slot, latest) for number, (slot, latest) in enumerate(gpus)]
+        self._meter.watch(self._spool, self._session, slots, numbered)
+        self._meter.serve(self._agent.settings.metrics_place)
 
     def _worker(self, place: Place, quarantine: Quarantine) -> SlotWorker:
         health = SlotHealth(place.slot, quarantine, self._session, present=bool(place.profilers))
@@ -193,6 +211,7 @@ class _Process:
             gate=self._gate,
             on_begin=self._session.wake,
             health=health,
+            meter=self._meter,
         )
 
     def run(self, inventory: Inventory) -> None:
@@ -299,11 +318,14 @@ class _Process:
                 AttemptProgress(a.key, a.launches, a.write_secret) for a in self._spool.attempts.values()
             )
         heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress, self._spool.state())
+        began = time.monotonic()
         try:
             response = self._connection.heartbeat(heartbeat, timeout=max(self._heartbeat_seconds, 2.0))
         except (ServerUnreachableError, ServerRefusedError, WireError) as error:
+            self._meter.heartbeat(time.monotonic() - began, answered=False)
             _log.info("no heartbeat: %s", error)
             return
+        self._meter.heartbeat(time.monotonic() - began, answered=True)
         self._drop(response.drop)
         if response.register_again:
             self._session.lose()
@@ -367,6 +389,21 @@ class _Process:
         telling = threading.Thread(target=tell, name="assay-hand-back", daemon=True)
         telling.start()
         telling.join(_HAND_BACK_SECONDS)
+
+
+def _meter(settings: AgentSettings) -> Meter:
+    """What counts for Prometheus; without prometheus-client, which only --metrics needs, nothing does."""
+    try:
+        from assay_agent.metrics.agent_metrics import AgentMetrics  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        return Meter()
+    return AgentMetrics(settings.state_dir)
+
+
+def _source(worker: SlotWorker) -> SlotSource:
+    return SlotSource(lambda: worker.measuring, lambda: worker.health.reason)
 
 
 def _gate(settings: AgentSettings) -> Gate:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from assay_agent.execution.environment import without_secrets
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.health.slot_health import SlotHealth
+from assay_agent.metrics.meter import Meter
 from assay_agent.policy.gate import Gate
 from assay_agent.profilers.seam import Measurement, Profiler
 from assay_agent.provenance.facts import Collected
@@ -39,7 +40,8 @@ class AttemptRunner:
     Never raises: the end of an attempt is reported to the server, unless the server ended it.
     ``gate`` judges what the server asks for before anything is started. ``give_up`` ends the
     waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
-    ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU.
+    ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU. ``meter`` hears
+    how each attempt ended.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class AttemptRunner:
         gate: Gate,
         on_begin: Callable[[], None] = lambda: None,
         health: SlotHealth | None = None,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter or Meter()
         self._identity = identity
         self._spool = spool
         self._connection = connection
@@ -74,6 +78,7 @@ class AttemptRunner:
             attempt = self._spool.create(work)
         except StorageError as error:
             problem = failure_of(error, FailureClass.DISK_FULL)
+            self._meter.attempt_ended("failed", problem.failure_class)
             self.report(work.key, work.write_secret, problem, AttemptLog())
             return
         self._on_begin()
@@ -144,10 +149,12 @@ class AttemptRunner:
             problem = self._finish(attempt)
         except AttemptEnded as ended:
             if ended.keep:
+                self._meter.attempt_ended("kept")
                 _log.info("kept for the next start")
                 return
             problem = ended.failure
             if problem is None:
+                self._meter.attempt_ended("dropped")
                 _log.info("not wanted any more")
         except AssayError as error:
             problem = _classified(error)
@@ -156,6 +163,7 @@ class AttemptRunner:
             problem = failure(_class_of(error), str(attempt.key), f"{type(error).__name__}: {error}")
         self._remove(attempt)
         if problem is not None:
+            self._meter.attempt_ended("failed", problem.failure_class)
             _log.warning("failed: %s", problem)
             self.report(attempt.key, attempt.write_secret, problem, log.log)
 
@@ -170,6 +178,7 @@ class AttemptRunner:
             raise
         except ServerRefusedError as error:
             return failure_of(error, FailureClass.SERVER_REFUSED)
+        self._meter.attempt_ended("published" if answer.published else "dropped")
         said = "published" if answer.published else "not wanted any more"
         _log.info("%d launches in %d segments %s", seal.launches, seal.segments, said)
         return None

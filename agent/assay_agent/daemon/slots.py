@@ -58,6 +58,7 @@ class SlotWorker:
         )
         self._lock = threading.Lock()
         self._asking: Any = None
+        self.measuring = False
         self.thread = threading.Thread(target=self._run, name=f"assay-slot-{slot.slot_id}", daemon=True)
 
     def start(self) -> None:
@@ -90,7 +91,11 @@ class SlotWorker:
             asked_at = time.monotonic()
             work = repeated(self._lease)
             if work is not None:
-                self._runner.run(work)
+                self.measuring = True
+                try:
+                    self._runner.run(work)
+                finally:
+                    self.measuring = False
             else:
                 rest = asked_at + _LEAST_SECONDS_BETWEEN_REQUESTS - time.monotonic()
                 self._session.stopping.wait(max(rest, 0))

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_agent.execution.errors import ProfilerError
+from assay_agent.gpus.latest import LatestReading
 from assay_agent.gpus.model import GpuModel
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_core.files.private_folders import make_private_folder
@@ -58,6 +59,7 @@ class MeasuredGPU:
         telemetry: settings for watching it while it measures.
         driver_version: of NVIDIA's driver; "" for a modelled GPU.
         model: of a modelled GPU; None for a real one.
+        latest: keeps the newest sample of its sensors.
     """
 
     device: Device
@@ -67,6 +69,7 @@ class MeasuredGPU:
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     driver_version: str = ""
     model: GpuModel | None = None
+    latest: LatestReading = field(default_factory=LatestReading, compare=False, repr=False)
 
     @property
     def synthetic(self) -> bool:

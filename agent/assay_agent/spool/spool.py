@@ -83,6 +83,16 @@ class DiscardedAttempt:
 
 
 @dataclass(frozen=True)
+class SpoolDepth:
+    """How full a spool is; ``segments`` are those on the disk that the server has not acknowledged."""
+
+    attempts: int
+    segments: int
+    used_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True)
 class Recovery:
     """Attempts that an earlier process of this agent left: some to send, some to make again."""
 
@@ -132,6 +142,13 @@ class Spool:
     def close(self) -> None:
         """End the spool's thread; what is on the disk stays."""
         self._committer.close()
+
+    def depth(self) -> SpoolDepth:
+        """How full it is now."""
+        with self.changed:
+            attempts = self.attempts.values()
+            segments = sum(attempt.pending for attempt in attempts)
+            return SpoolDepth(len(attempts), segments, self.used_bytes, self.limit_bytes)
 
     def recover(self) -> Recovery:
         """Take over what an earlier process left; call once, before anything else."""
@@ -396,6 +413,11 @@ class SpooledAttempt:
         if self.over:
             return None
         return next((segment for segment in self._pending if segment >= start), None)
+
+    @property
+    def pending(self) -> int:
+        """How many segments are durable and not acknowledged; hold ``changed``."""
+        return len(self._pending)
 
     def size_of(self, segment: int) -> int:
         """Bytes of a segment that is pending; hold ``changed``."""

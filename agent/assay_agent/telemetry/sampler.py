@@ -8,6 +8,7 @@ import time
 from types import TracebackType
 from typing import Self
 
+from assay_agent.gpus.latest import LatestReading
 from assay_agent.gpus.processes import Owner, ProcessOwners
 from assay_agent.gpus.sensors import GpuLostError, GpuSensors, SensorError
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
@@ -26,7 +27,9 @@ class Sampler:
         summary: TelemetrySummary,
         owners: ProcessOwners,
         settings: TelemetrySettings,
+        latest: LatestReading,
     ) -> None:
+        self._latest = latest
         self._sensors, self._summary = sensors, summary
         self._owners, self._settings = owners, settings
         self._stop = threading.Event()
@@ -72,6 +75,7 @@ class Sampler:
         while True:
             reading, at = self._sensors.read(), self._elapsed()
             self._summary.add(at, reading, at - last)
+            self._latest.note(reading)
             last = at
             self._summary.add_xid_events(self._sensors.xid_events())
             if time.monotonic() >= slow_due:

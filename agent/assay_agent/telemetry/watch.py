@@ -105,7 +105,7 @@ class GpuWatch:
             return
         with self._told():
             self._pass_gate(sensors)
-        with Sampler(sensors, self.summary, self._owners, self._gpu.telemetry):
+        with Sampler(sensors, self.summary, self._owners, self._gpu.telemetry, self._gpu.latest):
             yield
         if not self.summary.problem:
             with self._told():

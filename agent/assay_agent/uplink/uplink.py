@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,8 +48,11 @@ class _Stream:
         self.in_flight[key, segment] = (size, time.monotonic())
         self.in_flight_bytes += size
 
-    def settled(self, key: AttemptKey, segment: int) -> None:
-        self.in_flight_bytes -= self.in_flight.pop((key, segment), (0, 0.0))[0]
+    def settled(self, key: AttemptKey, segment: int) -> float | None:
+        """When the segment was sent; None if it is not in flight."""
+        size, sent_at = self.in_flight.pop((key, segment), (0, None))
+        self.in_flight_bytes -= size
+        return sent_at
 
 
 class Uplink:
@@ -61,6 +64,7 @@ class Uplink:
         window_bytes: their bytes, at most (one segment always may go).
         idle_seconds: a stream with nothing to send is closed after that long.
         answer_seconds: a stream whose oldest segment is unanswered for that long counts as broken.
+        on_acknowledged: hears how long the server took to acknowledge a segment, in seconds.
     """
 
     def __init__(
@@ -73,7 +77,9 @@ class Uplink:
         window_bytes: int = 32 << 20,
         idle_seconds: float = 5.0,
         answer_seconds: float = 60.0,
+        on_acknowledged: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        self._on_acknowledged = on_acknowledged
         self._spool = spool
         self._connection = connection
         self._identity = identity
@@ -216,12 +222,14 @@ class Uplink:
             return
         with self._changed:
             stream.answers += 1
-            stream.settled(answer.key, answer.index)
+            sent_at = stream.settled(answer.key, answer.index)
             attempt = self._spool.attempts.get(answer.key)
             if attempt is None:
                 self._changed.notify_all()
             elif answer.refusal is None:
                 attempt.acknowledge(answer.index)
+                if sent_at is not None:
+                    self._on_acknowledged(time.monotonic() - sent_at)
             else:
                 # The server has ended the attempt itself, so there is nothing to report to it.
                 _log.warning("%s is refused: %s", answer.key, answer.refusal.cause)

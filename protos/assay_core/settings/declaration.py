@@ -35,6 +35,7 @@ class Setting:
         flag: the long option without its dashes; "" derives it from the field's name, without its unit.
         variable: the environment variable; "" derives it from the program's prefix and the flag.
         metavar: the placeholder for the value in the help; "" derives it from the unit.
+        at_runtime: whether SIGHUP takes a new value without a restart.
     """
 
     help: str
@@ -42,6 +43,7 @@ class Setting:
     flag: str = ""
     variable: str = ""
     metavar: str = ""
+    at_runtime: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class DeclaredSetting:
     is_list: bool
     is_path: bool
     choices: tuple[str, ...]
+    at_runtime: bool = False
 
 
 class InvalidSettingError(ParameterError):
@@ -138,6 +141,7 @@ def _declared(model: type[ProgramSettings], name: str, field: FieldInfo) -> Decl
         is_list=tuple in kinds,
         is_path=Path in kinds,
         choices=_choices(kinds),
+        at_runtime=found.at_runtime,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from assay_core.program_log import log_about_from_now
 from assay_sampling.errors import AssayError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
@@ -28,7 +29,7 @@ _END = object()
 
 
 class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """The outermost interceptor. Make it on the event loop of its server."""
+    """The first interceptor after the one that observes calls. Make it on the event loop of its server."""
 
     def __init__(self, recognition: Recognition, recheck_seconds: float = RECHECK_SECONDS) -> None:
         self._recognition = recognition
@@ -65,6 +66,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         except AssayError as error:
             await abort(context, error, call.method)
         set_caller(caller)
+        log_about_from_now(caller=caller.name or caller.identity_id)
         return caller
 
     @contextlib.contextmanager

@@ -7,19 +7,16 @@ import contextlib
 import fcntl
 import logging
 import os
-import socket
 import stat
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 
 import grpc
 
-from assay_core.files.private_folders import user_name
+from assay_core.files.sockets import address_taken, clear_socket
 from assay_core.server_address import ServerAddress, require_our_socket
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
-from assay_sampling.errors import ParameterError
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
@@ -29,6 +26,7 @@ from assay_server.rpc.changes import Changes
 from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.guard import Guard
 from assay_server.rpc.ingest_servicer import IngestServicer
+from assay_server.rpc.observing import CallMeter, Observing
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 
 _log = logging.getLogger(__name__)
@@ -49,8 +47,10 @@ class RpcServer:
         *,
         recognition: Recognition,
         limits: Limits = DEFAULT_LIMITS,
+        meter: CallMeter,
     ) -> None:
         self._limits = limits
+        self._meter = meter
         self._listen = listen
         self._agents = agents
         self._campaigns = campaigns
@@ -94,7 +94,7 @@ class RpcServer:
         self._changes.attach(self._loop)
         threads = Threads.of(self._limits.queries)
         server = grpc.aio.server(
-            interceptors=[Guard(self._recognition), Decoding(self._limits.log)],
+            interceptors=[Observing(self._meter), Guard(self._recognition), Decoding(self._limits.log)],
             options=_options(self._limits.calls),
             maximum_concurrent_rpcs=self._limits.calls.calls,
         )
@@ -136,7 +136,7 @@ def _bound(server: grpc.aio.Server, address: ServerAddress) -> str:
     try:
         port = server.add_insecure_port(address.text)
     except RuntimeError as error:
-        raise _taken(address.text) from error
+        raise address_taken(f"listen address {address.text!r}") from error
     finally:
         os.umask(before)
     if address.socket is not None:
@@ -160,41 +160,5 @@ def _places_taken(addresses: Sequence[ServerAddress]) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         for address in addresses:
             if address.socket is not None:
-                _clear_socket(address.text, address.socket)
+                clear_socket(address.socket, f"listen address {address.text!r}")
         yield
-
-
-def _clear_socket(address: str, path: Path) -> None:
-    """Remove a killed server's socket; raises ParameterError if it is not ours, or answers."""
-    subject = f"listen address {address!r}"
-    try:
-        state = path.lstat()
-        if not stat.S_ISSOCK(state.st_mode):
-            raise ParameterError(subject, "the file there is not a socket", "give another path")
-        if state.st_uid != os.geteuid():
-            raise ParameterError(
-                subject,
-                f"the socket there belongs to user {user_name(state.st_uid)}",
-                "have that user stop the server and remove it, or give another path",
-            )
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(1.0)
-            probe.connect(str(path))
-    except FileNotFoundError:
-        return
-    except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise ParameterError(
-            subject, f"it cannot be used ({error.strerror or error})", "give another path"
-        ) from None
-    else:
-        raise _taken(address)
-
-
-def _taken(address: str) -> ParameterError:
-    return ParameterError(
-        f"listen address {address!r}",
-        "cannot listen on it: another program does, or this user may not",
-        "stop that program or give another address; port 0 takes any free one",
-    )

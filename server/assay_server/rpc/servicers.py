@@ -31,6 +31,7 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.errors import abort
+from assay_server.rpc.observing import waiting
 
 _LONGEST_WAIT_MS = 60_000
 _WORK_POLL_SECONDS = 1.0  # slices that rest after a failure become due without news
@@ -107,7 +108,7 @@ async def answer(
     Any error, including one of ``read``, ends the call.
     """
     try:
-        # In the thread, too, the handler can ask who is calling.
+        # In the thread, too, the handler can ask who is calling, and log lines name the call.
         run = contextvars.copy_context().run
         return await asyncio.get_running_loop().run_in_executor(executor, run, lambda: handler(read(request)))
     except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
@@ -171,7 +172,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             rest = until - loop.time()
             if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:
                 return told
-            await self._changes.wait(WORK, seen, min(rest, _WORK_POLL_SECONDS))
+            with waiting():
+                await self._changes.wait(WORK, seen, min(rest, _WORK_POLL_SECONDS))
 
     async def FinishAttempt(self, request: Any, context: Context) -> Any:
         read = FinishedAttempt.from_proto

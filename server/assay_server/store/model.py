@@ -7,6 +7,7 @@ All times are Unix milliseconds of the server's clock. States are stored as thei
 from __future__ import annotations
 
 import hmac
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -215,6 +216,15 @@ class Identity:
     labels: tuple[str, ...] = ()
     created_at_ms: int = 0
     revoked_at_ms: int = 0
+
+
+@dataclass(frozen=True)
+class StoreLoad:
+    """How much a server has to do: campaigns by state, runs of running campaigns, and attempts under way."""
+
+    campaigns: Mapping[CampaignState, int] = field(default_factory=dict)
+    runs: Mapping[RunState, int] = field(default_factory=dict)
+    attempts: Mapping[AttemptState, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

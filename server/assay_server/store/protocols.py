@@ -25,6 +25,7 @@ from assay_server.store.model import (
     Slice,
     SliceState,
     SliceTime,
+    StoreLoad,
 )
 from assay_server.store.set_aside import MovedFiles
 
@@ -122,6 +123,9 @@ class MetadataReader(Protocol):
     def segment(self, key: AttemptKey, index: int) -> Segment | None: ...
 
     def segments(self, key: AttemptKey) -> list[Segment]: ...
+
+    def load(self) -> StoreLoad:
+        """How much there is to do; states without members are left out."""
 
     def agent(self, agent_id: str) -> Agent | None: ...
 

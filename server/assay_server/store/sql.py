@@ -34,6 +34,7 @@ from assay_server.store.model import (
     Slice,
     SliceState,
     SliceTime,
+    StoreLoad,
 )
 from assay_server.store.tokens import first_of_epoch
 
@@ -235,6 +236,16 @@ class SqlTransaction:
     def agent(self, agent_id: str) -> Agent | None:
         return _first(
             self._rows(sa.select(tables.agents).where(tables.agents.c.agent_id == agent_id)), _agent
+        )
+
+    def load(self) -> StoreLoad:
+        def counted(query: sa.Select[Any]) -> dict[str, int]:
+            return {row["state"]: int(row["number"]) for row in self._rows(query)}
+
+        return StoreLoad(
+            {CampaignState(s): n for s, n in counted(statements.campaigns_by_state()).items()},
+            {RunState(s): n for s, n in counted(statements.open_runs_by_state()).items()},
+            {AttemptState(s): n for s, n in counted(statements.active_attempts_by_state()).items()},
         )
 
     def agents(self) -> list[Agent]:

@@ -8,9 +8,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, CampaignState
 from assay_server.store import tables
-from assay_server.store.model import OPEN_RUNS, SliceState
+from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, SliceState
 
 KEY = "key_"  # the column's plain name would clash with the value that an update sets
 
@@ -27,6 +27,33 @@ def update_of(table: sa.Table, names: tuple[str, ...]) -> sa.Update:
     changed: dict[str, Any] = {n: sa.bindparam(n) for n in names if not table.c[n].primary_key}
     keys = (k == sa.bindparam(KEY + k.name) for k in table.primary_key)
     return sa.update(table).where(*keys).values(changed)
+
+
+@cache
+def campaigns_by_state() -> sa.Select[Any]:
+    """How many campaigns are in each state."""
+    c = tables.campaigns.c
+    return sa.select(c.state, sa.func.count().label("number")).group_by(c.state)
+
+
+@cache
+def open_runs_by_state() -> sa.Select[Any]:
+    """How many runs of running campaigns wait or run; ended runs and campaigns cost nothing."""
+    c, r = tables.campaigns.c, tables.runs.c
+    return (
+        sa.select(r.state, sa.func.count().label("number"))
+        .join_from(tables.campaigns, tables.runs, r.campaign_id == c.campaign_id)
+        .where(c.state == str(CampaignState.RUNNING), r.state.in_([str(s) for s in OPEN_RUNS]))
+        .group_by(r.state)
+    )
+
+
+@cache
+def active_attempts_by_state() -> sa.Select[Any]:
+    """How many attempts are leased, or being published."""
+    a = tables.attempts.c
+    active = a.state.in_([str(s) for s in ACTIVE_ATTEMPTS])
+    return sa.select(a.state, sa.func.count().label("number")).where(active).group_by(a.state)
 
 
 @cache

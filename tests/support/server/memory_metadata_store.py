@@ -33,6 +33,7 @@ from assay_server.store.model import (
     Slice,
     SliceState,
     SliceTime,
+    StoreLoad,
 )
 from assay_server.store.tokens import first_of_epoch
 
@@ -259,6 +260,16 @@ class MemoryReader:
 
     def agent(self, agent_id: str) -> Agent | None:
         return self._tables.agents.get(agent_id)
+
+    def load(self) -> StoreLoad:
+        running = {c.campaign_id for c in self._tables.campaigns.values() if c.state is CampaignState.RUNNING}
+        opened = [r for r in self._tables.runs.values() if r.campaign_id in running and r.state in OPEN_RUNS]
+        active = [a for a in self._tables.attempts.values() if a.state in ACTIVE_ATTEMPTS]
+        return StoreLoad(
+            Counter(c.state for c in self._tables.campaigns.values()),
+            Counter(r.state for r in opened),
+            Counter(a.state for a in active),
+        )
 
     def agents(self) -> list[Agent]:
         return sorted(self._tables.agents.values(), key=lambda agent: agent.agent_id)

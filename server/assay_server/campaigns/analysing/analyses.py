@@ -74,11 +74,18 @@ class WorkerPool:
 class Analyses:
     """Starts the analysis of each campaign whose runs have ended, and keeps its report.
 
-    ``make_executor`` makes an executor, and a new one after the earlier one broke.
+    ``make_executor`` makes an executor, and a new one after the earlier one broke. ``on_end`` hears of each
+    analysis that has ended, and whether it made a report.
     """
 
-    def __init__(self, coordinator: Coordinator, make_executor: Callable[[], Executor]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        make_executor: Callable[[], Executor],
+        on_end: Callable[[bool], None] = lambda done: None,
+    ) -> None:
         self._coordinator = coordinator
+        self._on_end = on_end
         self._make_executor = make_executor
         self._lock = threading.Lock()
         self._ending = threading.RLock()  # held while a result is stored
@@ -87,6 +94,11 @@ class Analyses:
         self._broken: set[str] = set()
         self._closed = False
         coordinator.listen(self._heard)
+
+    @property
+    def running(self) -> int:
+        """How many campaigns are being analysed."""
+        return len(self._running)
 
     def close(self) -> None:
         """Start and store nothing more; the next server restarts running analyses."""
@@ -203,6 +215,7 @@ class Analyses:
             _log.warning("the analysis of %s continues at the server's next start: %s", campaign_id, error)
         with self._lock:
             self._running.discard(campaign_id)
+        self._on_end(why is None)
 
 
 def analysis_request(store: MetadataReader, campaign_id: str, records: RecordStore) -> AnalysisRequest:

@@ -49,6 +49,7 @@ class AttemptResults(Transitions):
         if attempt.segments != segment.index:
             return SegmentOutcome.OUT_OF_ORDER
         self.store.add_segment(segment)
+        self.effects.stored.append(segment)
         self.store.save_attempt(
             replace(
                 attempt,

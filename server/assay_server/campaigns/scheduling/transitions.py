@@ -17,7 +17,7 @@ from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, 
 from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
 from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
 from assay_server.campaigns.slicing.after_light import flags_of_plan, slices_of, waiting_for_light
-from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Attempt, Run, Slice, SliceState
+from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Attempt, Run, Segment, Slice, SliceState
 from assay_server.store.protocols import MetadataTransaction
 
 # Runs that may still get launches: failed and cancelled ones are not measured again.
@@ -43,6 +43,8 @@ class Effects:
     dead: list[AttemptKey] = field(default_factory=list)  # their staged segments are no longer needed
     rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
     done: list[Attempt] = field(default_factory=list)  # their slots are in order
+    stored: list[Segment] = field(default_factory=list)  # they are durable
+    ended: list[tuple[AttemptState, Failure | None]] = field(default_factory=list)  # of attempts
     # A slice may be waiting. A free slot does not set this: its own agent asks for work, and waking all
     # others whenever an attempt ends costs one request per idle slot.
     work: bool = False
@@ -191,6 +193,7 @@ class Transitions:
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
+        self.effects.ended.append((state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
         self.note_change(attempt.key.run_id)

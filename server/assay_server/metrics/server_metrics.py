@@ -1,0 +1,113 @@
+"""What a server counts. Labels name states, RPCs, statuses and failure classes: never a run or a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
+from assay_core.records.campaign import AttemptState
+from assay_sampling.errors import StorageError
+from assay_sampling.running.failures import FailureClass
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.metrics.queue import QueueCollector
+
+_CLASSES = frozenset(str(each) for each in FailureClass)
+OTHER = "other"  # a class that only a newer agent knows
+
+
+class ServerMetrics:
+    """The metrics of one server object, in a registry of its own. Its methods are called from any thread."""
+
+    def __init__(self, state: Path) -> None:
+        self.registry = registry = program_registry("assay-server", state)
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"assay_server_{name}", text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"assay_server_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(f"assay_server_{name}", text, labels, registry=registry, buckets=SECONDS_BUCKETS)
+
+        self._calls = counter("calls_total", "Calls that have ended, by RPC and gRPC status.", "call", "code")
+        self._running = gauge("calls_running", "Calls under way, waiting ones included.", "call")
+        self._call_seconds = histogram(
+            "call_seconds", "Time to answer, without waits for work; streams are left out.", "call"
+        )
+        self._launches = counter("launches_total", "Launches stored durably.")
+        self._bytes = counter("bytes_total", "Compressed bytes of segments stored durably.")
+        self._segments = counter("segments_total", "Segments stored durably.")
+        self._attempts = counter("attempts_ended_total", "Attempts that have ended, by outcome.", "outcome")
+        self._failures = counter("failures_total", "Failed attempts by failure class.", "failure_class")
+        self._analyses = counter("analyses_total", "Analyses that have ended, by outcome.", "outcome")
+        self._store_seconds = histogram(
+            "store_seconds", "Writing transactions: wait for the writer, work, commit.", "part"
+        )
+        self._store_errors = counter("store_errors_total", "Writing transactions that were undone.")
+        self._serving = gauge("serving", "1 while the health service says SERVING.")
+        self._draining = gauge("draining", "1 once the server was told to end.")
+        # A counter that appears only with its first event hides that event from rate().
+        for outcome in set(AttemptState) - {AttemptState.LEASED, AttemptState.PUBLISHING}:
+            self._attempts.labels(str(outcome))
+        for name in sorted({*_CLASSES, OTHER}):
+            self._failures.labels(name)
+        self._analyses.labels("done")
+        self._analyses.labels("failed")
+
+    def watch(self, coordinator: Coordinator, analyses_running: Callable[[], int]) -> None:
+        """Count the effects of this coordinator's transactions, and ask it for its queue when read."""
+        coordinator.listen(self._heard)
+        self.registry.register(QueueCollector(coordinator))
+        running = Gauge("assay_server_analyses_running", "Analyses under way.", registry=self.registry)
+        running.set_function(analyses_running)
+
+    def _heard(self, effects: Effects) -> None:
+        if effects.stored:
+            self._segments.inc(len(effects.stored))
+            self._launches.inc(sum(segment.launches for segment in effects.stored))
+            self._bytes.inc(sum(each.names_bytes + each.launches_bytes for each in effects.stored))
+        for state, why in effects.ended:
+            self._attempts.labels(str(state)).inc()
+            if why is not None and state is not AttemptState.CANCELLED:
+                name = why.failure_class if why.failure_class in _CLASSES else OTHER
+                self._failures.labels(name).inc()
+
+    # The meter of calls.
+
+    def began(self, call: str) -> None:
+        self._running.labels(call).inc()
+
+    def ended(self, call: str, code: str, seconds: float | None) -> None:
+        self._running.labels(call).dec()
+        self._calls.labels(call, code).inc()
+        if seconds is not None:
+            self._call_seconds.labels(call).observe(seconds)
+
+    # The meter of the store.
+
+    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
+        self._store_seconds.labels("wait").observe(wait_seconds)
+        self._store_seconds.labels("work").observe(work_seconds)
+        self._store_seconds.labels("commit").observe(commit_seconds)
+
+    def not_stored(self, error: StorageError) -> None:
+        self._store_errors.inc()
+
+    # Told by the server itself.
+
+    def analysed(self, done: bool) -> None:
+        """An analysis has ended."""
+        self._analyses.labels("done" if done else "failed").inc()
+
+    def serving(self, serving: bool) -> None:
+        """What the health service says now."""
+        self._serving.set(serving)
+
+    def draining(self) -> None:
+        """The server was told to end."""
+        self._draining.set(1)

@@ -1,0 +1,47 @@
+"""A metadata store that tells how long its transactions take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from assay_sampling.errors import StorageError
+from assay_server.store.protocols import MetadataReader, MetadataStore, MetadataTransaction
+
+
+class StoreMeter(Protocol):
+    """Hears of transactions, in their threads."""
+
+    def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
+        """A transaction is durable: it waited for the writer, worked, and was committed."""
+
+    def not_stored(self, error: StorageError) -> None:
+        """A transaction was undone because the store, or something in it, refused."""
+
+
+class TimedStore:
+    """The ``MetadataStore`` that it is given, whose writing transactions are timed."""
+
+    def __init__(self, store: MetadataStore, meter: StoreMeter) -> None:
+        self._store, self._meter = store, meter
+
+    def snapshot(self) -> AbstractContextManager[MetadataReader]:
+        return self._store.snapshot()
+
+    @contextmanager
+    def transaction(self) -> Iterator[MetadataTransaction]:
+        asked = time.perf_counter()
+        try:
+            with self._store.transaction() as transaction:
+                began = time.perf_counter()
+                yield transaction
+                ended = time.perf_counter()
+        except StorageError as error:
+            self._meter.not_stored(error)
+            raise
+        self._meter.stored(began - asked, ended - began, time.perf_counter() - ended)
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,165 @@
+"""The endpoint of metrics: whom it answers, what it refuses, and that no reader can hold it up."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import stat
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from assay_core.identity.certificates import certificate_pem
+from assay_core.identity.keys import key_pem, new_key
+from assay_core.metrics.endpoint import MetricsEndpoint
+from assay_core.metrics.reading import MetricsPlace, metrics_place
+from assay_sampling.errors import ParameterError
+from assay_server.identity.authority import Authority
+from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
+from tests.support.metrics import fetched
+
+
+@pytest.fixture
+def endpoint() -> Iterator[MetricsEndpoint]:
+    registry = CollectorRegistry()
+    Gauge("answer", "Of everything.", registry=registry).set(42)
+    made = MetricsEndpoint(registry)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="assay-") as made:
+        yield Path(made)
+
+
+def place(address: str) -> MetricsPlace | None:
+    return metrics_place(address, None, None, None)
+
+
+def test_a_socket_of_the_owner_and_a_port_on_loopback_answer_alike(
+    endpoint: MetricsEndpoint, folder: Path
+) -> None:
+    endpoint.serve(place(f"unix:{folder}/metrics.sock"))
+    assert endpoint.address == f"unix:{folder}/metrics.sock"
+    assert stat.S_IMODE((folder / "metrics.sock").stat().st_mode) == 0o600
+    status, text = fetched(endpoint.address)
+    assert status == 200
+    assert "answer 42.0" in text
+    assert fetched(endpoint.address, "/")[0] == 404
+    endpoint.serve(place("127.0.0.1:0"))
+    assert not (folder / "metrics.sock").exists(), "it is served at one place only"
+    assert fetched(endpoint.address) == (200, text)
+    endpoint.serve(None)
+    assert endpoint.address == ""
+
+
+def test_a_killed_programs_socket_is_taken_over_and_a_living_ones_is_not(
+    endpoint: MetricsEndpoint, folder: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(f"{folder}/metrics.sock")
+    endpoint.serve(place(f"unix:{folder}/metrics.sock"))
+    other = MetricsEndpoint(CollectorRegistry())
+    with pytest.raises(ParameterError, match="another program does"):
+        other.serve(place(endpoint.address))
+    assert fetched(endpoint.address)[0] == 200
+
+
+def test_if_the_new_place_is_taken_the_earlier_one_stays(endpoint: MetricsEndpoint) -> None:
+    endpoint.serve(place("127.0.0.1:0"))
+    before = endpoint.address
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        with pytest.raises(ParameterError, match="another program does"):
+            endpoint.serve(place(f"127.0.0.1:{taken.getsockname()[1]}"))
+        assert endpoint.address == before
+    assert fetched(before)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "files", "why"),
+    [
+        ("0.0.0.0:9400", (), "readers must show a certificate"),
+        ("[::]:9400", (), "readers must show a certificate"),
+        ("lab:9400", (), "readers must show a certificate"),
+        ("lab:9400", ("c", "k"), "only some of the files"),
+        ("127.0.0.1:9400", ("c",), "only some of the files"),
+        ("unix:/run/m.sock", ("c", "k", "r"), "a socket needs no TLS"),
+        ("9400", (), "is not an address"),
+    ],
+)
+def test_no_place_is_open_to_others_without_certificates(
+    address: str, files: tuple[str, ...], why: str
+) -> None:
+    paths = [Path(name) for name in files]
+    with pytest.raises(ParameterError, match=why):
+        metrics_place(address, *paths, *[None] * (3 - len(paths)))
+
+
+def write_server_files(authority: Authority, folder: Path) -> MetricsPlace:
+    key = new_key()
+    certificate = authority.issue_for_server(key.public_key(), DAY, now())
+    (folder / "cert.pem").write_bytes(certificate_pem(certificate))
+    (folder / "key.pem").write_bytes(key_pem(key))
+    (folder / "readers.pem").write_bytes(certificate_pem(authority.certificate))
+    made = metrics_place("127.0.0.1:0", folder / "cert.pem", folder / "key.pem", folder / "readers.pem")
+    assert made is not None
+    return made
+
+
+def reader(trusted: Authority, shown: Authority | None, folder: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=certificate_pem(trusted.certificate).decode())
+    context.check_hostname = False  # its name is assay-server, whatever its address
+    if shown is not None:
+        credentials = made_credentials(shown)
+        (folder / "reader.pem").write_bytes(credentials.certificate)
+        (folder / "reader.key").write_bytes(credentials.key_pem)
+        context.load_cert_chain(folder / "reader.pem", folder / "reader.key")
+    return context
+
+
+def test_over_tls_only_readers_with_the_authoritys_certificate_are_answered(
+    endpoint: MetricsEndpoint, folder: Path
+) -> None:
+    lab, stranger = made_authority(), made_authority("Stranger")
+    endpoint.serve(write_server_files(lab, folder))
+    assert fetched(endpoint.address, tls=reader(lab, lab, folder))[0] == 200
+    for shown in (None, stranger):
+        with pytest.raises(OSError):
+            fetched(endpoint.address, tls=reader(lab, shown, folder))
+    with pytest.raises(OSError):
+        fetched(endpoint.address)  # without TLS
+    assert fetched(endpoint.address, tls=reader(lab, lab, folder))[0] == 200
+
+
+def test_a_renewed_certificate_needs_no_restart_and_a_bad_file_refuses_at_the_start(
+    endpoint: MetricsEndpoint, folder: Path
+) -> None:
+    first, second = made_authority(), made_authority("Renewed")
+    where = write_server_files(first, folder)
+    endpoint.serve(where)
+    write_server_files(second, folder)
+    assert fetched(endpoint.address, tls=reader(second, second, folder))[0] == 200
+    (folder / "key.pem").write_text("not a key")
+    with pytest.raises(ParameterError, match="files for TLS cannot be used"):
+        MetricsEndpoint(CollectorRegistry()).serve(where)
+
+
+def test_readers_who_send_nothing_hold_up_nobody_but_one_another(endpoint: MetricsEndpoint) -> None:
+    endpoint.serve(place("127.0.0.1:0"))
+    host, _, port = endpoint.address.rpartition(":")
+    silent = [socket.create_connection((host, int(port))) for _ in range(7)]
+    assert fetched(endpoint.address)[0] == 200
+    threads = threading.active_count()
+    more = [socket.create_connection((host, int(port))) for _ in range(20)]
+    for each in more[-10:]:  # the places are taken: these are closed at once, without a thread
+        each.settimeout(10)
+        assert each.recv(1) == b""
+    assert threading.active_count() <= threads + 1
+    for each in (*silent, *more):
+        each.close()
