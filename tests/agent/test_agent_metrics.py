@@ -97,6 +97,10 @@ def test_a_spool_without_a_server_is_seen_to_grow(tmp_path: Path) -> None:
     assert value(metrics.registry, "assay_agent_spool_bytes") < held
     assert value(metrics.registry, "assay_agent_spool_attempts") == 1
     assert value(metrics.registry, "assay_agent_connected") == 0
+    assert value(metrics.registry, "assay_agent_spool_waits") == 0
+    spool.limit_bytes = spool.used_bytes
+    assert value(metrics.registry, "assay_agent_spool_waits") == 1
+    assert value(metrics.registry, "assay_agent_spool_damaged") == 0
     spool.close()
 
 

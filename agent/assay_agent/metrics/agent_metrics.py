@@ -105,12 +105,14 @@ class _Spool(Collector):
         self._spool = spool
 
     def collect(self) -> Iterable[Metric]:
-        depth = self._spool.depth()
+        depth, state = self._spool.depth(), self._spool.state()
         for name, text, value in (
             ("attempts", "Attempts in the spool.", depth.attempts),
             ("segments", "Segments on the disk that the server has not acknowledged.", depth.segments),
             ("bytes", "Bytes that the spool takes.", depth.used_bytes),
             ("limit_bytes", "The most bytes that the spool may take.", depth.limit_bytes),
+            ("waits", "1 while the spool is so full that no run begins.", state.waits),
+            ("damaged", "Damaged files that are kept for a person to look at.", state.damaged),
         ):
             yield GaugeMetricFamily(f"assay_agent_spool_{name}", text, value)
 
