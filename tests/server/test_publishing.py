@@ -15,6 +15,7 @@ from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
+from assay_sampling.launches.parquet import LaunchWriter
 from assay_sampling.readers import open_recording
 from assay_server.app import _recover
 from assay_server.campaigns.analysing.analyses import analysis_request
@@ -57,7 +58,7 @@ def cut_at(target: object, name: str, *, after: bool) -> Callable[[pytest.Monkey
 POINTS = {
     "before the attempt is marked finished": cut_at(SqlTransaction, "save_attempt", after=False),
     "before the file is written": cut_at(LocalRecordStore, "publish", after=False),
-    "in the middle of the file": cut_at(LocalRecordStore, "staged", after=True),
+    "in the middle of the file": cut_at(LaunchWriter, "write", after=True),
     "after the file is renamed into place": cut_at(LocalRecordStore, "publish", after=True),
     "in the last commit": cut_at(SqlTransaction, "save_slice", after=True),
     "before staging is removed": cut_at(LocalRecordStore, "discard", after=False),
@@ -149,6 +150,7 @@ def test_acknowledged_data_that_the_disk_lost_make_another_attempt(box: Box) -> 
         box.send(segment)
     [path] = (box.state / "staging").rglob("slice-*")
     path.write_bytes(path.read_bytes()[:-10])
+    box.restart()  # until then the file is made from the launches in memory
     assert not box.finish(2, 150)
     assert box.state_of() is AttemptState.FAILED
     box.key = box.lease()

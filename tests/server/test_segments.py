@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import NAMES_SCHEMA, Names, text_id
+from assay_server.store import segments
 from assay_server.store.segments import (
     LARGEST_UNPACKED_BYTES,
     check_named,
@@ -174,3 +175,25 @@ def test_whatever_bytes_come_they_are_launches_or_a_clear_error(
         assert error.subject == "segment 0"
     else:
         assert all(batch.validate(full=True) is None for batch in content.batches)
+
+
+@given(
+    text=st.binary(min_size=1, max_size=3000),
+    at=st.integers(0, 20),
+    byte=st.integers(0, 255),
+    more=st.binary(max_size=30),
+)
+def test_a_frame_that_lies_about_its_size_is_read_as_a_stream_would_read_it(text, at, byte, more):
+    """Unpacking at once, into a buffer of the size that the frame declares, finds nothing else."""
+    frame = bytearray(pa.compress(text, codec="zstd", asbytes=True) + more)
+    if at < len(frame):
+        frame[at] = byte
+
+    def outcome(unpack):
+        try:
+            return bytes(unpack(bytes(frame)))
+        except (OSError, pa.ArrowException, LaunchTableError):
+            return None
+
+    at_once, streamed = outcome(segments.unpacked), outcome(segments.unpacked_as_stream)
+    assert at_once == streamed

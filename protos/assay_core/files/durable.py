@@ -57,13 +57,14 @@ def temporary_of(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
+def replacing(path: Path, *, private: bool = True, temporary: Path | None = None) -> Iterator[IO[bytes]]:
     """Write a new file for ``path``: readers and crashes see the old file or all of the new one.
 
     The file is renamed to ``path``, durably, when the block ends; on any error it is removed. ``private``:
-    its mode is 0600, regardless of the umask.
+    its mode is 0600, regardless of the umask. ``temporary``: where it is until then, if two such files for
+    one path may be under way; None: :func:`temporary_of` the path.
     """
-    temporary = temporary_of(path)
+    temporary = temporary or temporary_of(path)
     try:
         with open(temporary, "wb", opener=private_opener if private else None) as file:
             yield file

@@ -27,6 +27,7 @@ from assay_server.store.model import (
     SliceTime,
     StoreLoad,
 )
+from assay_server.store.segments import SegmentContent
 from assay_server.store.set_aside import MovedFiles
 
 
@@ -237,6 +238,15 @@ class RecordStore(Protocol):
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         """Write segments durably at their offsets, each with its compressed names and launches."""
+
+    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
+        """Use a checked segment, the next of its attempt, to write the attempt's file already.
+
+        Neither durable nor visible; :meth:`publish` writes the same bytes without it.
+        """
+
+    def forget_ahead(self, key: AttemptKey) -> None:
+        """Drop what was written ahead for an attempt, if anything was."""
 
     def staged(self, segment: Segment) -> tuple[bytes, bytes]:
         """The compressed names and launches of a staged segment, checked against its hashes."""

@@ -16,6 +16,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from assay_core.files.durable import (
@@ -31,13 +32,14 @@ from assay_core.records.campaign import SetAsideReason
 from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.content_hash import fresh_hash_of
+from assay_server.store.ahead import DEFAULT_AHEAD_LIMITS, AheadLimits, FilesAhead
 from assay_server.store.model import Segment
 from assay_server.store.protocols import KnownFiles, PublishedFile
 from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 from assay_server.store.set_aside import MovedFiles, SetAsideFolder
 
 # Our own publications and reports that a crash cut short: nothing refers to them.
-_HALF_WRITTEN = re.compile(rf"(slice-\d+\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+")
+_HALF_WRITTEN = re.compile(rf"(slice-\d+\.parquet|report\.(json|html)){re.escape(TEMPORARY)}\d+(-\d+)?")
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 REPORT_FORMS = ("json", "html")
 _UNPACKED_AHEAD = 2
@@ -50,11 +52,12 @@ class DamagedSegmentError(StorageError):
 class LocalRecordStore:
     """A ``RecordStore`` in a local folder."""
 
-    def __init__(self, state_dir: Path) -> None:
+    def __init__(self, state_dir: Path, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS) -> None:
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
         self._reports = state_dir / "reports"
         self._set_aside = SetAsideFolder(state_dir)
+        self._ahead = FilesAhead(ahead)
         with storage_errors(state_dir):
             for folder in (self._staging, self._records, self._reports):
                 make_folder(folder)
@@ -68,6 +71,13 @@ class LocalRecordStore:
             with storage_errors(path):
                 make_folder(path.parent)
                 write_pieces(path, pieces)
+
+    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
+        key = _key(segment)
+        self._ahead.add(key, self._published_path(key.run_id, key.slice_index), segment, content)
+
+    def forget_ahead(self, key: AttemptKey) -> None:
+        self._ahead.forget(_without_token(key))
 
     def staged(self, segment: Segment) -> tuple[bytes, bytes]:
         path = self._staging_path(_key(segment))
@@ -88,24 +98,31 @@ class LocalRecordStore:
         return names, launches
 
     def publish(self, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
-        from assay_core.files.launch_file import new_launch_file  # noqa: PLC0415 - only publishing needs Parquet
-
         if not segments:
             raise LaunchTableError(str(key), "it has no segments, so there is nothing to publish")
         path = self._published_path(key.run_id, key.slice_index)
         with storage_errors(path):
             make_folder(path.parent)
-            contents = self._contents(key, segments)
-            first = next(contents)
-            with new_launch_file(path, first.schema, private=True) as writer:
-                for batch in _launch_batches(first, contents):
-                    writer.write(batch)
+            ahead = self._ahead.take(_without_token(key), segments)
+            if ahead is not None:
+                ahead.end()
+            else:
+                self._write_staged(path, key, segments)
             return PublishedFile(
                 str(path.relative_to(self._records)),
                 path.stat().st_size,
                 sum(segment.launches for segment in segments),
                 fresh_hash_of(path),
             )
+
+    def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment]) -> None:
+        from assay_core.files.launch_file import new_launch_file  # noqa: PLC0415 - only publishing needs Parquet
+
+        contents = self._contents(key, segments)
+        first = next(contents)
+        with new_launch_file(path, first.schema, private=True) as writer:
+            for batch in _launch_batches(first, contents):
+                writer.write(batch)
 
     def withdraw(self, run_id: str, slice_index: int) -> None:
         path = self._published_path(run_id, slice_index)
@@ -114,6 +131,7 @@ class LocalRecordStore:
             remove_empty_parents(path.parent, self._records)
 
     def discard(self, key: AttemptKey) -> None:
+        self.forget_ahead(key)
         path = self._staging_path(key)
         with storage_errors(path):
             path.unlink(missing_ok=True)
@@ -206,6 +224,10 @@ def _within(path: Path) -> list[Path]:
 
 def _key(segment: Segment) -> AttemptKey:
     return AttemptKey(segment.run_id, segment.slice, segment.attempt, 0)
+
+
+def _without_token(key: AttemptKey) -> AttemptKey:
+    return replace(key, token=0)
 
 
 def _launch_batches(first: SegmentContent, others: Iterator[SegmentContent]) -> Iterator[LaunchBatch]:

@@ -7,6 +7,7 @@ first) are refused before Arrow, which would unpack either, reads a body. Source
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import struct
 from collections.abc import Collection, Iterator
@@ -44,6 +45,11 @@ class SegmentContent:
     @property
     def launches(self) -> int:
         return sum(batch.num_rows for batch in self.batches)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The size of its launches in memory."""
+        return sum(batch.nbytes for batch in self.batches)
 
     def launch_batches(self) -> Iterator[LaunchBatch]:
         """The batches, the first with all of the segment's names."""
@@ -89,27 +95,62 @@ def check_named(content: SegmentContent, known: Collection[int], subject: str) -
                 )
 
 
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def _declared_bytes(frame: bytes) -> int | None:
+    """What a zstd frame says it unpacks to; None if it does not say, or is no frame.
+
+    Source: RFC 8878, section 3.1.1.1, "Frame_Header".
+    """
+    if frame[:4] != _ZSTD_MAGIC or len(frame) < _LONGEST_FRAME_HEADER:
+        return None
+    descriptor = frame[4]
+    one_segment = descriptor >> 5 & 1
+    size_bytes = (one_segment, 2, 4, 8)[descriptor >> 6]
+    if not size_bytes:
+        return None
+    start = 5 + (1 - one_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(frame[start : start + size_bytes], "little")
+    return size + 256 if size_bytes == 2 else size
+
+
+_LONGEST_FRAME_HEADER = 18
+
+
 def _read_stream(data: bytes) -> tuple[pa.Schema, tuple[pa.RecordBatch, ...]]:
-    unpacked = _unpack(data)
-    _check_messages(unpacked)
-    with pa.ipc.open_stream(pa.py_buffer(unpacked)) as reader:
+    stream = unpacked(data)
+    _check_messages(stream)
+    with pa.ipc.open_stream(stream) as reader:
         return reader.schema, tuple(reader)
 
 
-def _unpack(data: bytes) -> bytes:
+def unpacked(data: bytes) -> pa.Buffer:
+    """What a zstd frame unpacks to; raises LaunchTableError for too much, and Arrow's errors for damage."""
+    declared = _declared_bytes(data)
+    if declared is not None and 0 < declared <= LARGEST_UNPACKED_BYTES:
+        # Twice as fast as a stream, and as safe: zstd refuses a frame that holds more than this buffer does.
+        # What it refuses goes through the stream, which says why.
+        with contextlib.suppress(OSError, pa.ArrowException):
+            return pa.decompress(data, decompressed_size=declared, codec="zstd")
+    return unpacked_as_stream(data)
+
+
+def unpacked_as_stream(data: bytes) -> pa.Buffer:
+    """As :func:`unpacked`, for any frame: one that declares no size, or a wrong one."""
     # zstd itself refuses frames that need a window of more than 128 MiB.
     with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
-        unpacked: bytes = stream.read(LARGEST_UNPACKED_BYTES + 1)
-    if len(unpacked) > LARGEST_UNPACKED_BYTES:
+        content = pa.py_buffer(stream.read(LARGEST_UNPACKED_BYTES + 1))
+    if content.size > LARGEST_UNPACKED_BYTES:
         raise LaunchTableError(
             "segment", f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes", "send smaller segments"
         )
-    return unpacked
+    return content
 
 
-def _check_messages(stream: bytes) -> None:
+def _check_messages(stream: pa.Buffer) -> None:
     """Check for one schema, then only record batches with uncompressed bodies."""
-    for position, message in enumerate(pa.ipc.MessageReader.open_stream(pa.py_buffer(stream))):
+    for position, message in enumerate(pa.ipc.MessageReader.open_stream(stream)):
         due = "schema" if position == 0 else "record batch"
         if message.type != due:
             raise LaunchTableError("segment", f"it has a {message.type} in place of a {due}", _REMEDY)

@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,11 @@ from tests.bench.lab.campaigns import KIND, OTHER_KIND, WATCHED_KIND, campaign_o
 from tests.bench.lab.figures import Counts, milliseconds
 from tests.bench.lab.server_process import ServerProcess
 
+_COLUMNS = (
+    "phase", "finished a second", "lease p50, ms", "p99, ms", "heartbeats", "p50, ms", "p99, ms", "late",
+    "missed", "refused calls", "statuses", "server, cores", "server, MiB", "this process late p99, ms",
+)  # fmt: skip
+_HEAD = (f"| {' | '.join(_COLUMNS)} |", f"|---|{'---:|' * (len(_COLUMNS) - 1)}")
 _WATCHERS = 4
 _PROBE_SECONDS = 0.01
 
@@ -80,7 +85,11 @@ def _measured(size: LabSize, root: Path) -> Iterator[str]:
         full_seconds, full_mib = server.start(), server.memory_mib
         yield f"- start-up: {empty_seconds:.1f} s without runs, {full_seconds:.1f} s with; "
         yield f"  memory {empty_mib:.0f} MiB, {full_mib:.0f} MiB; submitting took {submitted_seconds:.1f} s\n"
-        yield from table(asyncio.run(_phases(server, size)))
+        yield from _HEAD
+        with asyncio.Runner() as runner:
+            phases = _phases(server, size)
+            while (phase := runner.run(anext(phases, None))) is not None:
+                yield from rows(phase)
     finally:
         server.stop()
 
@@ -93,27 +102,26 @@ def _submit(address: str, size: LabSize) -> None:
         client.submit(campaign_of("watched", size.runs, WATCHED_KIND), "watched.yaml", "/lab")
 
 
-async def _phases(server: ServerProcess, size: LabSize) -> list[Phase]:
+async def _phases(server: ServerProcess, size: LabSize) -> AsyncIterator[Phase]:
     async with simulated_lab(server.address, size.agents, OTHER_KIND) as fleet:
         watch_it = Stopwatch(server, fleet)
         began = time.perf_counter()
         await fleet.register()
         rate = size.agents / (time.perf_counter() - began)
-        phases = [await watch_it.phase(f"idle ({rate:,.0f} registrations a second)", size.phase_seconds)]
+        yield await watch_it.phase(f"idle ({rate:,.0f} registrations a second)", size.phase_seconds)
         fleet.run_seconds = size.run_seconds
         await fleet.become(KIND, over_seconds=size.run_seconds)
         await asyncio.sleep(size.run_seconds / 2)
         paced = f"runs of {size.run_seconds:g} s"
-        phases.append(await watch_it.phase(paced, size.phase_seconds))
+        yield await watch_it.phase(paced, size.phase_seconds)
         await fleet.become(WATCHED_KIND, over_seconds=size.run_seconds)
         async with fleet.watching("watched-1", _WATCHERS):
             title = f"{paced}, {_WATCHERS} watchers of their campaign"
-            phases.append(await watch_it.phase(title, size.phase_seconds))
+            yield await watch_it.phase(title, size.phase_seconds)
         await fleet.become(KIND, over_seconds=1.0)
         fleet.hurry()
         await asyncio.sleep(2.0)
-        phases.append(await watch_it.phase("runs of 0 s", size.phase_seconds))
-        return phases
+        yield await watch_it.phase("runs of 0 s", size.phase_seconds)
 
 
 class Stopwatch:
@@ -143,19 +151,11 @@ async def _lateness(seconds: float) -> list[float]:
     return late
 
 
-def table(phases: Sequence[Phase]) -> Iterator[str]:
-    """One row for each phase."""
-    heads = (
-        "phase", "finished a second", "lease p50, ms", "p99, ms", "heartbeats", "p50, ms", "p99, ms", "late",
-        "missed", "refused calls", "statuses", "server, cores", "server, MiB", "this process late p99, ms",
-    )  # fmt: skip
-    yield f"| {' | '.join(heads)} |"
-    yield f"|---|{'---:|' * (len(heads) - 1)}"
-    for phase in phases:
-        yield f"| {' | '.join(_cells(phase))} |"
-        if phase.counts.refused:
-            kinds = Counter(phase.counts.refused)
-            yield f"<!-- refused in {phase.title}: {dict(kinds)} -->"
+def rows(phase: Phase) -> Iterator[str]:
+    """The phase's row in the table, and what was refused, by kind."""
+    yield f"| {' | '.join(_cells(phase))} |"
+    if phase.counts.refused:
+        yield f"<!-- refused in {phase.title}: {dict(Counter(phase.counts.refused))} -->"
 
 
 def _cells(phase: Phase) -> list[str]:

@@ -14,7 +14,7 @@ from assay_server.config import ServerSettings
 from tests.bench.lab.agents import LAUNCHES, Fleet, simulated_lab
 from tests.bench.lab.campaigns import KIND, OTHER_KIND, campaign_of, shared_out
 from tests.bench.lab.figures import Counts
-from tests.bench.lab.measuring import LabSize, Phase, table
+from tests.bench.lab.measuring import LabSize, Phase, rows
 from tests.support.server.server_support import StandInExecutor
 
 AGENTS, RUNS, CAMPAIGNS, FINISHED = 40, 2_000, 4, 60
@@ -93,6 +93,9 @@ def test_the_table_counts_what_came_late():
     counts.note_heartbeat(0.9, 1.0)
     counts.note_heartbeat(1.1, 1.0)
 
-    rows = list(table([Phase("idle", 10.0, 0.05, 100.0, 1.0, counts)]))
+    told = list(rows(Phase("idle", 10.0, 0.05, 100.0, 1.0, counts)))
 
-    assert "| idle | 0.0 | 10.0 | 19.9 | 2 | 1000.0 | 1098.0 | 1 | 0 | 1 | 0 | 0.05 | 100 | 1.0 |" in rows
+    assert told == [
+        "| idle | 0.0 | 10.0 | 19.9 | 2 | 1000.0 | 1098.0 | 1 | 0 | 1 | 0 | 0.05 | 100 | 1.0 |",
+        "<!-- refused in idle: {'lease: UNAVAILABLE': 1} -->",
+    ]

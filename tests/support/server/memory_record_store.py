@@ -18,7 +18,7 @@ from assay_server.content_hash import fresh_hash_of
 from assay_server.store.model import Segment
 from assay_server.store.protocols import KnownFiles, PublishedFile
 from assay_server.store.records import REPORT_FORMS, DamagedSegmentError
-from assay_server.store.segments import decode_segment, part_hash
+from assay_server.store.segments import SegmentContent, decode_segment, part_hash
 from assay_server.store.set_aside import MovedFiles
 
 
@@ -35,6 +35,12 @@ class MemoryRecordStore:
             name = _staged(segment.run_id, segment.slice, segment.attempt)
             before = self.files.get(name, b"")[: segment.offset_bytes].ljust(segment.offset_bytes, b"\0")
             self.files[name] = before + names + launches
+
+    def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
+        """Nothing: publishing is quick here."""
+
+    def forget_ahead(self, key: AttemptKey) -> None:
+        """Nothing was written ahead."""
 
     def staged(self, segment: Segment) -> tuple[bytes, bytes]:
         name = _staged(segment.run_id, segment.slice, segment.attempt)

@@ -38,8 +38,10 @@ class LaunchOrdinals:
         ]
         process = np.concatenate([np.empty(0, np.int64), *(each[0] for each in columns)])
         launch = np.concatenate([np.empty(0, np.int64), *(each[1] for each in columns)])
-        order = np.lexsort((launch, process))
-        new = _joined(np.stack([process[order], launch[order], launch[order]]))
+        if not _in_order(process, launch):
+            order = np.lexsort((launch, process))
+            process, launch = process[order], launch[order]
+        new = _joined(np.stack([process, launch, launch]))
         found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
         same = found[0, 1:] == found[0, :-1]
         twice = np.flatnonzero(same & (found[1, 1:] <= found[2, :-1]))
@@ -52,6 +54,12 @@ class LaunchOrdinals:
         if len(gaps) and not self._may_skip:
             raise LaunchTableError(subject, _left_out(joined, int(gaps[0])), _REPORT)
         self._intervals = joined
+
+
+def _in_order(process: np.ndarray, launch: np.ndarray) -> bool:
+    """Whether they ascend by process, then launch: profilers of one process write them so."""
+    same = process[1:] == process[:-1]
+    return bool(np.all(np.where(same, launch[1:] >= launch[:-1], process[1:] > process[:-1])))
 
 
 def _left_out(intervals: np.ndarray, before: int) -> str:

@@ -107,6 +107,7 @@ class Ingest:
         """Read the attempt's progress from the store again: memory may be ahead of it."""
         with self._lock:
             self._progress.pop(key, None)
+        self._coordinator.records.forget_ahead(key)
 
     def take(self, upload: Upload) -> Future[Answer]:
         """Check an upload and write it to disk. The future resolves once it is durable or refused.
@@ -196,6 +197,7 @@ class Ingest:
         progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
         progress.pending[upload.index] = prepared
         self._commit.submit(prepared)
+        self._coordinator.records.write_ahead(segment, content)
         return prepared
 
     def _load(self, progress: _Progress, key: AttemptKey, run: Run) -> None:

@@ -1,0 +1,148 @@
+"""Files that are written while their segments arrive: equal to those written at the end, and never needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay_core.records.attempt import AttemptKey
+from assay_server.store.ahead import AheadLimits
+from assay_server.store.model import Segment
+from assay_server.store.protocols import KnownFiles, PublishedFile
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.segments import decode_segment
+from tests.support.server.made_segments import MadeSegment, made_segments
+
+KEY = AttemptKey("made-1.0000", 0, 1, 7)
+GROUPS_AND_A_HALF = made_segments((65_536, 65_536, 65_536, 10))
+SMALL = made_segments((100, 50, 7))
+
+
+def bring(store: LocalRecordStore, segments: list[MadeSegment], key: AttemptKey, *, ahead: bool) -> list:
+    """Stage segments as the ingest does; returns their records."""
+    records, offset = [], 0
+    for segment in segments:
+        record = segment.record(key, offset)
+        offset = record.end_bytes
+        store.stage([(record, segment.names, segment.data)])
+        if ahead:
+            store.write_ahead(record, decode_segment(segment.names, segment.data, "made"))
+        records.append(record)
+    return records
+
+
+def published_at_the_end(folder: Path, segments: list[MadeSegment]) -> PublishedFile:
+    store = LocalRecordStore(folder)
+    return store.publish(KEY, bring(store, segments, KEY, ahead=False))
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("segments", [SMALL, GROUPS_AND_A_HALF], ids=["small", "row groups"])
+def test_a_file_written_ahead_has_the_bytes_of_one_written_from_staged_segments(
+    tmp_path: Path, segments: list[MadeSegment], monkeypatch: pytest.MonkeyPatch
+):
+    expected = published_at_the_end(tmp_path / "end", segments)
+    store = LocalRecordStore(tmp_path / "ahead")
+    records = bring(store, segments, KEY, ahead=True)
+    monkeypatch.setattr(LocalRecordStore, "staged", None)  # nothing is read back
+
+    assert store.publish(KEY, records) == expected
+    assert files(tmp_path / "ahead" / "records") == ["made-1.0000/slice-00000.parquet"]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    launches=st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    forgotten_after=st.integers(0, 5),
+    held_bytes=st.sampled_from([1, 5_000, 1 << 20]),
+)
+def test_however_launches_are_cut_and_whatever_is_dropped_the_bytes_are_equal(
+    tmp_path_factory: pytest.TempPathFactory, launches: list[int], forgotten_after: int, held_bytes: int
+):
+    folder = tmp_path_factory.mktemp("records")
+    expected = published_at_the_end(folder / "end", made_segments((sum(launches),)))
+    store = LocalRecordStore(folder / "ahead", AheadLimits(held_bytes=held_bytes, attempts=1))
+    segments = made_segments(launches)
+    records = bring(store, segments, KEY, ahead=False)
+    for index, (record, segment) in enumerate(zip(records, segments, strict=True)):
+        store.write_ahead(record, decode_segment(segment.names, segment.data, "made"))
+        if index + 1 == forgotten_after:
+            store.forget_ahead(KEY)
+
+    assert store.publish(KEY, records) == expected
+
+
+def test_segments_that_are_not_those_that_were_acknowledged_are_not_published(tmp_path: Path):
+    """A segment that was checked but not stored is sent again, maybe with other launches."""
+    expected = published_at_the_end(tmp_path / "end", SMALL)
+    store = LocalRecordStore(tmp_path / "ahead")
+    others = made_segments((100, 49, 8))
+    bring(store, others, KEY, ahead=True)
+    records = bring(store, SMALL, KEY, ahead=False)
+
+    assert store.publish(KEY, records) == expected
+
+
+def test_the_attempts_that_were_silent_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = LocalRecordStore(tmp_path, AheadLimits(attempts=2))
+    keys = [AttemptKey(f"made-1.{n:04d}", 0, 1, n) for n in range(3)]
+    records = [bring(store, SMALL, key, ahead=True) for key in keys]
+    read = []
+    staged = LocalRecordStore.staged
+
+    def noted(self: LocalRecordStore, segment: Segment) -> tuple[bytes, bytes]:
+        read.append(segment.run_id)
+        return staged(self, segment)
+
+    monkeypatch.setattr(LocalRecordStore, "staged", noted)
+
+    assert len({store.publish(key, r).content_hash for key, r in zip(keys, records, strict=True)}) == 1
+    assert set(read) == {"made-1.0000"}
+
+
+def test_two_attempts_of_a_slice_do_not_meet(tmp_path: Path):
+    store = LocalRecordStore(tmp_path / "both")
+    second = AttemptKey(KEY.run_id, 0, 2, 8)
+    bring(store, GROUPS_AND_A_HALF, KEY, ahead=True)
+    records = bring(store, made_segments((65_536,) * 3), second, ahead=True)
+    store.discard(KEY)
+
+    published = store.publish(second, records)
+
+    expected = published_at_the_end(tmp_path / "end", made_segments((65_536,) * 3))
+    assert published.content_hash == expected.content_hash
+    assert files(tmp_path / "both" / "records") == ["made-1.0000/slice-00000.parquet"]
+
+
+def test_what_a_killed_server_wrote_ahead_is_swept(tmp_path: Path):
+    store = LocalRecordStore(tmp_path)
+    bring(store, GROUPS_AND_A_HALF[:3], KEY, ahead=True)
+    assert any(".tmp-" in name for name in files(tmp_path / "records"))
+
+    moved = LocalRecordStore(tmp_path).sweep(KnownFiles([KEY], [], [], [], lambda *_: True))
+
+    assert moved is None
+    assert files(tmp_path / "records") == []
+    assert len(files(tmp_path / "staging")) == 1
+    store.discard(KEY)
+
+
+def test_a_full_disk_under_the_file_ahead_costs_nothing_but_the_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_arguments: object, **_keywords: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    expected = published_at_the_end(tmp_path / "end", GROUPS_AND_A_HALF)
+    store = LocalRecordStore(tmp_path / "ahead")
+    with monkeypatch.context() as patch:
+        patch.setattr("assay_server.store.ahead.LaunchFileUnderWay", full)
+        records = bring(store, GROUPS_AND_A_HALF, KEY, ahead=True)
+
+    assert store.publish(KEY, records) == expected
