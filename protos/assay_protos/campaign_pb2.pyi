@@ -237,7 +237,7 @@ class WaitingRuns(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
-    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state")
+    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state", "owner", "owner_name", "project")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
@@ -254,6 +254,9 @@ class CampaignStatus(_message.Message):
     WAITING_FIELD_NUMBER: _ClassVar[int]
     RUNS_NEXT_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     name: str
     synthetic: bool
@@ -270,7 +273,10 @@ class CampaignStatus(_message.Message):
     waiting: _containers.RepeatedCompositeFieldContainer[WaitingRuns]
     runs_next: int
     state: CampaignState
-    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ...) -> None: ...
+    owner: str
+    owner_name: str
+    project: str
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ..., project: _Optional[str] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)

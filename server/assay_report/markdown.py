@@ -57,7 +57,7 @@ def _lines(report: Report, show: Show) -> Iterator[str]:
     if campaign.synthetic:
         yield from ("**SYNTHETIC data: no silicon produced these numbers.**", "")
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    yield escaped(f"Campaign {campaign.id}, seed {campaign.seed}; {versions}.")
+    yield escaped(f"Campaign {campaign.id}{campaign.belongs}, seed {campaign.seed}; {versions}.")
     yield ""
     yield from _table(summary_table(report), level=2)
     yield from show(summary_pictures(report))

@@ -18,7 +18,7 @@ from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
 from assay_server.access.directory import IdentityDirectory
-from assay_server.access.recognising import Recognition, os_user
+from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
@@ -126,8 +126,8 @@ class Server:
             CampaignHandler(coordinator, self._limits.queries),
             ingest,
             changes,
-            # The folder of the socket belongs to this user, which is checked before it listens there.
-            recognition=Recognition(directory, os_user(), plain_tcp_is_owner=True),
+            recognition=Recognition(directory, plain_tcp_is_owner=True),
+            metadata=metadata,
             limits=self._limits,
             meter=metrics,
         )

@@ -50,6 +50,8 @@ ADDED: frozenset[str] = frozenset(
         "weights", "light_time_weight", "by_weights",
         # Spools of agents in the overview of a server.
         "spools",
+        # Who submitted a campaign.
+        "owner", "owner_name", "project",
         "fair", "star", "no_star", "recommendation", "recommendations",
     }
 )  # fmt: skip

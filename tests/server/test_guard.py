@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message_factory import GetMessageClass
 
 from assay_core.identity.certificates import certificate_pem
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.keys import new_key
 from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.error_metadata import ErrorMetadata
+from assay_protos import agent_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError
 from assay_server.access.caller import OWNER_ID
 from assay_server.access.directory import IdentityDirectory
@@ -32,6 +35,7 @@ from tests.support.server.guarded_server import (
     shared_authority,
 )
 from tests.support.server.memory_metadata_store import MemoryMetadataStore
+from tests.support.server.stored_values import campaign
 
 METHODS = {method.name: method for method in every_call() if "grpc" not in method.full_name}
 VIEWER = Identity("aa" * 16, IdentityKind.PERSON, "vera", Role.VIEWER)
@@ -107,7 +111,8 @@ def test_a_revocation_ends_a_stream_that_is_silent(
             if name == "Watch":
                 stream = aiter(channel.unary_stream(path)(b""))
             else:
-                stream = aiter(channel.stream_stream(path)())
+                request = ingest_pb2.UploadRequest(header={"agent_id": who.identity_id})
+                stream = aiter(channel.stream_stream(path)(iter([request.SerializeToString()])))
             await anext(stream)
             put(store, server.directory, replace(who, revoked_at_ms=1))
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -137,8 +142,8 @@ def test_a_stream_goes_on_after_a_change_that_leaves_it_allowed(
 
 class TestRecognition:
     def test_the_socket_is_its_owners(self, store: MetadataStore) -> None:
-        caller = Recognition(IdentityDirectory(store), "somebody").caller(Peer("unix:"))
-        assert (caller.identity_id, caller.name, caller.role) == (OWNER_ID, "somebody", Role.ADMIN)
+        caller = Recognition(IdentityDirectory(store)).caller(Peer("unix:"))
+        assert (caller.identity_id, caller.name, caller.role) == (OWNER_ID, "owner", Role.ADMIN)
         assert caller.is_owner
 
     @pytest.mark.parametrize(
@@ -146,13 +151,13 @@ class TestRecognition:
     )
     def test_nobody_else_without_a_certificate(self, store: MetadataStore, peer: Peer) -> None:
         with pytest.raises(NotIdentifiedError, match="it presented no certificate"):
-            Recognition(IdentityDirectory(store), "somebody").caller(peer)
+            Recognition(IdentityDirectory(store)).caller(peer)
 
     def test_expired_unknown_and_revoked_are_refused(self, store: MetadataStore) -> None:
         revoked = replace(VIEWER, identity_id="dd" * 16, revoked_at_ms=1)
         with store.transaction() as transaction:
             transaction.put_identity(revoked)
-        recognition = Recognition(IdentityDirectory(store), "somebody")
+        recognition = Recognition(IdentityDirectory(store))
 
         def error(credentials: Credentials) -> str:
             with pytest.raises((NotIdentifiedError, NotPermittedError)) as caught:
@@ -173,7 +178,7 @@ class TestRecognition:
 
     def test_one_certificate_may_be_withdrawn(self, store: MetadataStore) -> None:
         directory = IdentityDirectory(store)
-        recognition = Recognition(directory, "somebody", is_withdrawn=lambda each: each.serial != "")
+        recognition = Recognition(directory, is_withdrawn=lambda each: each.serial != "")
         with pytest.raises(NotPermittedError, match="its certificate was withdrawn"):
             recognition.caller(Peer("x", credentials_of(VIEWER).certificate, True))
 
@@ -193,3 +198,66 @@ def test_a_certificate_of_another_authority_ends_in_the_handshake(
 def test_every_call_has_a_rule_and_every_rule_a_call() -> None:
     served = {f"{method.containing_service.full_name}/{method.name}" for method in every_call()}
     assert served == set(RULES)
+
+
+def from_agent(name: str, agent_id: str) -> Any:
+    """A request of AgentService or IngestService that says which agent sent it."""
+    made = GetMessageClass(METHODS[name].input_type)()
+    field = RULES[f"{METHODS[name].containing_service.full_name}/{name}"].sender
+    target = made.header if field.startswith("header.") else made
+    target.agent_id = agent_id
+    return made
+
+
+AGENTS_CALLS = [
+    method.name
+    for file in (agent_pb2, ingest_pb2)
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+
+
+@pytest.mark.parametrize("name", AGENTS_CALLS)
+def test_an_agent_speaks_only_for_itself(store: MetadataStore, short_path: Path, name: str) -> None:
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(credentials_of(AGENT)) as agent, server.channel() as owner:
+            for who in ("dd" * 16, ""):
+                request = from_agent(name, who)
+                assert await call(agent, METHODS[name], request) is grpc.StatusCode.PERMISSION_DENIED
+            mine = from_agent(name, AGENT.identity_id)
+            assert await call(agent, METHODS[name], mine) is grpc.StatusCode.OK
+            # On the server's own socket the owner may play any agent.
+            assert await call(owner, METHODS[name], from_agent(name, "any")) is grpc.StatusCode.OK
+
+    assert len(serving(store, short_path, test).answered) >= 2
+
+
+def test_a_submitter_acts_on_their_own_campaigns(short_path: Path) -> None:
+    sam = Identity("aa" * 16, IdentityKind.PERSON, "sam", Role.SUBMITTER)
+    other = replace(sam, identity_id="bb" * 16, name="olga")
+    operator = replace(sam, identity_id="cc" * 16, name="otto", role=Role.OPERATOR)
+    store = stored(sam, other, operator)
+    with store.transaction() as transaction:
+        transaction.add_campaign(campaign("mine-1", owner=sam.identity_id), [], [])
+        transaction.add_campaign(campaign("old-1", 2, owner=""), [], [])
+
+    async def test(server: GuardedServer) -> None:
+        async def cancelled(who: Identity, name: str) -> grpc.StatusCode:
+            async with server.channel(credentials_of(who)) as channel:
+                request = campaign_pb2.CancelRequest(campaign_id=name)
+                return await call(channel, METHODS["Cancel"], request)
+
+        assert await cancelled(sam, "mine-1") is grpc.StatusCode.OK
+        assert await cancelled(other, "mine-1") is grpc.StatusCode.PERMISSION_DENIED
+        assert await cancelled(sam, "old-1") is grpc.StatusCode.PERMISSION_DENIED
+        assert await cancelled(operator, "mine-1") is grpc.StatusCode.OK
+        assert await cancelled(operator, "old-1") is grpc.StatusCode.OK
+        assert await cancelled(sam, "none-1") is grpc.StatusCode.OK  # its handler says that there is none
+
+    serving(store, short_path, test)
+
+
+def test_every_call_of_agents_says_who_sends_it() -> None:
+    agents = [rule for rule in RULES.values() if rule.roles == {Role.AGENT}]
+    assert len(agents) == len(AGENTS_CALLS)
+    assert all(rule.sender for rule in agents)

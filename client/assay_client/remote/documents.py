@@ -24,7 +24,7 @@ from assay_core.records.failure import Failure
 def campaign_document(
     status: CampaignStatus, *, with_runs: bool = True, listed: bool = False
 ) -> dict[str, Any]:
-    """A campaign: id, name, state, synthetic mark, counts of runs and slices, failure, and its runs.
+    """A campaign: its name, state, owner and project, counts of runs and slices, failure, and its runs.
 
     ``listed``: as one of many, without its runs and its counts of slices.
     """
@@ -32,6 +32,9 @@ def campaign_document(
         "campaign_id": status.campaign_id,
         "name": status.name,
         "state": status.state,
+        "owner": status.owner,
+        "owner_name": status.owner_name,
+        "project": status.project,
         "synthetic": status.synthetic,
         "runs_total": status.runs_total,
         "runs_done": status.runs_done,

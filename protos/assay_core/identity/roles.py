@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+# Whoever opens a server's Unix socket has no identity of their own; this is what their work is listed under.
+OWNER_NAME = "owner"
+
 
 class IdentityKind(StrEnum):
     """What an identity stands for."""

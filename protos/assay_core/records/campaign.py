@@ -366,7 +366,7 @@ class CampaignStatus:
 
     ``failure``: why the campaign or its analysis failed. ``resting``: slots of the server that rest while it
     runs. ``waiting``: what its open runs need and no agent offers. ``runs_next``: where the next page of runs
-    begins; 0 on the last page.
+    begins; 0 on the last page. ``owner``: the identity that submitted it, with its name then.
     """
 
     campaign_id: str
@@ -385,6 +385,9 @@ class CampaignStatus:
     waiting: tuple[WaitingRuns, ...] = ()
     runs: tuple[RunStatus, ...] = ()
     runs_next: int = 0
+    owner: str = ""
+    owner_name: str = ""
+    project: str = ""
 
     @property
     def ended(self) -> bool:
@@ -409,6 +412,9 @@ class CampaignStatus:
             waiting=[each.to_proto() for each in self.waiting],
             runs=[run.to_proto() for run in self.runs],
             runs_next=self.runs_next,
+            owner=self.owner,
+            owner_name=self.owner_name,
+            project=self.project,
         )
 
     @classmethod
@@ -430,6 +436,9 @@ class CampaignStatus:
             waiting=tuple(WaitingRuns.from_proto(each) for each in message.waiting),
             runs=tuple(RunStatus.from_proto(run) for run in message.runs),
             runs_next=message.runs_next,
+            owner=message.owner,
+            owner_name=message.owner_name,
+            project=message.project,
         )
 
 

@@ -29,8 +29,16 @@ class CampaignEntry(Part):
 
     id: Annotated[str, says("its name in the store")]
     name: Annotated[str, says("the name that its file gives it")] = ""
+    owner_name: Annotated[str, says("who submitted it; empty if an earlier release did not record it")] = ""
+    project: Annotated[str, says("the project it belongs to; empty: none")] = ""
     synthetic: Annotated[bool, says("no silicon produced its data")]
     seed: Annotated[int, says("seed of every random choice")]
+
+    @property
+    def belongs(self) -> str:
+        """For people, after its name: `` of vera in project vision``, or nothing."""
+        owner = f" of {self.owner_name}" if self.owner_name else ""
+        return owner + (f" in project {self.project}" if self.project else "")
 
 
 class Comparisons(Part):

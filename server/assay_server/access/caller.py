@@ -8,10 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assay_core.identity.roles import Role
+from assay_core.identity.roles import OWNER_NAME, Role
 
-# Whoever opens the server's socket is its owner: there is one, whatever user's name the folder has.
-OWNER_ID = "owner"
+# Whoever opens the server's socket is its owner: there is one, whatever users the folder lets in.
+OWNER_ID = OWNER_NAME
 
 
 class How(StrEnum):

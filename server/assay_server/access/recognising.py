@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from assay_core.identity.certificates import CertifiedIdentity
-from assay_core.identity.roles import Role
+from assay_core.identity.roles import OWNER_NAME, Role
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError
 from assay_server.access.caller import OWNER_ID, Caller, How
 from assay_server.access.directory import IdentityDirectory
@@ -17,14 +15,6 @@ from assay_server.clock import wall_ms
 from assay_server.store.model import Identity
 
 _JOIN = "join this server with a token of its admin"
-
-
-def os_user() -> str:
-    """The name of the user that this process runs as, or its number if it has no name."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 @dataclass(frozen=True)
@@ -51,14 +41,12 @@ class Recognition:
 
     Args:
         directory: the identities.
-        owner_name: the user that owns the folder of the server's socket, for people.
         is_withdrawn: whether one certificate was withdrawn though its identity was not; must not block.
         plain_tcp_is_owner: whether TCP without TLS counts as the socket; only where the server listens so.
         now_ms: the wall clock, which certificates' dates are compared with.
     """
 
     directory: IdentityDirectory
-    owner_name: str
     is_withdrawn: Callable[[CertifiedIdentity], bool] = _never_withdrawn
     plain_tcp_is_owner: bool = False
     now_ms: Callable[[], int] = field(default=wall_ms)
@@ -88,7 +76,7 @@ class Recognition:
     def _owner(self, peer: Peer) -> Caller:
         if not peer.on_socket and (peer.encrypted or not self.plain_tcp_is_owner):
             raise NotIdentifiedError(f"caller at {peer.address}", "it presented no certificate", _JOIN)
-        return Caller(OWNER_ID, self.owner_name, Role.ADMIN, how=How.SOCKET, address=peer.address)
+        return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET, address=peer.address)
 
     def _require_not_revoked(self, identity: Identity, certificate: CertifiedIdentity) -> None:
         subject = f"{identity.kind} {identity.name or identity.identity_id}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from assay_core.identity.roles import Role
 from assay_sampling.errors import NotPermittedError
@@ -31,28 +32,32 @@ class Rule:
         roles: the roles that may.
         lasts: the answer may take long, or is a stream: the caller is checked again while it lasts.
         open: anybody may, without an identity; only for the listener on which identities are issued.
+        sender: the field with the agent that a request is from, which must be the caller if it is an agent.
+        own_campaign: the field with a campaign that must be the caller's own if it is a submitter.
     """
 
     roles: frozenset[Role]
     lasts: bool = False
     open: bool = False
+    sender: str = ""
+    own_campaign: str = ""
 
     def allows(self, caller: Caller) -> bool:
         return caller.is_owner or caller.role in self.roles
 
 
 RULES: Mapping[str, Rule] = {
-    "assay.v1.AgentService/Register": Rule(_AGENTS),
-    "assay.v1.AgentService/Heartbeat": Rule(_AGENTS),
-    "assay.v1.AgentService/Lease": Rule(_AGENTS, lasts=True),
-    "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS),
-    "assay.v1.AgentService/FailAttempt": Rule(_AGENTS),
-    "assay.v1.IngestService/Upload": Rule(_AGENTS, lasts=True),
+    "assay.v1.AgentService/Register": Rule(_AGENTS, sender="agent_id"),
+    "assay.v1.AgentService/Heartbeat": Rule(_AGENTS, sender="agent_id"),
+    "assay.v1.AgentService/Lease": Rule(_AGENTS, sender="agent_id", lasts=True),
+    "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS, sender="agent_id"),
+    "assay.v1.AgentService/FailAttempt": Rule(_AGENTS, sender="agent_id"),
+    "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", lasts=True),
     "assay.v1.CampaignService/Submit": Rule(_SUBMITTERS),
     "assay.v1.CampaignService/ListCampaigns": Rule(_READERS),
     "assay.v1.CampaignService/GetStatus": Rule(_READERS),
     "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True),
-    "assay.v1.CampaignService/Cancel": Rule(_SUBMITTERS),
+    "assay.v1.CampaignService/Cancel": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/GetRun": Rule(_READERS),
     "assay.v1.CampaignService/GetReport": Rule(_READERS, lasts=True),
     "grpc.health.v1.Health/Check": Rule(_EVERYBODY),
@@ -80,3 +85,43 @@ def require_allowed(rule: Rule | None, caller: Caller, method: str) -> None:
             f"the role {caller.role} may not call {call}, only {able}",
             "ask an admin of the server for another role",
         )
+
+
+def require_own_sender(rule: Rule, caller: Caller, message: Any) -> None:
+    """Raises NotPermittedError if an agent speaks for another one."""
+    if not rule.sender or caller.role is not Role.AGENT:
+        return
+    named = _field(message, rule.sender)
+    if named is not None and named != caller.identity_id:
+        raise NotPermittedError(
+            f"agent {caller.name or caller.identity_id}",
+            f"it spoke for agent {named[:100]!r}, but its certificate is of agent {caller.identity_id}",
+            "have the agent join with the state folder that it runs on",
+        )
+
+
+def campaign_to_own(rule: Rule, caller: Caller, message: Any) -> str | None:
+    """The campaign that must be the caller's own; None: there is no such condition."""
+    if not rule.own_campaign or caller.is_owner or caller.role is not Role.SUBMITTER:
+        return None
+    return _field(message, rule.own_campaign) or ""
+
+
+def require_own(caller: Caller, campaign_id: str, owner: str) -> None:
+    """Raises NotPermittedError unless the campaign is the caller's."""
+    if owner != caller.identity_id:
+        raise NotPermittedError(
+            f"campaign {campaign_id}",
+            f"it is not {caller.name or caller.identity_id}'s, and a submitter acts on their own campaigns",
+            "ask its owner, or an operator",
+        )
+
+
+def _field(message: Any, path: str) -> str | None:
+    """The value of a field, by its path; None if a message on the way is not set."""
+    *outer, last = path.split(".")
+    for name in outer:
+        if not message.HasField(name):
+            return None
+        message = getattr(message, name)
+    return str(getattr(message, last))

@@ -77,6 +77,8 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         campaign=CampaignEntry(
             id=request.campaign_id,
             name=request.campaign_name,
+            owner_name=request.owner_name,
+            project=request.project,
             synthetic=request.synthetic,
             seed=request.seed,
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assay_core.records.campaign import CampaignState
+from assay_server.access.caller import current_caller
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import next_number, plan_campaign
@@ -14,11 +15,12 @@ from assay_server.store.model import Campaign
 def submit(
     coordinator: Coordinator, text: str | bytes, file_name: str, base_directory: str
 ) -> tuple[str, int]:
-    """Plan and store a campaign; returns its id and the number of its runs.
+    """Plan and store a campaign of the caller's; returns its id and the number of its runs.
 
     Raises CampaignError naming line and field of each fault of the file.
     """
     spec = load_campaign(text, file_name or "campaign file")
+    caller = current_caller()
     with coordinator.schedule() as schedule:
         number = next_number(schedule.store.campaign_numbers(spec.campaign))
         campaign_id = f"{spec.campaign}-{number}"
@@ -36,6 +38,9 @@ def submit(
                 base_directory=base_directory,
                 compiled=compile_campaign(spec),
                 created_at_ms=coordinator.clock.now_ms(),
+                owner="" if caller is None else caller.identity_id,
+                owner_name="" if caller is None else caller.name,
+                project="" if caller is None else caller.project,
             ),
             plan.runs,
             plan.slices,

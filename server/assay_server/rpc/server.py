@@ -23,11 +23,13 @@ from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
+from assay_server.rpc.claims import Claims
 from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.guard import Guard
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.observing import CallMeter, Observing
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
+from assay_server.store.protocols import MetadataStore
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ class RpcServer:
         changes: Changes,
         *,
         recognition: Recognition,
+        metadata: MetadataStore,
         limits: Limits = DEFAULT_LIMITS,
         meter: CallMeter,
     ) -> None:
@@ -57,6 +60,7 @@ class RpcServer:
         self._ingest = ingest
         self._changes = changes
         self._recognition = recognition
+        self._metadata = metadata
         self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -94,7 +98,12 @@ class RpcServer:
         self._changes.attach(self._loop)
         threads = Threads.of(self._limits.queries)
         server = grpc.aio.server(
-            interceptors=[Observing(self._meter), Guard(self._recognition), Decoding(self._limits.log)],
+            interceptors=[
+                Observing(self._meter),
+                Guard(self._recognition),
+                Decoding(self._limits.log),
+                Claims(self._metadata),
+            ],
             options=_options(self._limits.calls),
             maximum_concurrent_rpcs=self._limits.calls.calls,
         )

@@ -41,7 +41,8 @@ ENDED_RUNS = (RunState.DONE, RunState.FAILED, RunState.CANCELLED)
 class Campaign:
     """A submitted campaign; its id is ``<name>-<number>``.
 
-    ``text`` is kept for people; later steps use ``compiled``.
+    ``text`` is kept for people; later steps use ``compiled``. ``owner``: the identity that submitted it, with
+    its name at that time; "" for campaigns of earlier releases.
     """
 
     campaign_id: str
@@ -57,6 +58,9 @@ class Campaign:
     ended_at_ms: int = 0
     failure: Failure | None = None
     has_report: bool = False
+    owner: str = ""
+    owner_name: str = ""
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,9 @@ class CampaignOverview:
     synthetic: bool
     state: CampaignState
     failure: Failure | None
+    owner: str = ""
+    owner_name: str = ""
+    project: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,9 @@ class MetadataReader(Protocol):
 
     def campaign(self, campaign_id: str) -> Campaign | None: ...
 
+    def campaign_owner(self, campaign_id: str) -> str | None:
+        """The identity that owns a campaign, "" for campaigns of earlier releases; None: no such campaign."""
+
     def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
         """Campaigns from the place ``first`` on, oldest first; at most ``most`` (None: all)."""
 

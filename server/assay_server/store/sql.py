@@ -54,6 +54,10 @@ class SqlTransaction:
             _campaign,
         )
 
+    def campaign_owner(self, campaign_id: str) -> str | None:
+        query = sa.select(tables.campaigns.c.owner).where(tables.campaigns.c.campaign_id == campaign_id)
+        return self._connection.scalar(query)
+
     def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
         c = tables.campaigns.c
         columns = [c[item.name] for item in dataclasses.fields(CampaignOverview)]

@@ -42,6 +42,9 @@ campaigns = sa.Table(
     _integer("ended_at_ms"),
     sa.Column("failure", sa.JSON(none_as_null=True)),
     sa.Column("has_report", sa.Boolean, nullable=False),
+    sa.Column("owner", sa.Text, nullable=False, server_default=""),
+    sa.Column("owner_name", sa.Text, nullable=False, server_default=""),
+    sa.Column("project", sa.Text, nullable=False, server_default=""),
     sa.UniqueConstraint("name", "number"),
     sa.UniqueConstraint("ordinal"),
 )

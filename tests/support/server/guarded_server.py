@@ -19,10 +19,15 @@ from assay_core.identity.certificates import SERVER_NAME, certificate_pem
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.keys import key_pem, new_key
 from assay_protos import agent_pb2, campaign_pb2, ingest_pb2
+from assay_sampling.errors import AssayError
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Recognition
 from assay_server.identity.authority import Authority
+from assay_server.limits import LogLimits
+from assay_server.rpc.claims import Claims
+from assay_server.rpc.decoding import Decoding
+from assay_server.rpc.errors import abort
 from assay_server.rpc.guard import Guard
 from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore
@@ -77,8 +82,8 @@ async def guarded_server(
     store: MetadataStore, folder: Path, recheck_seconds: float = 20.0
 ) -> AsyncIterator[GuardedServer]:
     directory = IdentityDirectory(store)
-    guard = Guard(Recognition(directory, "somebody"), recheck_seconds)
-    server = grpc.aio.server(interceptors=[guard])
+    guard = Guard(Recognition(directory), recheck_seconds)
+    server = grpc.aio.server(interceptors=[guard, Decoding(LogLimits()), Claims(store)])
     answered: list[tuple[str, str]] = []
     for file in FILES:
         for service in file.DESCRIPTOR.services_by_name.values():
@@ -133,8 +138,17 @@ def _stand_in(method: MethodDescriptor, answered: list[tuple[str, str]]) -> Any:
         yield empty
         await asyncio.Event().wait()
 
+    async def both(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[bytes]:
+        try:
+            await anext(requests)
+        except AssayError as error:
+            await abort(context, error, name)
+        async for response in stream(requests, context):
+            yield response
+
+    read = GetMessageClass(method.input_type).FromString
     if method.client_streaming:
-        return grpc.stream_stream_rpc_method_handler(stream)
+        return grpc.stream_stream_rpc_method_handler(both, read)
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(stream)
-    return grpc.unary_unary_rpc_method_handler(unary)
+        return grpc.unary_stream_rpc_method_handler(stream, read)
+    return grpc.unary_unary_rpc_method_handler(unary, read)

@@ -89,11 +89,16 @@ class MemoryReader:
     def campaign(self, campaign_id: str) -> Campaign | None:
         return self._tables.campaigns.get(campaign_id)
 
+    def campaign_owner(self, campaign_id: str) -> str | None:
+        found = self.campaign(campaign_id)
+        return None if found is None else found.owner
+
     def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
         end = None if most is None else first + most
+        names = [item.name for item in fields(CampaignOverview) if item.name != "ordinal"]
         return [
-            CampaignOverview(place, c.campaign_id, c.name, c.number, c.synthetic, c.state, c.failure)
-            for place, c in list(enumerate(self._tables.campaigns.values()))[first:end]
+            CampaignOverview(place, **{name: getattr(campaign, name) for name in names})
+            for place, campaign in list(enumerate(self._tables.campaigns.values()))[first:end]
         ]
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:

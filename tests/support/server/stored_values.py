@@ -23,7 +23,19 @@ def campaign(campaign_id: str = "made-1", number: int = 1, **fields: object) -> 
         RepeatRule(2.5, 12),
     )
     made = Campaign(
-        campaign_id, "made", number, True, CampaignState.RUNNING, "text: é\n", "c.yaml", "/base", compiled, 5
+        campaign_id,
+        "made",
+        number,
+        True,
+        CampaignState.RUNNING,
+        "text: é\n",
+        "c.yaml",
+        "/base",
+        compiled,
+        5,
+        owner="aa" * 16,
+        owner_name="vera",
+        project="vision",
     )
     return replace(made, **fields)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable, size
 from assay_client.cli.reporters.warnings import render_warnings
+from assay_core.identity.roles import OWNER_NAME
 
 
 def render_overview(overview: Mapping[str, Any], console: Console) -> None:
@@ -64,10 +65,14 @@ def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -
         console.print("no campaigns yet; submit one with: assay submit CAMPAIGN")
         return
     numbers = ["runs", "done", "failed"]
-    drawn = Table("Campaigns", ["campaign", "state", *numbers, "data"], right=numbers)
+    # On one box everything belongs to the owner of the server's socket.
+    people = {campaign["owner_name"] for campaign in campaigns} - {"", OWNER_NAME}
+    whose = [name for name in ("owner", "project") if people]
+    drawn = Table("Campaigns", ["campaign", *whose, "state", *numbers, "data"], right=numbers)
     for campaign in campaigns:
         drawn.add_row(
             campaign["campaign_id"],
+            *([campaign["owner_name"], campaign["project"]] if people else []),
             campaign["state"],
             count(campaign["runs_total"]),
             count(campaign["runs_done"]),

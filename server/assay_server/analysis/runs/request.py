@@ -145,6 +145,8 @@ class AnalysisRequest:
         failed_runs: the runs that have no data.
         unseen_percent: share of light time that a window may leave unseen without a flag.
         accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
+        owner_name: who submitted the campaign; "" if that is not known.
+        project: the campaign's project; "" if it has none.
     """
 
     campaign_id: str
@@ -158,3 +160,5 @@ class AnalysisRequest:
     failed_runs: tuple[FailedRun, ...] = ()
     unseen_percent: float = MOST_UNSEEN_TIME_PERCENT
     accept_invalid: bool = False
+    owner_name: str = ""
+    project: str = ""

@@ -229,6 +229,8 @@ def analysis_request(store: MetadataReader, campaign_id: str, records: RecordSto
     return AnalysisRequest(
         campaign_id=campaign_id,
         campaign_name=campaign.name,
+        owner_name=campaign.owner_name,
+        project=campaign.project,
         synthetic=campaign.synthetic,
         seed=settings.seed,
         methods=settings.methods,
