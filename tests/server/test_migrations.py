@@ -18,6 +18,7 @@ from assay_sampling.errors import StorageError
 from assay_server.store import migrate, tables
 from assay_server.store.model import SliceState
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.stored_values import campaign
 
 
 def schema(path: Path) -> list[tuple[str, str]]:
@@ -144,12 +145,12 @@ def test_runs_of_the_first_schema_come_forward_as_recorded_ones(tmp_path: Path) 
 @pytest.mark.parametrize("document", ['{"version": 2}', "[]"])
 def test_a_compiled_campaign_that_cannot_be_read_is_told_with_its_name(tmp_path: Path, document: str) -> None:
     path = tmp_path / "m.sqlite"
-    SqliteStore(path).close()
+    made = SqliteStore(path)
+    with made.transaction() as transaction:
+        transaction.add_campaign(campaign("c-1"), [], [])
+    made.close()
     with sqlite3.connect(path) as connection:
-        connection.execute(
-            "INSERT INTO campaigns VALUES ('c-1', 0, 'c', 1, 0, 'running', '', '', '', ?, 0, 0, NULL, 0)",
-            (document,),
-        )
+        connection.execute("UPDATE campaigns SET compiled = ?", (document,))
     connection.close()
     store = SqliteStore(path)
     with store.snapshot() as read, pytest.raises(StorageError, match="campaign c-1: its compiled form"):
