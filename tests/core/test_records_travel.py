@@ -44,6 +44,7 @@ STATUS = campaign.CampaignStatus(
     campaign_id="c-1", name="c", state=campaign.CampaignState.ANALYSING, synthetic=True, failure=WHY,
     runs_total=5, runs_done=4, runs_failed=3, runs_running=2, slices=9, slices_done=8, retries=7,
     resting=(REST,), waiting=(campaign.WaitingRuns("a V100", "c-1.0000", 2),), runs=(RUN,), runs_next=6,
+    owner="a1", owner_name="vera", project="vision",
 )  # fmt: skip
 CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNREADABLE)
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
