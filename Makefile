@@ -56,6 +56,17 @@ real-tools:  ## NVIDIA's own ncu, nsys and MPS daemon into a cache folder (about
 test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA's own tools; skipped if these cannot be downloaded
 	ASSAY_REAL_TOOLS="$(REAL_TOOLS)" $(BIN)/pytest tests/agent/test_*real_tools*.py tests/tracer/test_*real_tools*.py $(PYTEST_ARGS)
 
+# Services that a lab runs beside Assay, from Debian's packages; nothing is installed.
+SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
+
+.PHONY: services
+services:  ## Debian's Prometheus into a cache folder (19 MB once)
+	$(PYTHON) tests/services/unpack.py --cache "$(SERVICES)"
+
+.PHONY: test-services
+test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, and promtool checks the alerts; skipped if it cannot be downloaded
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
+
 # Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
 export ASSAY_TRACER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/tracer
 

@@ -137,6 +137,7 @@ class Server:
         resources.enter_context(upkeep(coordinator, publisher, directory))
         endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)
+        metrics.tell_certificates(state, lambda: endpoint.certificate)
         endpoint.serve(self.settings.metrics_place)
         self.metrics_address = endpoint.address
         analyses.resume()

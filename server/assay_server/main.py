@@ -60,6 +60,7 @@ def _serve(settings: ServerSettings, json_output: bool) -> None:
             text = json.dumps(
                 {
                     "addresses": server.addresses,
+                    "metrics": server.metrics_address,
                     "state": str(settings.state_dir),
                     "version": distribution_version(),
                 }

@@ -34,6 +34,7 @@ ALLOWED = {
     "state": set(SLOT_STATES),
     "gpu": {"0", "1"},
     "program": {"assay-agent"},
+    "certificate": {"metrics"},
 }
 FREE = {"le", "version", "python"}  # buckets, and one value each
 

@@ -15,12 +15,13 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from assay_core.identity.certificates import certificate_pem
 from assay_core.identity.keys import key_pem, new_key
+from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.metrics.reading import MetricsPlace, metrics_place
 from assay_sampling.errors import ParameterError
 from assay_server.identity.authority import Authority
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
-from tests.support.metrics import fetched
+from tests.support.metrics import fetched, value
 
 
 @pytest.fixture
@@ -163,3 +164,33 @@ def test_readers_who_send_nothing_hold_up_nobody_but_one_another(endpoint: Metri
     assert threading.active_count() <= threads + 1
     for each in (*silent, *more):
         each.close()
+
+
+def test_what_is_left_of_a_certificate_is_told_and_one_that_cannot_be_read_is_left_out(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = write_server_files(made_authority(), folder)
+    assert where.tls is not None
+    certificate = certificate_of_file(where.tls.certificate)
+    assert certificate is not None
+    begin, end = (
+        moment.timestamp() for moment in (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    )
+    moments = [begin, (begin + end) / 2, end + 1]
+    (folder / "bad.pem").write_text("not a certificate")
+    registry = CollectorRegistry()
+    sources = {
+        "metrics": lambda: certificate,
+        "bad": lambda: certificate_of_file(folder / "bad.pem"),
+        "none": lambda: certificate_of_file(None),
+    }
+    registry.register(CertificatesCollector(sources, lambda: moments[0]))
+    for left in (1, 0.5, 0):
+        found = value(registry, "assay_certificate_left_ratio", certificate="metrics")
+        assert found == pytest.approx(left)
+        moments.append(moments.pop(0))
+    assert value(registry, "assay_certificate_expires_seconds", certificate="metrics") == end
+    for name in ("bad", "none"):
+        labels = {"certificate": name}
+        assert registry.get_sample_value("assay_certificate_left_ratio", labels) is None
+    assert "the bad certificate cannot be read" in caplog.text

@@ -47,6 +47,7 @@ ALLOWED = {
     "failure_class": {*map(str, FailureClass), OTHER},
     "part": {"wait", "work", "commit"},
     "program": {"assay-server"},
+    "certificate": {"authority", "metrics"},
 }
 FREE = {"le", "version", "python"}  # buckets, and one value each
 

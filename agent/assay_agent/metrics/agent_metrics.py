@@ -15,6 +15,7 @@ from assay_agent.metrics.meter import Meter
 from assay_agent.metrics.sources import GpuSource, SlotSource
 from assay_agent.spool.spool import Spool
 from assay_agent.uplink.session import Session
+from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
 from assay_core.metrics.reading import MetricsPlace
@@ -58,6 +59,9 @@ class AgentMetrics(Meter):
         )
         self._lost_heartbeats = Counter(
             "assay_agent_heartbeats_lost_total", "Heartbeats without an answer.", registry=registry
+        )
+        registry.register(
+            CertificatesCollector({"metrics": lambda: certificate_of_file(self._endpoint.certificate)})
         )
         # A counter that appears only with its first event hides that event from rate().
         for outcome in OUTCOMES:

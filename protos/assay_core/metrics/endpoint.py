@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -49,6 +50,12 @@ class MetricsEndpoint:
         """Where metrics are read, with the port that was taken; "" while they are not served."""
         with self._lock:
             return self._server.address if self._server is not None else ""
+
+    @property
+    def certificate(self) -> Path | None:
+        """The file of its certificate, if it serves over TLS."""
+        place = self._place
+        return None if place is None or place.tls is None else place.tls.certificate
 
     def serve(self, place: MetricsPlace | None) -> None:
         """Serve at this place from now on, and nowhere else; None: nowhere.

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from cryptography import x509
 from prometheus_client import Counter, Gauge, Histogram
 
+from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
 from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.identity.authority import read_authority
 from assay_server.metrics.queue import QueueCollector
 
 _CLASSES = frozenset(str(each) for each in FailureClass)
@@ -65,6 +68,16 @@ class ServerMetrics:
         self.registry.register(QueueCollector(coordinator))
         running = Gauge("assay_server_analyses_running", "Analyses under way.", registry=self.registry)
         running.set_function(analyses_running)
+
+    def tell_certificates(self, state: Path, of_metrics: Callable[[], Path | None]) -> None:
+        """Tell when the authority of a state folder ends, and the certificate of the metrics."""
+
+        def authority() -> x509.Certificate | None:
+            found = read_authority(state)
+            return None if found is None else found.certificate
+
+        sources = {"authority": authority, "metrics": lambda: certificate_of_file(of_metrics())}
+        self.registry.register(CertificatesCollector(sources))
 
     def _heard(self, effects: Effects) -> None:
         if effects.stored:

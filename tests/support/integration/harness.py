@@ -47,10 +47,10 @@ class Lab:
     def server_state(self) -> Path:
         return self.root / "server"
 
-    def start_server(self) -> None:
+    def start_server(self, *options: str) -> None:
         command = [
             str(BIN / "assay-server"), "--listen", self.address, "--state", str(self.server_state),
-            "--lease", f"{self.lease_ms}ms", "--heartbeat", f"{self.heartbeat_ms}ms",
+            "--lease", f"{self.lease_ms}ms", "--heartbeat", f"{self.heartbeat_ms}ms", *options,
         ]  # fmt: skip
         # Port 0 is chosen once: a restarted server must be where its agents look for it.
         (self.server_state / "address").unlink(missing_ok=True)

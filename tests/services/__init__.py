@@ -1,0 +1,1 @@
+"""Assay under the eyes of a real Prometheus, from Debian's package."""
