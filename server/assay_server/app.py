@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -13,10 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from assay_core.files.durable import storage_errors, write_atomically
-from assay_core.files.private_folders import private_opener, take_state_folder
+from assay_core.files.private_folders import take_state_folder
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.campaign import AttemptState
-from assay_sampling.errors import StorageError
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
@@ -34,6 +31,7 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.server import RpcServer
+from assay_server.state_lock import locked_state
 from assay_server.store.protocols import KnownFiles
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
@@ -105,9 +103,10 @@ class Server:
         state = self.settings.state_dir
         with storage_errors(state):
             take_state_folder(state)
-        resources.enter_context(_locked(state))
+        resources.enter_context(locked_state(state))
         metadata = SqliteStore(state / "metadata.sqlite")
         resources.callback(metadata.close)
+        metadata.require_sound()
         self.metrics = metrics = ServerMetrics(state)
         policy = SchedulePolicy(self.settings.lease_ms, RetryPolicy(delay_ms=self.settings.retry_delay_ms))
         coordinator = Coordinator(TimedStore(metadata, metrics), LocalRecordStore(state), policy, self._clock)
@@ -181,26 +180,6 @@ def _recover(coordinator: Coordinator) -> None:
         schedule.mend_clocks()
         schedule.fail_uncompiled()
     look_for_lost_records(coordinator)
-
-
-@contextlib.contextmanager
-def _locked(state: Path) -> Iterator[None]:
-    """Hold the state directory while the block runs; the kernel frees it when the process dies."""
-    path = state / "lock"
-    with storage_errors(path), open(path, "a+", encoding="ascii", opener=private_opener) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            raise StorageError(
-                str(state),
-                f"another assay-server has it (process {file.read().strip() or 'unknown'})",
-                "stop that server, or choose another --state directory",
-            ) from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        yield
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, MissingExtraError
 from assay_server.cli.init import init
+from assay_server.cli.state import backup, check, restore
 from assay_server.config import ServerSettings
 from assay_server.ending import until_asked_to_end
 
@@ -51,7 +52,8 @@ serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: 
 serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
 del serve.__wrapped__
 program.callback(invoke_without_command=True)(serve)
-program.command()(init)
+for _verb in (init, backup, restore, check):
+    program.command()(_verb)
 
 
 def _serve(settings: ServerSettings, json_output: bool) -> None:

@@ -50,16 +50,18 @@ class DamagedSegmentError(StorageError):
 
 
 class LocalRecordStore:
-    """A ``RecordStore`` in a local folder."""
+    """A ``RecordStore`` in a local folder; ``make_folders`` False: it is only looked at."""
 
-    def __init__(self, state_dir: Path, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS) -> None:
+    def __init__(
+        self, state_dir: Path, ahead: AheadLimits = DEFAULT_AHEAD_LIMITS, *, make_folders: bool = True
+    ) -> None:
         self._staging = state_dir / "staging"
         self._records = state_dir / "records"
         self._reports = state_dir / "reports"
         self._set_aside = SetAsideFolder(state_dir)
         self._ahead = FilesAhead(ahead)
         with storage_errors(state_dir):
-            for folder in (self._staging, self._records, self._reports):
+            for folder in (self._staging, self._records, self._reports) if make_folders else ():
                 make_folder(folder)
 
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:

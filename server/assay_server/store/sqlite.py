@@ -20,6 +20,10 @@ from assay_server.store.migrate import upgrade
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED_REMEDY = (
+    "check the disk, then restore the newest backup: assay-server restore BACKUP --state DIR --replace"
+)
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
 
@@ -47,6 +51,17 @@ class SqliteStore:
                 self.close()
                 raise
 
+    def require_sound(self) -> None:
+        """Raise StorageError if the structure of the database is damaged (``PRAGMA quick_check``).
+
+        A torn or flipped page is named at the start, and not when it is first read in the middle of a week.
+        """
+        with self._errors(), self._reader.begin() as connection:
+            found = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
+        if found != ["ok"]:
+            said = "; ".join(map(str, found))
+            raise StorageError(self._subject, f"the database is damaged: {said}", _DAMAGED_REMEDY)
+
     @contextmanager
     def snapshot(self) -> Iterator[SqlTransaction]:
         if self._in_memory:
@@ -71,6 +86,10 @@ class SqliteStore:
             yield
         except (sa.exc.DBAPIError, sqlite3.Error) as error:
             reason = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+            # Codes of SQLite: the lowest byte is the kind of error.
+            if (getattr(reason, "sqlite_errorcode", 0) or 0) & 0xFF in _DAMAGED:
+                cause = f"the database is damaged: {reason}"
+                raise StorageError(self._subject, cause, _DAMAGED_REMEDY) from error
             raise StorageError(self._subject, f"the database refused ({reason})", _FULL_REMEDY) from error
 
 

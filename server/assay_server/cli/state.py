@@ -1,0 +1,133 @@
+"""``assay-server backup``, ``restore`` and ``check``: a state folder kept right for weeks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_core.settings.command_line import with_settings
+from assay_sampling.errors import StorageError
+from assay_server.config import ServerSettings
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+PassphraseOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Its first line encrypts the certificate authority's key."),
+]
+WithoutAuthorityOption = Annotated[bool, typer.Option(help="Leave the certificate authority out.")]
+# So many findings are printed; --json has all.
+_MOST_PRINTED = 50
+
+
+@with_settings(ServerSettings, "state_dir")
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="A new folder, or a new file NAME.tar.")],
+    *,
+    settings: ServerSettings,
+    passphrase_file: PassphraseOption = None,
+    without_authority: WithoutAuthorityOption = False,
+    copy: Annotated[
+        bool, typer.Option(help="Copy published files on the same disk too, instead of hard links.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Back up a state folder, also while its server runs."""
+    from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415 - serving needs none of it
+    from assay_server.keeping.backup import make_backup  # noqa: PLC0415
+
+    made = make_backup(
+        settings.state_dir.absolute(),
+        target.absolute(),
+        passphrase=None if passphrase_file is None else read_passphrase(passphrase_file),
+        without_authority=without_authority,
+        link=not copy,
+    )
+    manifest = made.manifest
+    document = {
+        "backup": str(target.absolute()),
+        "campaigns": manifest.campaigns,
+        "files": len(manifest.files),
+        "bytes": manifest.total_bytes,
+        "linked": made.linked,
+        "authority": manifest.authority,
+        "faults": [fault.model_dump() for fault in manifest.faults],
+    }
+    _show(
+        document,
+        json_output,
+        f"{document['campaigns']:,} campaigns, {document['files']:,} files ({document['bytes']:,} bytes) in "
+        f"{target}",
+    )
+    if manifest.faults:
+        first = manifest.faults[0]
+        raise StorageError(
+            first.name,
+            f"{first.cause}; the backup is made, and lacks it and {len(manifest.faults) - 1:,} more files",
+            "look at the state folder with: assay-server check --state DIR",
+        )
+
+
+@with_settings(ServerSettings, "state_dir")
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="What 'backup' made.")],
+    *,
+    settings: ServerSettings,
+    passphrase_file: PassphraseOption = None,
+    without_authority: WithoutAuthorityOption = False,
+    replace: Annotated[
+        bool, typer.Option(help="Move a state folder that is there beside it, with the time in its name.")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Make a state folder from a backup; every file is checked first. Refused while a server uses it."""
+    from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415
+    from assay_server.keeping.restore import restore_backup  # noqa: PLC0415
+
+    restored = restore_backup(
+        source.absolute(),
+        settings.state_dir.absolute(),
+        passphrase=None if passphrase_file is None else read_passphrase(passphrase_file),
+        without_authority=without_authority,
+        replace=replace,
+    )
+    document = {
+        "state": str(settings.state_dir.absolute()),
+        "campaigns": restored.manifest.campaigns,
+        "files": len(restored.manifest.files),
+        "made_at_ms": restored.manifest.made_at_ms,
+        "authority": restored.manifest.authority and not without_authority,
+        "replaced": None if restored.replaced is None else str(restored.replaced),
+    }
+    text = f"{document['campaigns']:,} campaigns restored into {document['state']}"
+    if restored.replaced is not None:
+        text += f"; what was there is in {restored.replaced}"
+    if document["authority"]:
+        text += "\nidentities revoked since the backup was made are valid again: revoke them once more"
+    _show(document, json_output, text)
+
+
+@with_settings(ServerSettings, "state_dir")
+def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
+    """Compare every published file with its hash, and every record with its rules. Changes nothing."""
+    from assay_server.keeping.check import check_state  # noqa: PLC0415
+
+    state = settings.state_dir.absolute()
+    checked = check_state(state)
+    findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
+    document = {**asdict(checked), "state": str(state), "findings": findings}
+    text = f"{checked.campaigns:,} campaigns, {checked.runs:,} runs, {checked.files:,} files looked at"
+    lines = [f"{each['subject']}: {each['cause']} [{each['kind']}]" for each in findings[:_MOST_PRINTED]]
+    _show(document, json_output, "\n".join([*lines, text]))
+    if findings:
+        first = findings[0]
+        more = f"; {len(findings) - 1:,} more findings" if len(findings) > 1 else ""
+        raise StorageError(str(first["subject"]), f"{first['cause']}{more}", str(first["remedy"]))
+
+
+def _show(document: Mapping[str, Any], as_json: bool, text: str) -> None:
+    typer.echo(json.dumps(document) if as_json else text)

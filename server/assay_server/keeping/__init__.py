@@ -1,0 +1,1 @@
+"""Keeping a server's state for weeks: backup, restore, checks, and archives of campaigns."""

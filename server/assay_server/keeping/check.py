@@ -1,0 +1,189 @@
+"""A check of a whole state folder: every published file against its hash, every row against its rules.
+
+It changes nothing. The rows are read from a copy of the database, so a server may run meanwhile; then what
+is found is looked at a second time, because a file may have been replaced since the copy was made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assay_core.files.durable import TEMPORARY, storage_errors
+from assay_core.records.attempt import AttemptKey
+from assay_core.records.campaign import AttemptState
+from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.launches.table import check_schema
+from assay_server.analysis.runs.intact import what_changed
+from assay_server.identity.authority import read_authority
+from assay_server.keeping.findings import Checked, Finding, FindingKind
+from assay_server.keeping.rules import RunRows, broken_in_campaign, broken_in_run, broken_tokens, rows_of
+from assay_server.keeping.stored_files import METADATA, copy_database, foreign_keys_broken, last_token
+from assay_server.state_lock import locked_state
+from assay_server.store.model import Slice
+from assay_server.store.protocols import MetadataReader
+from assay_server.store.records import LocalRecordStore
+from assay_server.store.sqlite import SqliteStore
+
+_UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
+
+
+def check_state(state: Path) -> Checked:
+    """Check a state folder. Raises StorageError only if there is none, or it cannot be looked at."""
+    if not (state / METADATA).exists():
+        raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
+    checked = _Check(state).run()
+    if not checked.findings or not _in_use(state):
+        return checked
+    again = _Check(state).run()
+    kept = set(checked.findings)
+    return Checked(
+        again.campaigns,
+        again.runs,
+        again.files,
+        again.file_bytes,
+        tuple(finding for finding in again.findings if finding in kept),
+    )
+
+
+def _in_use(state: Path) -> bool:
+    try:
+        with locked_state(state):
+            return False
+    except StorageError:
+        return True
+
+
+class _Check:
+    """One pass over one copy of the database."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._records = LocalRecordStore(state, make_folders=False)
+        self._findings: list[Finding] = []
+        self._known: set[Path] = set()
+        self._campaigns = self._runs = self._files = self._bytes = 0
+
+    def run(self) -> Checked:
+        with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+            database = Path(folder) / METADATA
+            try:
+                copy_database(self._state, database)
+                self._look(database)
+            except StorageError as error:
+                self._find(FindingKind.DATABASE, METADATA, error.cause)
+        try:
+            read_authority(self._state)
+        except StorageError as error:
+            self._find(FindingKind.AUTHORITY, "authority", error.cause)
+        return Checked(self._campaigns, self._runs, self._files, self._bytes, tuple(self._findings))
+
+    def _find(self, kind: FindingKind, subject: str, cause: str) -> None:
+        self._findings.append(Finding(kind, subject, cause))
+
+    def _look(self, database: Path) -> None:
+        for row in foreign_keys_broken(database):
+            self._find(FindingKind.RULE, row, "it belongs to a record that is not there")
+        store = SqliteStore(database)
+        try:
+            with store.snapshot() as read:
+                for overview in read.campaigns():
+                    self._campaigns += 1
+                    with self._rows(f"campaign {overview.campaign_id}"):
+                        self._campaign(read, overview.campaign_id, last_token(database))
+        finally:
+            store.close()
+        self._unknown_files()
+
+    @contextlib.contextmanager
+    def _rows(self, subject: str) -> Iterator[None]:
+        """Rows that no release of ours can have written become a finding."""
+        try:
+            yield
+        except (AssayError, ValueError, KeyError, TypeError, AttributeError) as error:
+            self._find(FindingKind.ROW, subject, f"a row cannot be read ({type(error).__name__}: {error})")
+
+    def _campaign(self, store: MetadataReader, campaign_id: str, newest_token: int) -> None:
+        campaign = store.campaign(campaign_id)
+        if campaign is None:
+            return
+        runs = store.runs(campaign_id)
+        self._findings += broken_in_campaign(campaign, runs)
+        if campaign.has_report:
+            self._report(campaign_id)
+        for run in runs:
+            self._runs += 1
+            with self._rows(f"run {run.run_id}"):
+                rows = rows_of(store, run)
+                self._findings += broken_in_run(rows)
+                self._findings += broken_tokens(list(rows.attempts), newest_token)
+                for piece in rows.slices:
+                    if piece.file:
+                        self._published(piece)
+                self._staged(store, rows)
+
+    def _report(self, campaign_id: str) -> None:
+        path = self._records.report_path(campaign_id, "json")
+        name = str(path.relative_to(self._state))
+        try:
+            json.loads(path.read_bytes())
+        except FileNotFoundError:
+            self._find(FindingKind.REPORT, name, "it is missing")
+        except (OSError, ValueError) as error:
+            self._find(FindingKind.REPORT, name, f"it cannot be read ({error})")
+
+    def _published(self, piece: Slice) -> None:
+        path = self._records.path(piece.file)
+        name = f"records/{piece.file}"
+        self._known.add(path)
+        self._files += 1
+        change = what_changed(path, piece.content_hash)
+        if change is not None:
+            self._find(FindingKind(str(change)), name, f"it is {change} since it was published")
+            return
+        self._bytes += path.stat().st_size
+        try:
+            file = pq.ParquetFile(path)
+            check_schema(file.schema_arrow)
+            launches = file.metadata.num_rows
+        except (AssayError, pa.ArrowException, OSError) as error:
+            self._find(FindingKind.UNREADABLE, name, f"it is not a launch table ({error})")
+            return
+        if (launches, path.stat().st_size) != (piece.launches, piece.file_bytes):
+            cause = f"it has {launches:,} launches, the database says {piece.launches:,}"
+            self._find(FindingKind.RULE, name, cause)
+
+    def _staged(self, store: MetadataReader, rows: RunRows) -> None:
+        """The segments of attempts under way: numbered without a gap, each as it was acknowledged."""
+        for attempt in rows.attempts:
+            if attempt.state not in _UNDER_WAY:
+                continue
+            segments = store.segments(attempt.key)
+            if [each.index for each in segments] != list(range(attempt.segments)):
+                cause = f"it has {attempt.segments} segments, of which {len(segments)} are there"
+                self._find(FindingKind.RULE, str(attempt.key), cause)
+            self._known.add(self._staging_path(attempt.key))
+            for segment in segments:
+                try:
+                    self._records.staged(segment)
+                except StorageError as error:
+                    self._find(FindingKind.SEGMENT, str(attempt.key), error.cause)
+                    break
+
+    def _staging_path(self, key: AttemptKey) -> Path:
+        name = f"slice-{key.slice_index:05d}-attempt-{key.attempt:04d}"
+        return self._state / "staging" / key.run_id / name
+
+    def _unknown_files(self) -> None:
+        with storage_errors(self._state):
+            for path in sorted((self._state / "records").rglob("*")):
+                # Half-written files of our own are removed at the next start, or renamed.
+                if not path.is_dir() and path not in self._known and TEMPORARY not in path.name:
+                    name = str(path.relative_to(self._state))
+                    self._find(FindingKind.UNKNOWN, name, "the database does not know it")

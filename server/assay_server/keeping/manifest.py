@@ -1,0 +1,81 @@
+"""What a backup or an archive says of itself: every file with its size and hash, in ``manifest.json``.
+
+Hashes are BLAKE2b-256 in hexadecimal, as everywhere in the state folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from assay_sampling.errors import InputError
+
+MANIFEST = "manifest.json"
+BACKUP_VERSION = 1
+
+
+def _inside(name: str) -> str:
+    """A relative name that stays inside of its folder."""
+    path = PurePosixPath(name)
+    if not name or path.is_absolute() or ".." in path.parts or "\0" in name or str(path) != name:
+        raise ValueError(f"{name!r} does not name a file inside")
+    return name
+
+
+class KeptFile(BaseModel):
+    """A file; ``name`` is relative, with slashes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, AfterValidator(_inside)]
+    bytes: int = Field(ge=0)
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class BackupFault(BaseModel):
+    """A file that the database names and the backup lacks, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    cause: str
+
+
+class BackupManifest(BaseModel):
+    """A backup of a whole server; ``authority``: whether it has the authority's encrypted key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["assay-server-backup"] = "assay-server-backup"
+    version: int = BACKUP_VERSION
+    made_at_ms: int
+    release: str
+    schema_revision: str
+    campaigns: int
+    authority: bool
+    files: tuple[KeptFile, ...]
+    faults: tuple[BackupFault, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+Document = TypeVar("Document", bound=BaseModel)
+
+
+def parse_manifest(data: bytes, kind: type[Document], place: Path, newest: int) -> Document:
+    """A manifest; raises InputError for anything else, and for one of a newer release."""
+    try:
+        document = kind.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "document"
+        raise InputError(
+            str(place), f"its {MANIFEST} is not one of ours (field {field}: {first['msg']})", "make it again"
+        ) from error
+    if getattr(document, "version", 0) > newest:
+        raise InputError(str(place), "a newer Assay made it", "use that release or a later one")
+    return document

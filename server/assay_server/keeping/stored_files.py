@@ -1,0 +1,109 @@
+"""Which files of a state folder a copy of its database names. Reads databases of every schema."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_core.files.durable import storage_errors
+from assay_core.files.private_folders import private_opener
+from assay_sampling.errors import StorageError
+
+METADATA = "metadata.sqlite"
+# Their segments are acknowledged, so the agents have deleted them.
+_LIVE = ("leased", "publishing", "expired")
+_STAGED = """
+SELECT a.run_id, a.slice, a.attempt, SUM(s.names_bytes + s.launches_bytes)
+FROM attempts a JOIN segments s ON (s.run_id, s.slice, s.attempt) = (a.run_id, a.slice, a.attempt)
+WHERE a.state IN (?, ?, ?) GROUP BY a.run_id, a.slice, a.attempt
+"""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of the state folder; ``content_hash`` "": the database has none of it.
+
+    ``fixed``: it is never written to in place. ``most_bytes``: how much of it the database knows; None: all.
+    """
+
+    name: str
+    content_hash: str = ""
+    fixed: bool = True
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """What a database names: its schema's revision, how many campaigns, and files."""
+
+    revision: str
+    campaigns: int
+    files: tuple[StoredFile, ...]
+
+
+def copy_database(state: Path, target: Path) -> None:
+    """A copy of one moment of the database, also while a server writes to it.
+
+    One read transaction: in SQLite's write-ahead log readers block no writer (sqlite.org/wal.html), so leases
+    go on meanwhile. Raises StorageError.
+    """
+    source = state / METADATA
+    if not source.exists():
+        raise StorageError(str(source), "there is no database", "name the state folder of an assay-server")
+    with storage_errors(target):
+        open(target, "xb", opener=private_opener).close()
+    try:
+        with (
+            closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as read,
+            closing(sqlite3.connect(target)) as written,
+        ):
+            read.backup(written)
+            written.execute("PRAGMA journal_mode = DELETE")
+            found = [str(row[0]) for row in written.execute("PRAGMA integrity_check(3)")]
+    except sqlite3.Error as error:
+        raise StorageError(str(source), f"it cannot be read ({error})", "check the disk") from error
+    if found != ["ok"]:
+        raise StorageError(
+            str(source), f"the database is damaged: {'; '.join(found)}", "restore the newest backup"
+        )
+
+
+def files_named(database: Path, state: Path) -> StoredFiles:
+    """The files that a copied database names. Raises StorageError if it is not a database of ours."""
+    try:
+        with closing(sqlite3.connect(database)) as connection:
+            [revision] = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            [campaigns] = connection.execute("SELECT COUNT(*) FROM campaigns").fetchone()
+            return StoredFiles(str(revision), int(campaigns), tuple(_named(connection, state)))
+    except (sqlite3.Error, TypeError) as error:
+        raise StorageError(
+            str(database), f"it is not the database of an assay-server ({error})", "name another state folder"
+        ) from error
+
+
+def _named(connection: sqlite3.Connection, state: Path) -> Iterator[StoredFile]:
+    for file, content_hash in connection.execute("SELECT file, content_hash FROM slices WHERE file != ''"):
+        yield StoredFile(f"records/{file}", content_hash)
+    for run_id, piece, attempt, size in connection.execute(_STAGED, _LIVE):
+        name = f"staging/{run_id}/slice-{piece:05d}-attempt-{attempt:04d}"
+        yield StoredFile(name, fixed=False, most_bytes=size)
+    for (campaign_id,) in connection.execute("SELECT campaign_id FROM campaigns WHERE has_report"):
+        for path in sorted((state / "reports" / campaign_id).glob("report.*")):
+            if path.suffix in (".json", ".html"):
+                yield StoredFile(f"reports/{campaign_id}/{path.name}")
+
+
+def foreign_keys_broken(database: Path) -> list[str]:
+    """Rows of a copied database that belong to a row that is not there, as "table, row"."""
+    with closing(sqlite3.connect(database)) as connection:
+        return [f"{row[0]}, row {row[1]}" for row in connection.execute("PRAGMA foreign_key_check")]
+
+
+def last_token(database: Path) -> int:
+    """The last fencing token that was given out; 0: none."""
+    with closing(sqlite3.connect(database)) as connection:
+        row = connection.execute("SELECT value FROM tokens WHERE name = 'lease'").fetchone()
+    return int(row[0]) if row else 0
