@@ -22,10 +22,11 @@ from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, Seg
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
-from assay_server.store.model import Agent, Attempt, Segment
+from assay_server.store.model import Agent, Attempt, Segment, SliceState
 from assay_server.store.protocols import PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.queued import waiting_slice
 
 KINDS = ("V100", "RTX 2060", "RTX 3070", "A100", "H100")
 WORKLOADS, SLOTS_EACH = 40, 10
@@ -144,11 +145,13 @@ def steps_of_a_lease(state: Path, workloads: int, slot: Slot) -> int:
         *others, last = [run for run in store.runs("many-1") if run.device_key == slot.device_key]
         for run in others:
             store.save_run(replace(run, state=RunState.DONE))
+            for piece in store.slices(run.run_id):
+                store.save_slice(replace(piece, state=SliceState.DONE))
     steps = itertools.count()
     with metadata.snapshot() as store:
         connection = store._connection.connection.driver_connection
         connection.set_progress_handler(lambda: next(steps) < 0, 100)
-        found = store.waiting_slice(slot, 10**9)
+        found = waiting_slice(store, slot, 10**9)
         connection.set_progress_handler(None, 0)
     metadata.close()
     assert found is not None and found[0] == last

@@ -18,6 +18,7 @@ from assay_sampling.errors import StorageError
 from assay_server.store import migrate, tables
 from assay_server.store.model import SliceState
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.queued import waiting_slice
 from tests.support.server.stored_values import campaign
 
 
@@ -132,7 +133,7 @@ def test_runs_of_the_first_schema_come_forward_as_recorded_ones(tmp_path: Path) 
     engine.dispose()
     store = SqliteStore(path)
     with store.snapshot() as read:
-        found = read.waiting_slice(Slot("any", ("recorded",), True, InstalledDevice(name="A100")), 0)
+        found = waiting_slice(read, Slot("any", ("recorded",), True, InstalledDevice(name="A100")), 0)
     store.close()
     assert found is not None
     run, piece = found

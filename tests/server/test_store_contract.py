@@ -24,6 +24,7 @@ from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTran
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES
+from tests.support.server.queued import waiting_slice
 from tests.support.server.record_stores import RECORD_STORES, RecordBench
 from tests.support.server.stored_values import FLAGS, attempt, campaign, run
 
@@ -229,7 +230,7 @@ class TestMetadataStore:
 
         def waiting(now_ms: int, *profilers: str) -> str | None:
             with metadata.snapshot() as read:
-                found = read.waiting_slice(Slot("s", profilers), now_ms)
+                found = waiting_slice(read, Slot("s", profilers), now_ms)
                 return found and found[0].run_id
 
         assert waiting(99, "recorded") == "made-1.0003"
@@ -252,7 +253,7 @@ class TestMetadataStore:
             "no GPU": Slot("e", ("ncu",), True),
         }
         with metadata.snapshot() as read:
-            found = {name: read.waiting_slice(slot, 0) for name, slot in slots.items()}
+            found = {name: waiting_slice(read, slot, 0) for name, slot in slots.items()}
             assert set(read.slice_states(wanted.run_id)) == {SliceState.DONE, SliceState.WAITING}
         assert found == {**dict.fromkeys(slots), "fits": (wanted, pieces[1])}
 
@@ -272,7 +273,7 @@ class TestMetadataStore:
         old = Slot("a", ("nsys",), False, InstalledDevice(name="H100"))
         with metadata.snapshot() as read:
             found = [
-                read.waiting_slice(slot, 0)
+                waiting_slice(read, slot, 0)
                 for slot in (old, replace(old, sm_partitions=True), Slot("r", ("recorded",)))
             ]
             needs = [need for need, _ in read.progress("made-1").needs]

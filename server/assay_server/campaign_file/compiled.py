@@ -6,7 +6,7 @@ older versions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal
 
@@ -68,6 +68,32 @@ class RepeatRule:
 
 
 @dataclass(frozen=True)
+class SchedulingRules:
+    """What a campaign file says about its place in the queue (docs/scheduling.md).
+
+    A campaign with a higher ``priority`` goes first. ``budget_gpu_hours`` 0: no limit. ``after``: by
+    workload, those that must end before its runs begin.
+    """
+
+    priority: int = 0
+    budget_gpu_hours: float = 0.0
+    after: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def from_document(cls, document: Any) -> SchedulingRules:
+        """The rules from their JSON, None for a campaign of an earlier release; raises ValueError."""
+        return DEFAULT_RULES if document is None else _rules_adapter().validate_python(document)
+
+
+DEFAULT_RULES = SchedulingRules()
+
+
+@cache
+def _rules_adapter() -> TypeAdapter[SchedulingRules]:
+    return TypeAdapter(SchedulingRules)
+
+
+@dataclass(frozen=True)
 class CompileFault:
     """Why this release cannot compile the text of a campaign that an earlier release accepted."""
 
@@ -84,6 +110,7 @@ class CompiledCampaign:
         analysis: how its runs are analysed.
         slicing: how its detailed runs are cut into slices; None: it has no detailed level.
         repeat: when light runs are repeated; None: only as often as planned.
+        scheduling: its place in the queue.
         fault: why the campaign cannot continue; None for every campaign that this release accepted.
     """
 
@@ -91,6 +118,7 @@ class CompiledCampaign:
     slicing: Slicing | None = None
     repeat: RepeatRule | None = None
     fault: CompileFault | None = None
+    scheduling: SchedulingRules = DEFAULT_RULES
     version: Literal[1] = COMPILED_VERSION
 
     def to_document(self) -> dict[str, Any]:

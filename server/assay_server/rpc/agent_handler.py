@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from assay_core.program import distribution_version
 from assay_core.records.lease import (
     FailAnswer,
@@ -45,6 +47,7 @@ class AgentHandler:
         with self._coordinator.schedule() as schedule:
             resume, drop = schedule.register(agent, held)
             schedule.store.forget_agents(self._limits.agents_remembered)
+            agent = schedule.store.agent(agent.agent_id) or agent
         self._coordinator.restarted(agent)
         return Registered(
             self._heartbeat_ms,
@@ -88,6 +91,18 @@ class AgentHandler:
                 return LeaseAnswer(register_again=True)
             lease = schedule.lease(request.agent_id, request.slot_id)
         return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
+
+    def is_worth_asking(self, request: LeaseRequest) -> bool:
+        """Whether a slot that got no work may get some now. Looks only in memory."""
+        queue, now_ms = self._coordinator.queue, self._coordinator.clock.now_ms()
+        return queue.may_serve(request.agent_id, request.session_id, request.slot_id, now_ms)
+
+    def look_again_seconds(self, request: LeaseRequest) -> float:
+        """How long a slot without work need not ask unless there is news; infinite if nothing falls due."""
+        queue, slots = self._coordinator.queue, self._coordinator.slots
+        now_ms = self._coordinator.clock.now_ms()
+        pause_ms = queue.look_again_ms(request.agent_id, request.slot_id, slots, now_ms)
+        return math.inf if pause_ms is None else pause_ms / 1000
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:
         """Publish; answers once the slice's file is durable. After a StorageError the agent asks again."""

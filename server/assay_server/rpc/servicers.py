@@ -34,7 +34,6 @@ from assay_server.rpc.errors import abort
 from assay_server.rpc.observing import waiting
 
 _LONGEST_WAIT_MS = 60_000
-_WORK_POLL_SECONDS = 1.0  # slices that rest after a failure become due without news
 _WATCH_POLL_SECONDS = 5.0
 _WATCH_LEAST_SECONDS = 0.1  # news of many segments give one status
 _WATCH_REST = 10.0  # x the time of making a status: a status of many runs must not keep the server busy
@@ -166,14 +165,28 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
 
     async def _lease(self, request: LeaseRequest, context: Context, until: float) -> LeaseAnswer:
         loop = asyncio.get_running_loop()
+        told = LeaseAnswer(None)
+        first = True
         while True:
             seen = self._changes.version(WORK)
-            told = await answer(context, self._threads.short, self._handler.lease, _as_it_is, request)
-            rest = until - loop.time()
+            # Of the slots that news wakes, most find in memory that it was not for them, or is taken.
+            if first or self._handler.is_worth_asking(request):
+                told = await answer(context, self._threads.short, self._asking(first), _as_it_is, request)
+            first, rest = False, until - loop.time()
             if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:
                 return told
+            pause = self._handler.look_again_seconds(request)
             with waiting():
-                await self._changes.wait(WORK, seen, min(rest, _WORK_POLL_SECONDS))
+                await self._changes.wait(WORK, seen, min(rest, pause))
+
+    def _asking(self, first: bool) -> Callable[[LeaseRequest], LeaseAnswer]:
+        def lease(request: LeaseRequest) -> LeaseAnswer:
+            # It may have been taken while this request waited for a thread.
+            if not first and not self._handler.is_worth_asking(request):
+                return LeaseAnswer(None)
+            return self._handler.lease(request)
+
+        return lease
 
     async def FinishAttempt(self, request: Any, context: Context) -> Any:
         read = FinishedAttempt.from_proto

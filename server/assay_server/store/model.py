@@ -18,7 +18,8 @@ from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RunSpec
-from assay_server.campaign_file.compiled import CompiledCampaign
+from assay_server.campaign_file.compiled import CompiledCampaign, SchedulingRules
+from assay_server.campaign_file.placement import NOT_PLACED, Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
 
 
@@ -30,6 +31,12 @@ class SliceState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class Hold(StrEnum):
+    """Why no slot may have a run's waiting slices."""
+
+    AFTER = "after"  # workloads that must end before it have not
 
 
 ACTIVE_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING)
@@ -85,6 +92,8 @@ class Run(RunSpec):
 
     ``device_key``: the key that a slot's GPU must have (:func:`assay_sampling.running.identity.device_key`);
     empty: any slot fits. ``plan``: the slices that were chosen for it from a light run; None: it has none.
+    ``placement``: what the campaign file asks of the place where it runs. ``holds``: why its waiting slices
+    are kept from all slots; empty: they are not.
     """
 
     run_id: str
@@ -94,11 +103,55 @@ class Run(RunSpec):
     failure: Failure | None = None
     flags: tuple[ValidityFlag, ...] = ()
     plan: SlicePlan | None = None
+    placement: Placement = NOT_PLACED
+    holds: tuple[Hold, ...] = ()
 
     @property
     def in_windows(self) -> bool:
         """Whether it is measured window by window: each slice starts the command again and skips launches."""
         return self.command is not None and self.level == "detailed"
+
+
+@dataclass(frozen=True, order=True)
+class Need:
+    """What a slot must have for a run. Runs of a campaign with one need wait in one lane.
+
+    ``synthetic`` and ``partitions`` (of the SMs) are False for recorded runs, which any player plays.
+    """
+
+    profiler: str
+    device_key: str = ""
+    synthetic: bool = False
+    partitions: bool = False
+    placement: Placement = NOT_PLACED
+
+
+def need_of(run: Run) -> Need:
+    """The need of a run."""
+    if not run.device_key:
+        return Need(run.profiler, placement=run.placement)
+    partitions = run.condition.sm_share == "partition"
+    return Need(run.profiler, run.device_key, run.synthetic, partitions, run.placement)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The runs of a campaign with one need; they wait in the order of the campaign."""
+
+    lane_id: int
+    need: Need
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A running campaign with waiting slices, for the decision who is next; ``ordinal``: its place by age."""
+
+    campaign_id: str
+    ordinal: int
+    rules: SchedulingRules
+    lanes: tuple[Lane, ...]
+    owner: str = ""
+    project: str = ""
 
 
 @dataclass(frozen=True)
@@ -197,7 +250,10 @@ class Segment:
 
 @dataclass(frozen=True)
 class Agent:
-    """A registered agent; ``session_id`` is that of its current process, ``place`` as in Registration."""
+    """A registered agent; ``session_id`` is that of its current process, ``place`` as in Registration.
+
+    ``labels``: those of its identity, which campaigns may require; ``put_agent`` leaves them as they are.
+    """
 
     agent_id: str
     session_id: str
@@ -206,6 +262,7 @@ class Agent:
     slots: tuple[Slot, ...]
     seen_at_ms: int
     place: str = ""
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,14 @@ from typing import Protocol
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
-from assay_core.records.machine import Slot
 from assay_server.store.model import (
     Agent,
     Attempt,
     Campaign,
     CampaignOverview,
     CampaignProgress,
+    Entrant,
+    Hold,
     Identity,
     Run,
     RunOverview,
@@ -76,17 +77,30 @@ class MetadataReader(Protocol):
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
 
-    def waiting_slice(
-        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
-    ) -> tuple[Run, Slice] | None:
-        """The first slice that waits, is due, and fits ``slot``; oldest campaign first.
+    def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
+        """Running campaigns with waiting slices, due or not, oldest first; None: of all campaigns.
 
-        ``passed``: runs and slices to leave out. ``untried_by``: identity of the slot's agent, to leave out
-        slices that have failed in the slot.
-
-        A recorded run plays in every slot with its profiler; a live one also needs the GPU's key and the
-        slot's synthetic mark, and one at a static partition of the SMs a slot that can make partitions.
+        Slices of held runs do not count.
         """
+
+    def first_waiting(
+        self,
+        lane_ids: Sequence[int],
+        now_ms: int,
+        passed: Sequence[tuple[str, int]] = (),
+        untried_in: tuple[str, str] | None = None,
+    ) -> tuple[Run, Slice] | None:
+        """The first slice in these lanes of a campaign, in its order, that waits and is due.
+
+        ``passed``: runs and slices to leave out. ``untried_in``: agent and slot, to leave out slices that
+        have failed there.
+        """
+
+    def earliest_due_ms(self, lane_id: int) -> int | None:
+        """When the first waiting slice of a lane is due; None if none waits."""
+
+    def is_running(self, campaign_id: str) -> bool:
+        """Whether slots may have slices of a campaign."""
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         """Slices of any campaign that wait but are not yet due."""
@@ -158,6 +172,13 @@ class MetadataTransaction(MetadataReader, Protocol):
     def save_campaign(self, campaign: Campaign) -> None: ...
 
     def save_run(self, run: Run) -> None: ...
+
+    def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:
+        """Keep the waiting slices of runs from all slots for these reasons; no reason: no longer.
+
+        ``save_run`` leaves the holds as they are.
+        """
+        ...
 
     def save_slice(self, piece: Slice) -> None: ...
 
@@ -292,5 +313,4 @@ __all__ = [
     "MetadataTransaction",
     "PublishedFile",
     "RecordStore",
-    "Slot",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +18,9 @@ from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
+from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import identities, statements, tables
+from assay_server.store import identities, queue, statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -27,7 +28,10 @@ from assay_server.store.model import (
     Campaign,
     CampaignOverview,
     CampaignProgress,
+    Entrant,
+    Hold,
     Identity,
+    Need,
     Run,
     RunOverview,
     Segment,
@@ -35,6 +39,7 @@ from assay_server.store.model import (
     SliceState,
     SliceTime,
     StoreLoad,
+    need_of,
 )
 from assay_server.store.tokens import first_of_epoch
 
@@ -138,46 +143,49 @@ class SqlTransaction:
 
     def slices(self, run_id: str) -> list[Slice]:
         s = tables.slices.c
-        query = sa.select(tables.slices).where(s.run_id == run_id).order_by(s.index)
+        query = sa.select(*_SLICE).where(s.run_id == run_id).order_by(s.index)
         return [_slice(row) for row in self._rows(query)]
 
     def published_slices(self) -> list[Slice]:
-        query = sa.select(tables.slices).where(tables.slices.c.file != "")
+        query = sa.select(*_SLICE).where(tables.slices.c.file != "")
         return [_slice(row) for row in self._rows(query)]
 
-    def waiting_slice(
-        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
+    def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
+        given = {} if campaign_ids is None else {"campaign_ids": list(campaign_ids)}
+        return queue.entrants_from(list(self._rows(queue.entrants(bool(given)), given)))
+
+    def first_waiting(
+        self,
+        lane_ids: Sequence[int],
+        now_ms: int,
+        passed: Sequence[tuple[str, int]] = (),
+        untried_in: tuple[str, str] | None = None,
     ) -> tuple[Run, Slice] | None:
-        due: dict[str, Any] = {"waiting": SliceState.WAITING, "now_ms": now_ms}
+        given: dict[str, Any] = {"now_ms": now_ms}
         if passed:
-            due["passed"] = list(passed)
-        if untried_by:
-            due |= {"untried_agent": untried_by, "untried_slot": slot.slot_id}
-        kind = (bool(passed), bool(untried_by))
-        fits = {**due, "device_key": slot.device_key, "synthetic": slot.synthetic}
-        fits["sm_partitions"] = slot.sm_partitions
-        running = self._connection.scalars(
-            statements.running_campaigns(), {"running": CampaignState.RUNNING}
-        ).all()
-        for campaign_id in running:
-            found = [
-                (row["ordinal"], row["run_id"])
-                for profiler in slot.profilers
-                for row in self._rows(
-                    statements.first_waiting(*kind),
-                    {**fits, "campaign_id": campaign_id, "profiler": profiler},
-                )
-            ]
-            if found:
-                _, run_id = min(found)
-                pieces = self._rows(statements.first_due_slice(*kind), {**due, "run_id": run_id})
-                run = self.run(run_id)
-                return None if run is None or not pieces else (run, _slice(pieces[0]))
-        return None
+            given["passed"] = list(passed)
+        if untried_in:
+            given |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
+        query = queue.first_of_lane(bool(passed), bool(untried_in))
+        found = [row for lane in lane_ids for row in self._rows(query, {**given, "lane": lane})]
+        if not found:
+            return None
+        first = min(found, key=lambda row: int(row["ordinal"]))
+        run, piece = self.run(first["run_id"]), self.slice(first["run_id"], first["index"])
+        return None if run is None or piece is None else (run, piece)
+
+    def earliest_due_ms(self, lane_id: int) -> int | None:
+        found = self._connection.scalar(queue.earliest_of_lane(), {"lane": lane_id})
+        return None if found is None else int(found)
+
+    def is_running(self, campaign_id: str) -> bool:
+        c = tables.campaigns.c
+        state = self._connection.scalar(sa.select(c.state).where(c.campaign_id == campaign_id))
+        return state == CampaignState.RUNNING
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         s = tables.slices.c
-        query = sa.select(tables.slices).where(s.state == str(SliceState.WAITING), s.not_before_ms > now_ms)
+        query = sa.select(*_SLICE).where(s.state == str(SliceState.WAITING), s.not_before_ms > now_ms)
         return [_slice(row) for row in self._rows(query.order_by(s.run_id, s.index))]
 
     def slice_states(self, run_id: str) -> list[SliceState]:
@@ -225,6 +233,8 @@ class SqlTransaction:
     ) -> list[Attempt]:
         wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
+        if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
+            return [_attempt(row) for row in self._rows(statements.leases_of(tuple(given)), given)]
         rows = self._rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
         return [_attempt(row) for row in rows]
 
@@ -239,7 +249,7 @@ class SqlTransaction:
 
     def agent(self, agent_id: str) -> Agent | None:
         return _first(
-            self._rows(sa.select(tables.agents).where(tables.agents.c.agent_id == agent_id)), _agent
+            self._rows(statements.agents_with_labels().where(tables.agents.c.agent_id == agent_id)), _agent
         )
 
     def load(self) -> StoreLoad:
@@ -253,7 +263,7 @@ class SqlTransaction:
         )
 
     def agents(self) -> list[Agent]:
-        query = sa.select(tables.agents).order_by(tables.agents.c.agent_id)
+        query = statements.agents_with_labels().order_by(tables.agents.c.agent_id)
         return [_agent(row) for row in self._rows(query)]
 
     def identity(self, identity_id: str) -> Identity | None:
@@ -269,8 +279,40 @@ class SqlTransaction:
         self.add_runs(runs, slices)
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
-        self._write(sa.insert(tables.runs), [_run_values(run) for run in runs])
-        self._write(sa.insert(tables.slices), [dataclasses.asdict(piece) for piece in slices])
+        values = [{**_run_values(run), "holds": [str(hold) for hold in run.holds]} for run in runs]
+        self._write(sa.insert(tables.runs), values)
+        self._add_slices(slices, runs)
+
+    def _add_slices(self, slices: Sequence[Slice], runs: Sequence[Run]) -> None:
+        """Insert slices of these runs into their lanes."""
+        lanes: dict[tuple[str, Need], int] = {}
+        places = {}
+        for run in runs:
+            key = (run.campaign_id, need_of(run))
+            if key not in lanes:
+                lanes[key] = self._lane(*key)
+            lane = -lanes[key] if run.holds else lanes[key]
+            places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
+        rows = [{**dataclasses.asdict(piece), **places[piece.run_id]} for piece in slices]
+        self._write(sa.insert(tables.slices), rows)
+
+    def _lane(self, campaign_id: str, need: Need) -> int:
+        """The lane of a need in a campaign, made at its first use."""
+        lane, values = tables.lanes.c, {"campaign_id": campaign_id, "need": queue.need_text(need)}
+        where = (lane.campaign_id == values["campaign_id"], lane.need == values["need"])
+        query = sa.select(lane.lane_id).where(*where)
+        found = self._connection.scalar(query)
+        if found is None:
+            self._write(sa.insert(tables.lanes), [values])
+            found = self._connection.scalar(query)
+        return int(found or 0)
+
+    def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:
+        r, s = tables.runs.c, tables.slices.c
+        kept = sorted(str(hold) for hold in set(holds))
+        self._write(sa.update(tables.runs).where(r.run_id.in_(run_ids)).values(holds=kept))
+        lane = queue.lane_of_holds(bool(kept))
+        self._write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
 
     def save_campaign(self, campaign: Campaign) -> None:
         self._replace(tables.campaigns, _campaign_values(campaign))
@@ -284,7 +326,8 @@ class SqlTransaction:
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
         s = tables.slices.c
         self._write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
-        self._write(sa.insert(tables.slices), [dataclasses.asdict(piece) for piece in slices])
+        run = self.run(run_id)
+        self._add_slices(slices, [] if run is None else [run])
 
     def next_token(self) -> int:
         token = self._last_token() + 1
@@ -402,6 +445,8 @@ def _run(row: Row) -> Run:
     values["failure"] = _failure(row["failure"])
     values["flags"] = _flags(row["flags"])
     values["plan"] = _plan(row)
+    values["placement"] = _placement(row)
+    values["holds"] = tuple(Hold(hold) for hold in row["holds"])
     return Run(**values)
 
 
@@ -413,9 +458,19 @@ def _plan(row: Row) -> SlicePlan | None:
         raise StorageError(f"run {row['run_id']}", cause, "restore a backup") from error
 
 
+def _placement(row: Row) -> Placement:
+    try:
+        return Placement.from_document(row["placement"])
+    except ValueError as error:
+        cause = "what it asks of its place is damaged, or of a newer release"
+        raise StorageError(f"run {row['run_id']}", cause, "restore a backup") from error
+
+
 def _run_values(run: Run) -> dict[str, Any]:
+    """The run without its holds, which only ``set_holds`` changes, together with the lane of its slices."""
     values = _shallow(run)
     recorded = values.pop("recorded")
+    del values["holds"]
     return {
         **values,
         "state": str(run.state),
@@ -423,6 +478,7 @@ def _run_values(run: Run) -> dict[str, Any]:
         "recorded_path": str(recorded.path) if recorded is not None else "",
         "recorded_time": recorded is not None and recorded.recorded_time,
         "plan": None if run.plan is None else run.plan.to_document(),
+        "placement": run.placement.to_document(),
         **_json(run, "condition", "command", "failure", "flags"),
     }
 
@@ -436,8 +492,13 @@ def _slice_time(row: Row) -> SliceTime:
     return SliceTime(**values)
 
 
+# The columns of a slice without its place in the queue.
+_SLICE = tuple(tables.slices.c[item.name] for item in dataclasses.fields(Slice))
+
+
 def _slice(row: Row) -> Slice:
-    return Slice(**{**row, "state": SliceState(row["state"])})
+    values = {column.name: row[column.name] for column in _SLICE}
+    return Slice(**{**values, "state": SliceState(row["state"])})
 
 
 def _attempt(row: Row) -> Attempt:
@@ -487,8 +548,8 @@ def _segment(row: Row) -> Segment:
 def _agent(row: Row) -> Agent:
     inventory = row["inventory"]
     slots = tuple(_slot(slot) for slot in row["slots"])
-    place = str(inventory.get("place", ""))
-    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, "place": place})
+    kept = {"place": str(inventory.get("place", "")), "labels": tuple(row["labels"] or ())}
+    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, **kept})
 
 
 def _slot(document: Mapping[str, Any]) -> Slot:
@@ -500,7 +561,7 @@ def _agent_values(agent: Agent) -> dict[str, Any]:
     inventory = {**agent.inventory.to_dict(), "place": agent.place}
     slots = [dataclasses.asdict(slot) for slot in agent.slots]
     values = {**_shallow(agent), "inventory": inventory, "slots": slots}
-    del values["place"]
+    del values["place"], values["labels"]
     return values
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -98,13 +99,6 @@ def needs_of_open_runs() -> sa.Select[Any]:
     )
 
 
-@cache
-def running_campaigns() -> sa.Select[Any]:
-    """The campaigns in state ``running``, oldest first."""
-    c = tables.campaigns.c
-    return sa.select(c.campaign_id).where(c.state == sa.bindparam("running")).order_by(c.ordinal)
-
-
 def _partitioned() -> sa.ColumnElement[bool]:
     """Whether a run's SM share is a partition; documents of other conditions have no kind."""
     kind = tables.runs.c.condition["sm_share"].as_string()
@@ -112,73 +106,36 @@ def _partitioned() -> sa.ColumnElement[bool]:
 
 
 @cache
-def first_waiting(passing: bool, untried: bool) -> sa.Select[Any]:
-    """Identifier and ordinal of the first run with a due slice that a slot's profilers can make.
-
-    ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
-    that have failed in the slot ``untried_slot`` of the agent ``untried_agent``.
-
-    One subquery per place in the index, each of which ends at its first hit. As a single query, the database
-    would read the campaign in its order, past every ended run, for each lease.
-    """
-    s, r = tables.slices.c, tables.runs.c
-    due = (s.run_id == r.run_id, *_due(passing, untried))
-    recorded = (r.device_key == "",)
-    live = (
-        r.device_key == sa.bindparam("device_key"),
-        r.synthetic == sa.bindparam("synthetic"),
-        sa.or_(sa.bindparam("sm_partitions", type_=sa.Boolean), sa.not_(_partitioned())),
-    )
-    first = [
-        sa.select(r.run_id, r.ordinal)
-        .where(
-            r.campaign_id == sa.bindparam("campaign_id"),
-            r.state == str(state),
-            r.profiler == sa.bindparam("profiler"),
-            *fitting,
-            sa.exists().where(*due),
-        )
-        .order_by(r.ordinal)
-        .limit(1)
-        .subquery()
-        for state in OPEN_RUNS
-        for fitting in (recorded, live)
-    ]
-    found = sa.union_all(*(sa.select(each) for each in first)).subquery()
-    return sa.select(found.c.run_id, found.c.ordinal).order_by(found.c.ordinal).limit(1)
-
-
-@cache
-def first_due_slice(passing: bool, untried: bool) -> sa.Select[Any]:
-    """The first slice of a run that waits and is due; ``passing`` and ``untried`` as in first_waiting."""
-    s = tables.slices.c
-    of_run = (s.run_id == sa.bindparam("run_id"), *_due(passing, untried))
-    return sa.select(tables.slices).where(*of_run).order_by(s.index).limit(1)
-
-
-def _due(passing: bool, untried: bool) -> list[sa.ColumnElement[bool]]:
-    s, a = tables.slices.c, tables.attempts.c
-    due = [s.state == sa.bindparam("waiting"), s.not_before_ms <= sa.bindparam("now_ms")]
-    if passing:
-        due.append(sa.tuple_(s.run_id, s.index).not_in(sa.bindparam("passed", expanding=True)))
-    if untried:
-        of_slice = (a.run_id == s.run_id, a.slice == s.index, a.state == str(AttemptState.FAILED))
-        place = (a.agent_id == sa.bindparam("untried_agent"), a.slot_id == sa.bindparam("untried_slot"))
-        due.append(~sa.exists().where(*of_slice, *place))
-    return due
+def agents_with_labels() -> sa.Select[Any]:
+    """Agents, each with the labels of its identity; null for an agent without one."""
+    g, i = tables.agents, tables.identities
+    return sa.select(g, i.c.labels).join_from(g, i, g.c.agent_id == i.c.identity_id, isouter=True)
 
 
 @cache
 def attempts_in(given: tuple[str, ...]) -> sa.Select[Any]:
     """Attempts in ``states``, narrowed by the given parameters, in the order of their tokens."""
     a = tables.attempts.c
+    query = sa.select(tables.attempts).where(a.state.in_(sa.bindparam("states", expanding=True)))
+    return query.where(*_narrowed(given)).order_by(a.token)
+
+
+@cache
+def leases_of(given: tuple[str, ...]) -> sa.Select[Any]:
+    """The leased attempts of an agent, found by the index of leased slots, however many others there are."""
+    a = tables.attempts.c
+    leased = a.state == sa.literal_column("'leased'")  # literal: only then is the partial index used
+    return sa.select(tables.attempts).where(leased, *_narrowed(given)).order_by(a.token)
+
+
+def _narrowed(given: tuple[str, ...]) -> Iterator[sa.ColumnElement[bool]]:
+    a = tables.attempts.c
     conditions: dict[str, sa.ColumnElement[bool]] = {
         "agent_id": a.agent_id == sa.bindparam("agent_id"),
         "slot_id": a.slot_id == sa.bindparam("slot_id"),
         "lease_ended_before_ms": a.deadline_ms < sa.bindparam("lease_ended_before_ms"),
     }
-    query = sa.select(tables.attempts).where(a.state.in_(sa.bindparam("states", expanding=True)))
-    return query.where(*(conditions[name] for name in given)).order_by(a.token)
+    return (conditions[name] for name in given)
 
 
 def _seconds() -> sa.ColumnElement[float]:

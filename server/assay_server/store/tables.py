@@ -72,9 +72,22 @@ runs = sa.Table(
     sa.Column("failure", sa.JSON(none_as_null=True)),
     sa.Column("flags", sa.JSON, nullable=False),
     sa.Column("plan", sa.JSON(none_as_null=True)),
+    sa.Column("placement", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("holds", sa.JSON, nullable=False, server_default="[]"),
     sa.UniqueConstraint("campaign_id", "ordinal"),
-    # A lease looks only at the runs of its kind that still have slices to do.
     sa.Index(None, "campaign_id", "state", "profiler", "device_key", "ordinal"),
+)
+
+# The queue: waiting slices stand in the lane of their run's campaign and need, in the order of the campaign.
+lanes = sa.Table(
+    "lanes",
+    metadata,
+    sa.Column("lane_id", sa.Integer, primary_key=True),
+    sa.Column(
+        "campaign_id", sa.Text, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("need", sa.Text, nullable=False),  # JSON with sorted keys, so that equal needs are equal texts
+    sa.UniqueConstraint("campaign_id", "need"),
 )
 
 slices = sa.Table(
@@ -90,7 +103,18 @@ slices = sa.Table(
     _integer("file_bytes"),
     _text("content_hash"),
     _integer("launches"),
+    # Its place in the queue: the lane (negative while its run is held, so that no slot finds it), and the
+    # run's ordinal. Only the store knows these columns.
+    sa.Column("lane", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("ordinal", sa.BigInteger, nullable=False, server_default="0"),
     sa.Index(None, "run_id", "state", "index"),
+)
+_WAITING = sa.text("state = 'waiting'")
+sa.Index(
+    "ix_slices_waiting",
+    *(slices.c[name] for name in ("lane", "ordinal", "index", "not_before_ms")),
+    sqlite_where=_WAITING,
+    postgresql_where=_WAITING,
 )
 
 attempts = sa.Table(

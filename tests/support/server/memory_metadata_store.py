@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
-from assay_core.records.machine import Slot
 from assay_sampling.errors import StorageError
 from assay_server.store.model import (
     ACTIVE_ATTEMPTS,
@@ -26,7 +25,11 @@ from assay_server.store.model import (
     Campaign,
     CampaignOverview,
     CampaignProgress,
+    Entrant,
+    Hold,
     Identity,
+    Lane,
+    Need,
     Run,
     RunOverview,
     Segment,
@@ -34,6 +37,7 @@ from assay_server.store.model import (
     SliceState,
     SliceTime,
     StoreLoad,
+    need_of,
 )
 from assay_server.store.tokens import first_of_epoch
 
@@ -165,24 +169,50 @@ class MemoryReader:
     def published_slices(self) -> list[Slice]:
         return [piece for piece in self._tables.slices.values() if piece.file]
 
-    def waiting_slice(
-        self, slot: Slot, now_ms: int, passed: Sequence[tuple[str, int]] = (), untried_by: str = ""
-    ) -> tuple[Run, Slice] | None:
-        def is_due(piece: Slice) -> bool:
-            return (
-                piece.state == SliceState.WAITING
-                and piece.not_before_ms <= now_ms
-                and (piece.run_id, piece.index) not in passed
-                and not (untried_by and self._has_failed(piece, untried_by, slot.slot_id))
-            )
+    def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
+        found = []
+        for ordinal, campaign in enumerate(self._tables.campaigns.values()):
+            named = campaign_ids is None or campaign.campaign_id in campaign_ids
+            lanes = self._waiting_lanes(campaign.campaign_id) if named else ()
+            if lanes and self.is_running(campaign.campaign_id):
+                rules = campaign.compiled.scheduling
+                whose = {"owner": campaign.owner, "project": campaign.project}
+                found.append(Entrant(campaign.campaign_id, ordinal, rules, lanes, **whose))
+        return found
 
-        for campaign in self._tables.campaigns.values():
-            if campaign.state == CampaignState.RUNNING:
-                for run in self.runs(campaign.campaign_id):
-                    due = [p for p in self.slices(run.run_id) if is_due(p)] if _fits(run, slot) else []
-                    if due:
-                        return run, due[0]
-        return None
+    def _waiting_lanes(self, campaign_id: str) -> tuple[Lane, ...]:
+        waiting = {p.run_id for p in self._tables.slices.values() if p.state == SliceState.WAITING}
+        needs = {need_of(r) for r in self.runs(campaign_id) if r.run_id in waiting and not r.holds}
+        return tuple(Lane(_lane_id(campaign_id, need), need) for need in sorted(needs))
+
+    def first_waiting(
+        self,
+        lane_ids: Sequence[int],
+        now_ms: int,
+        passed: Sequence[tuple[str, int]] = (),
+        untried_in: tuple[str, str] | None = None,
+    ) -> tuple[Run, Slice] | None:
+        found = [
+            (run, piece)
+            for lane in lane_ids
+            for run, piece in self._in_lane(lane)
+            if piece.not_before_ms <= now_ms
+            and (piece.run_id, piece.index) not in passed
+            and not (untried_in and self._has_failed(piece, *untried_in))
+        ]
+        return min(found, key=lambda each: (each[0].ordinal, each[1].index), default=None)
+
+    def _in_lane(self, lane_id: int) -> Iterator[tuple[Run, Slice]]:
+        for run in sorted(self._tables.runs.values(), key=lambda run: run.ordinal):
+            if not run.holds and _lane_id(run.campaign_id, need_of(run)) == lane_id:
+                yield from ((run, p) for p in self.slices(run.run_id) if p.state == SliceState.WAITING)
+
+    def earliest_due_ms(self, lane_id: int) -> int | None:
+        return min((piece.not_before_ms for _, piece in self._in_lane(lane_id)), default=None)
+
+    def is_running(self, campaign_id: str) -> bool:
+        campaign = self._tables.campaigns.get(campaign_id)
+        return campaign is not None and campaign.state == CampaignState.RUNNING
 
     def _has_failed(self, piece: Slice, agent_id: str, slot_id: str) -> bool:
         return any(
@@ -264,7 +294,10 @@ class MemoryReader:
         return sorted(found, key=lambda segment: segment.index)
 
     def agent(self, agent_id: str) -> Agent | None:
-        return self._tables.agents.get(agent_id)
+        agent, identity = self._tables.agents.get(agent_id), self._tables.identities.get(agent_id)
+        if agent is None or identity is None:
+            return agent
+        return replace(agent, labels=identity.labels)
 
     def load(self) -> StoreLoad:
         running = {c.campaign_id for c in self._tables.campaigns.values() if c.state is CampaignState.RUNNING}
@@ -277,7 +310,8 @@ class MemoryReader:
         )
 
     def agents(self) -> list[Agent]:
-        return sorted(self._tables.agents.values(), key=lambda agent: agent.agent_id)
+        found = (self.agent(agent_id) for agent_id in sorted(self._tables.agents))
+        return [agent for agent in found if agent is not None]
 
     def identity(self, identity_id: str) -> Identity | None:
         return self._tables.identities.get(identity_id)
@@ -311,7 +345,13 @@ class MemoryTransaction(MemoryReader):
         _replace(self._tables.campaigns, campaign.campaign_id, campaign, "campaign_id")
 
     def save_run(self, run: Run) -> None:
-        _replace(self._tables.runs, run.run_id, run, "run_id")
+        known = self._tables.runs.get(run.run_id, run)
+        _replace(self._tables.runs, run.run_id, replace(run, holds=known.holds), "run_id")
+
+    def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:
+        for run_id in run_ids:
+            held = replace(self._tables.runs[run_id], holds=tuple(sorted(set(holds))))
+            self._tables.runs[run_id] = held
 
     def save_slice(self, piece: Slice) -> None:
         _replace(self._tables.slices, (piece.run_id, piece.index), piece, "slice")
@@ -383,14 +423,8 @@ def _partitioned(run: Run) -> bool:
     return run.condition.sm_share == "partition"
 
 
-def _fits(run: Run, slot: Slot) -> bool:
-    """Whether the slot can make a run that has not ended."""
-    if run.state not in OPEN_RUNS or run.profiler not in slot.profilers:
-        return False
-    if not run.device_key:
-        return True
-    same_gpu = (run.device_key, run.synthetic) == (slot.device_key, slot.synthetic)
-    return same_gpu and (slot.sm_partitions or not _partitioned(run))
+def _lane_id(campaign_id: str, need: Need) -> int:
+    return hash((campaign_id, need))
 
 
 def _seconds(attempt: Attempt) -> float:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
+from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.spools import Spools
@@ -31,6 +32,7 @@ class Coordinator:
         self.clock = clock
         self.policy = policy
         self.slots = RestingSlots(policy.rest)
+        self.queue = Queue()
         self.changed_records = ChangedRecords()
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self._metadata = metadata
@@ -47,7 +49,7 @@ class Coordinator:
     def schedule(self) -> Iterator[Schedule]:
         """One scheduler transaction: durable when the block ends, undone when it raises."""
         with self._metadata.transaction() as transaction:
-            schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots)
+            schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
             yield schedule
         self._follow(schedule.effects)
 
@@ -58,6 +60,7 @@ class Coordinator:
     def restarted(self, agent: Agent) -> None:
         """An agent has registered, possibly with a new process."""
         self.slots.restarted(agent.agent_id, agent.session_id, self.clock.now_ms())
+        self.queue.saw(agent)
 
     def _follow(self, effects: Effects) -> None:
         for attempt, why in effects.rested:
@@ -69,5 +72,7 @@ class Coordinator:
                 self.records.discard(key)
             except StorageError as error:
                 _log.warning("left for the sweep at the next start: %s", error)
+        if effects.work:
+            self.queue.changed(effects.campaigns, self.snapshot)
         for listener in self._listeners:
             listener(effects)

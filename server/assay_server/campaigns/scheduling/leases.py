@@ -12,7 +12,7 @@ from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
 from assay_sampling.errors import DuplicateIdentityError, ParameterError, StorageError
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.scheduling.choice import choose
+from assay_server.campaigns.scheduling.choice import Chooser
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import Agent, Attempt, Run, Slice, SliceState
 
@@ -40,7 +40,9 @@ class Leases(Transitions):
         ``held``: attempts of an earlier process that it found on its disk, with the secrets of their leases.
         The earlier process's other attempts are lost: their slices wait again at once.
         """
-        self._require_one_of_its_kind(agent)
+        before = self._require_one_of_its_kind(agent)
+        # Slots that came into service again ask at once; those of a new agent have not asked yet.
+        self.effects.work = before is not None and before.slots != agent.slots
         self.store.put_agent(replace(agent, seen_at_ms=self.now_ms))
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
             kept = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
@@ -57,14 +59,13 @@ class Leases(Transitions):
             resume.append(key)
             self.store.save_attempt(replace(wanted, session_id=agent.session_id))
             self.extend(key)
-        self.effects.work = True
         return resume, drop
 
-    def _require_one_of_its_kind(self, agent: Agent) -> None:
-        """Raises DuplicateIdentityError if an agent with this identity is alive in another place."""
+    def _require_one_of_its_kind(self, agent: Agent) -> Agent | None:
+        """The agent as it is known; raises DuplicateIdentityError if it is alive in another place."""
         known = self.store.agent(agent.agent_id)
         if known is None or known.session_id == agent.session_id:
-            return
+            return known
         places = (known.place, agent.place)
         silent_ms = self.now_ms - known.seen_at_ms
         if all(places) and places[0] != places[1] and silent_ms < _SEEN_EVERY_MS + self.policy.lease_ms // 2:
@@ -75,6 +76,7 @@ class Leases(Transitions):
                 "folder is a copy of the other",
                 "on the copy: assay-agent new-identity --state DIR, then start that agent again",
             )
+        return known
 
     def is_registered(self, agent_id: str, session_id: str) -> bool:
         """Whether this is the current process of a known agent; records that it was seen."""
@@ -102,7 +104,9 @@ class Leases(Transitions):
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
-        found = choose(self.store, self.resting, agent, slot, self.now_ms)
+        standing = self.queue.standing(self.store)
+        chooser = Chooser(self.store, self.resting, standing, self.now_ms, self.queue.shares)
+        found = chooser.choose(self.queue.seat(agent, slot))
         return None if found is None else self._give(*found, agent, slot)
 
     def _lease_of(self, attempt: Attempt) -> Lease:

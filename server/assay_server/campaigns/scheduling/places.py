@@ -1,40 +1,86 @@
-"""Where a run can be made: the slots that fit it, and those of present agents. Pure."""
+"""Where a run can be made: the slots that fit its need, and those of present agents. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase
 
-from assay_core.records.machine import Slot
-from assay_server.store.model import Agent, Attempt, Run
+from assay_core.records.machine import InstalledDevice, Slot
+from assay_server.campaign_file.placement import NO_REQUIREMENTS, Requirements
+from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.
 AWAY_AFTER_MS = 120_000
+_GIB = 1 << 30
+_MIG_PREFIX = "MIG-"
 
 
-def lacking(run: Run, slot: Slot) -> str | None:
-    """What a slot lacks for a run: "GPU", "mark", "profiler" or "partitions"; None if it fits."""
-    if run.device_key and slot.device_key != run.device_key:
-        return "GPU"
-    if run.device_key and slot.synthetic != run.synthetic:
-        return "mark"
-    if run.profiler not in slot.profilers:
-        return "profiler"
-    return "partitions" if needs_partitions(run) and not slot.sm_partitions else None
+class Lack(StrEnum):
+    """What a slot lacks for a run."""
+
+    GPU = "GPU"
+    MARK = "mark"
+    PROFILER = "profiler"
+    PARTITIONS = "partitions"
+    ARCHITECTURE = "architecture"
+    NAME = "gpu"
+    SM_COUNT = "sm_count"
+    MEMORY = "memory_gib"
+    DRIVER = "driver"
+    TOOLS = "tools"
+    LABELS = "labels"
+    MIG = "mig"
 
 
-def needs_partitions(run: Run) -> bool:
-    """Whether a run needs a static partition of the SMs; a recording of one is only played."""
-    return bool(run.device_key) and run.condition.sm_share == "partition"
+def lacking(need: Need, slot: Slot, agent: Agent) -> Lack | None:
+    """What a slot of an agent lacks for a need; None if it fits."""
+    if need.device_key and slot.device_key != need.device_key:
+        return Lack.GPU
+    if need.device_key and slot.synthetic != need.synthetic:
+        return Lack.MARK
+    if need.profiler not in slot.profilers:
+        return Lack.PROFILER
+    if need.partitions and not slot.sm_partitions:
+        return Lack.PARTITIONS
+    requires = need.placement.requires
+    return None if requires == NO_REQUIREMENTS else _unmet(requires, slot, agent)
+
+
+def _unmet(requires: Requirements, slot: Slot, agent: Agent) -> Lack | None:
+    device = slot.device or InstalledDevice()
+    unmet = {
+        Lack.ARCHITECTURE: requires.architectures and device.compute_capability not in requires.architectures,
+        Lack.NAME: requires.gpu and not fnmatchcase(device.name.lower(), requires.gpu.lower()),
+        Lack.SM_COUNT: device.sm_count < requires.sm_count,
+        Lack.MEMORY: device.memory_bytes < requires.memory_gib * _GIB,
+        Lack.DRIVER: version(agent.inventory.driver_version) < version(requires.driver),
+        Lack.TOOLS: not set(requires.tools) <= set(slot.profilers),
+        Lack.LABELS: not set(requires.labels) <= set(agent.labels),
+        Lack.MIG: requires.mig and (requires.mig == "yes") != is_mig(slot),
+    }
+    return next((lack for lack, is_unmet in unmet.items() if is_unmet), None)
+
+
+def is_mig(slot: Slot) -> bool:
+    """Whether a slot is an instance of a partitioned GPU (MIG); the driver names those by their UUID."""
+    return slot.slot_id.startswith(_MIG_PREFIX)
+
+
+def version(text: str) -> tuple[int, ...]:
+    """A driver's version ("550.54.14") as numbers; what is not a number counts as 0."""
+    return tuple(int(part) if part.isdecimal() else 0 for part in text.split(".")) if text else ()
 
 
 def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) -> list[tuple[str, str]]:
     """Agent and slot of every place that fits, is present and in service, except the attempt's own."""
+    need = need_of(run)
     return [
         (agent.agent_id, slot.slot_id)
         for agent in agents
         if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
         for slot in agent.slots
-        if lacking(run, slot) is None
+        if lacking(need, slot, agent) is None
         and not slot.quarantine_reason
         and (agent.agent_id, slot.slot_id) != (attempt.agent_id, attempt.slot_id)
     ]

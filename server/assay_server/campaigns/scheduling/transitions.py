@@ -13,6 +13,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.campaigns.scheduling.lost_gpus import given_up, gpus_lost, too_many, workload_runs
 from assay_server.campaigns.scheduling.places import elsewhere
+from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
 from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
@@ -59,11 +60,13 @@ class Transitions:
         policy: SchedulePolicy,
         now_ms: int,
         resting: RestingSlots | None = None,
+        queue: Queue | None = None,
     ) -> None:
         self.store = transaction
         self.policy = policy
         self.now_ms = now_ms
         self.resting = resting if resting is not None else RestingSlots()
+        self.queue = queue if queue is not None else Queue()
         self.effects = Effects()
 
     def live_attempt(self, key: AttemptKey) -> Attempt | None:

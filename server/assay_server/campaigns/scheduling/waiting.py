@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assay_core.records.campaign import RunState
 from assay_core.records.machine import Slot
-from assay_server.campaigns.scheduling.places import AWAY_AFTER_MS, lacking, needs_partitions
+from assay_server.campaigns.scheduling.places import AWAY_AFTER_MS, Lack, lacking
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
-from assay_server.store.model import OPEN_RUNS, Agent, Run
+from assay_server.store.model import OPEN_RUNS, Agent, Run, need_of
 
 # Requested names that are not a profiler themselves.
 _PROFILERS = {"auto": "nsight_systems or cupti"}
@@ -40,7 +40,8 @@ def waiting_for(
 
 
 def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row) -> str:
-    offers = [(agent, slot) for agent in agents for slot in agent.slots if lacking(run, slot) is None]
+    need = need_of(run)
+    offers = [(agent, slot) for agent in agents for slot in agent.slots if not lacking(need, slot, agent)]
     present = [(agent, slot) for agent, slot in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
     in_service = [(agent, slot) for agent, slot in present if not slot.quarantine_reason]
     if in_service:
@@ -92,7 +93,7 @@ def _wanted(run: Run) -> str:
 
 def _kind_wanted(run: Run) -> str:
     mark = "synthetic" if run.synthetic else "measured"
-    partitions = " and static partitions of its SMs" if needs_partitions(run) else ""
+    partitions = " and static partitions of its SMs" if need_of(run).partitions else ""
     return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}"
 
 
@@ -102,15 +103,16 @@ def _in_words(profiler: str) -> str:
 
 def _nearest(run: Run, agents: Sequence[Agent]) -> str:
     """The slot that fits best, and what it lacks."""
-    slots = [(slot, lacking(run, slot)) for agent in agents for slot in agent.slots]
+    need = need_of(run)
+    slots = [(slot, lacking(need, slot, agent)) for agent in agents for slot in agent.slots]
     for slot, lacks in slots:
-        if lacks == "partitions":
+        if lacks is Lack.PARTITIONS:
             return f": its {slot.device_name or 'GPU'} has none ({_PARTITIONS_NEED})"
-        if run.device_key and lacks == "profiler":
+        if run.device_key and lacks is Lack.PROFILER:
             has = ", ".join(name for name in slot.profilers if name not in _PROFILERS) or "no profiler"
             return f": its {slot.device_name or 'GPU'} has {has}"
     for slot, lacks in slots:
-        if lacks == "mark":
+        if lacks is Lack.MARK:
             is_, must = ("synthetic", "measured") if slot.synthetic else ("measured", "synthetic")
             return f": {slot.device_name or 'its GPU'} is {is_} and the campaign {must}"
     names = list(dict.fromkeys(_names(agents)))

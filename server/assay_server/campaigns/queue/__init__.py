@@ -1,0 +1,1 @@
+"""Who is next: lines of campaigns by need, and what projects and people have used."""

@@ -1,0 +1,135 @@
+"""GPU time that projects and people have used, for fair shares and budgets. Pure values of the clock.
+
+Use counts less as it ages: GPU seconds that ended a half-life ago count half. A lease that is held counts
+with the time it has run so far and one minute more, so that slots which ask at the same moment do not all go
+to one person.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+HALF_LIFE_MS = 24 * 3600 * 1000
+ADVANCE_MS = 60_000
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom a campaign's GPU time is charged to; campaigns of earlier releases belong to nobody ("")."""
+
+    project: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """GPU time of one project or person: ended leases as at ``at_ms``, and those that are held.
+
+    ``leased_ms``: the sum of the moments at which the held leases began.
+    """
+
+    ended_s: float = 0.0
+    at_ms: int = 0
+    held: int = 0
+    leased_ms: int = 0
+
+    def seconds(self, now_ms: int) -> float:
+        """GPU seconds that count now."""
+        running_ms = self.held * (now_ms + ADVANCE_MS) - self.leased_ms
+        return self.ended_s * decay(now_ms - self.at_ms) + running_ms / 1000
+
+    def began(self, leased_at_ms: int) -> Usage:
+        return Usage(self.ended_s, self.at_ms, self.held + 1, self.leased_ms + leased_at_ms)
+
+    def ended(self, leased_at_ms: int) -> Usage:
+        return Usage(self.ended_s, self.at_ms, self.held - 1, self.leased_ms - leased_at_ms)
+
+    def spent(self, seconds: float, ended_at_ms: int) -> Usage:
+        """With GPU seconds that ended at a moment, which may be before or after ``at_ms``."""
+        at_ms = max(self.at_ms, ended_at_ms)
+        total = self.ended_s * decay(at_ms - self.at_ms) + seconds * decay(at_ms - ended_at_ms)
+        return Usage(total, at_ms, self.held, self.leased_ms)
+
+
+def decay(age_ms: int) -> float:
+    """The factor by which use of this age counts."""
+    return float(0.5 ** (max(0, age_ms) / HALF_LIFE_MS))
+
+
+_UNUSED = Usage()
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A lease of a GPU: by which campaign and account, since when, and, if it has ended, until when."""
+
+    campaign_id: str
+    account: Account
+    key: str
+    leased_at_ms: int
+    ended_at_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Usage by project and by (project, person), at one moment."""
+
+    projects: Mapping[str, Usage] = field(default_factory=dict)
+    people: Mapping[Account, Usage] = field(default_factory=dict)
+
+    def rank(self, account: Account, now_ms: int) -> tuple[float, float]:
+        """Who has used less goes first: projects among each other, then the people of a project."""
+        project = self.projects.get(account.project, _UNUSED)
+        person = self.people.get(account, _UNUSED)
+        return project.seconds(now_ms), person.seconds(now_ms)
+
+
+NO_SHARES = Shares()
+
+
+class Ledger:
+    """What every campaign, project and person has used. Thread-safe; rebuilt from the store at a start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._projects: dict[str, Usage] = {}
+        self._people: dict[Account, Usage] = {}
+        self._campaigns: dict[str, float] = {}  # GPU seconds of ended leases, which never age
+        self._held: dict[str, Charge] = {}
+
+    @property
+    def shares(self) -> Shares:
+        """A live view for one decision: values are replaced, never changed."""
+        return Shares(self._projects, self._people)
+
+    def record(self, charges: Iterable[Charge]) -> None:
+        """Count leases that began or ended."""
+        with self._lock:
+            for charge in charges:
+                self._record(charge)
+
+    def campaign_seconds(self, campaign_id: str, now_ms: int) -> float:
+        """GPU seconds of a campaign, with what its held leases have run so far."""
+        with self._lock:
+            held = [c for c in self._held.values() if c.campaign_id == campaign_id]
+            running = sum(max(0, now_ms - charge.leased_at_ms) for charge in held) / 1000
+            return self._campaigns.get(campaign_id, 0.0) + running
+
+    def _record(self, charge: Charge) -> None:
+        known = self._held.pop(charge.key, None)
+        if known is not None:
+            self._replace(charge.account, lambda usage: usage.ended(known.leased_at_ms))
+        if not charge.ended_at_ms:
+            self._held[charge.key] = charge
+            self._replace(charge.account, lambda usage: usage.began(charge.leased_at_ms))
+            return
+        seconds = max(0, charge.ended_at_ms - charge.leased_at_ms) / 1000
+        self._replace(charge.account, lambda usage: usage.spent(seconds, charge.ended_at_ms))
+        spent = self._campaigns.get(charge.campaign_id, 0.0)
+        self._campaigns[charge.campaign_id] = spent + seconds
+
+    def _replace(self, account: Account, change: Callable[[Usage], Usage]) -> None:
+        self._projects[account.project] = change(self._projects.get(account.project, _UNUSED))
+        self._people[account] = change(self._people.get(account, _UNUSED))

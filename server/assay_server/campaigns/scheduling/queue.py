@@ -1,0 +1,99 @@
+"""The queue in memory: who stands in line, what everybody has used, and which slots wait for work.
+
+Built from the store at the first lease after a start, and kept by the effects of every transaction.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from assay_core.records.machine import Slot
+from assay_sampling.errors import StorageError
+from assay_server.campaigns.queue.shares import Ledger, Shares
+from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.scheduling.choice import Seat, seat_of
+from assay_server.campaigns.scheduling.resting import RestingSlots
+from assay_server.store.model import Agent
+from assay_server.store.protocols import MetadataReader
+
+# A slot that got nothing although work may fit it (another slot is to have it) asks again after this long.
+_ASK_AGAIN_MS = 1_000
+
+
+class Queue:
+    """One server's queue. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._standing = Standing()
+        self._built = False
+        self._ledger = Ledger()
+        self._seats: dict[tuple[str, str], Seat] = {}
+        self._sessions: dict[str, str] = {}
+
+    @property
+    def shares(self) -> Shares:
+        """What projects and people have used."""
+        return self._ledger.shares
+
+    def standing(self, store: MetadataReader) -> Standing:
+        """Who stands in line; the first time, from the store. Call it in a transaction."""
+        with self._lock:
+            if not self._built:
+                self._standing.add(store.entrants())
+                self._built = True
+        return self._standing
+
+    def changed(
+        self, campaign_ids: set[str], snapshot: Callable[[], AbstractContextManager[MetadataReader]]
+    ) -> None:
+        """Slices of these campaigns may wait that did not."""
+        if not self._built or not campaign_ids:
+            return
+        try:
+            with snapshot() as store:
+                self._standing.add(store.entrants(sorted(campaign_ids)))
+        except StorageError:
+            with self._lock:  # the next lease reads everything
+                self._built = False
+
+    def saw(self, agent: Agent) -> None:
+        """An agent registered: its slots as they are now."""
+        with self._lock:
+            for place in [place for place in self._seats if place[0] == agent.agent_id]:
+                del self._seats[place]
+            self._sessions[agent.agent_id] = agent.session_id
+            for slot in agent.slots:
+                self._seats[agent.agent_id, slot.slot_id] = seat_of(agent, slot)
+
+    def seat(self, agent: Agent, slot: Slot) -> Seat:
+        """The seat of a slot that asks, as the store has it now."""
+        seat = seat_of(agent, slot)
+        with self._lock:
+            self._seats[seat.place] = seat
+            self._sessions[agent.agent_id] = agent.session_id
+        return seat
+
+    def may_serve(self, agent_id: str, session_id: str, slot_id: str, now_ms: int) -> bool:
+        """Whether it is worth asking for work for a slot that got none before; looks only in memory."""
+        if not self._built or self._sessions.get(agent_id) != session_id:
+            return True
+        seat = self._seats.get((agent_id, slot_id))
+        if seat is None:
+            return True
+        return not seat.slot.quarantine_reason and self._standing.may_serve(seat, seat.fits, now_ms)
+
+    def look_again_ms(self, agent_id: str, slot_id: str, resting: RestingSlots, now_ms: int) -> int | None:
+        """How long a slot without work need not ask unless there is news; None: for ever."""
+        seat = self._seats.get((agent_id, slot_id))
+        if seat is None or seat.slot.quarantine_reason:
+            return None
+        rest = resting.at(agent_id, slot_id, now_ms)
+        if rest is not None:
+            return max(1, rest.until_ms - now_ms)
+        if self._standing.may_serve(seat, seat.fits, now_ms):
+            return _ASK_AGAIN_MS
+        due_ms = self._standing.next_due_ms(seat, seat.fits)
+        return None if due_ms is None else max(1, due_ms - now_ms)

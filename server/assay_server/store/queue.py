@@ -1,0 +1,111 @@
+"""The queue in the store: lanes of waiting slices, and the statements that find the first of a lane.
+
+A slice stands in a lane from its insertion on. The index of waiting slices holds only those that wait, so it
+follows every change of a slice's state, whoever makes it. The slices of a held run stand in the negative of
+their lane, where nobody looks. Finding the first of a lane costs the same in
+campaigns of any number and size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter
+
+from assay_core.records.campaign import AttemptState, CampaignState
+from assay_sampling.errors import StorageError
+from assay_server.campaign_file.compiled import SchedulingRules
+from assay_server.store import tables
+from assay_server.store.model import Entrant, Lane, Need
+
+
+def need_text(need: Need) -> str:
+    """The need as it is stored: JSON without what it does not ask for; equal needs have equal texts."""
+    document = _adapter().dump_python(need, mode="json", exclude_defaults=True)
+    return json.dumps(document, sort_keys=True)
+
+
+def need_from(text: str, campaign_id: str) -> Need:
+    """The need from its text; raises StorageError if a newer release wrote it."""
+    try:
+        return _adapter().validate_json(text)
+    except ValueError as error:
+        cause = "a need of its runs is damaged, or of a newer release"
+        raise StorageError(f"campaign {campaign_id}", cause, "restore a backup") from error
+
+
+@cache
+def _adapter() -> TypeAdapter[Need]:
+    return TypeAdapter(Need)
+
+
+def lane_of_holds(held: bool) -> sa.ColumnElement[int]:
+    """The value of a slice's lane when its run is held from now on, or no longer."""
+    lane = sa.func.abs(tables.slices.c.lane)
+    return -lane if held else lane
+
+
+def _waits() -> sa.ColumnElement[bool]:
+    # Literal, because the database uses a partial index only if the statement repeats its condition.
+    return tables.slices.c.state == sa.literal_column("'waiting'")
+
+
+@cache
+def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
+    """Run, index and ordinal of the first slice of a lane that waits and is due.
+
+    ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
+    that have failed in the slot ``untried_slot`` of the agent ``untried_agent``.
+    """
+    s, a = tables.slices.c, tables.attempts.c
+    due = [_waits(), s.lane == sa.bindparam("lane"), s.not_before_ms <= sa.bindparam("now_ms")]
+    if passing:
+        due.append(sa.tuple_(s.run_id, s.index).not_in(sa.bindparam("passed", expanding=True)))
+    if untried:
+        of_slice = (a.run_id == s.run_id, a.slice == s.index, a.state == str(AttemptState.FAILED))
+        place = (a.agent_id == sa.bindparam("untried_agent"), a.slot_id == sa.bindparam("untried_slot"))
+        due.append(~sa.exists().where(*of_slice, *place))
+    return sa.select(s.run_id, s.index, s.ordinal).where(*due).order_by(s.ordinal, s.index).limit(1)
+
+
+@cache
+def earliest_of_lane() -> sa.Select[Any]:
+    """When the first waiting slice of a lane is due (Unix time, ms); None if none waits."""
+    s = tables.slices.c
+    return sa.select(sa.func.min(s.not_before_ms)).where(_waits(), s.lane == sa.bindparam("lane"))
+
+
+@cache
+def entrants(of_some: bool) -> sa.Select[Any]:
+    """The lanes with waiting slices of running campaigns; ``of_some``: only of those in ``campaign_ids``."""
+    lane, c, s = tables.lanes.c, tables.campaigns.c, tables.slices.c
+    rules = sa.type_coerce(c.compiled, sa.JSON)["scheduling"].label("rules")
+    query = (
+        sa.select(lane.lane_id, lane.need, c.campaign_id, c.ordinal, c.owner, c.project, rules)
+        .join_from(tables.lanes, tables.campaigns, lane.campaign_id == c.campaign_id)
+        .where(
+            c.state == str(CampaignState.RUNNING),
+            sa.exists().where(_waits(), s.lane == lane.lane_id),
+        )
+        .order_by(c.ordinal, lane.lane_id)
+    )
+    return query.where(c.campaign_id.in_(sa.bindparam("campaign_ids", expanding=True))) if of_some else query
+
+
+def entrants_from(rows: list[Mapping[Any, Any]]) -> list[Entrant]:
+    """The campaigns of these lanes, oldest first."""
+    found: dict[str, Entrant] = {}
+    lanes: dict[str, list[Lane]] = {}
+    for row in rows:
+        campaign_id = row["campaign_id"]
+        lanes.setdefault(campaign_id, []).append(Lane(row["lane_id"], need_from(row["need"], campaign_id)))
+        if campaign_id not in found:
+            rules = SchedulingRules.from_document(row["rules"])
+            whose = {"owner": row["owner"], "project": row["project"]}
+            found[campaign_id] = Entrant(campaign_id, row["ordinal"], rules, (), **whose)
+    return [replace(each, lanes=tuple(lanes[each.campaign_id])) for each in found.values()]

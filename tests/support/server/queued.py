@@ -1,0 +1,18 @@
+"""The slice that a slot would be given now, by the scheduler's own decision."""
+
+from __future__ import annotations
+
+from assay_core.records.machine import Inventory, Slot
+from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.scheduling.choice import Chooser, seat_of
+from assay_server.campaigns.scheduling.resting import RestingSlots
+from assay_server.store.model import Agent, Run, Slice
+from assay_server.store.protocols import MetadataReader
+
+
+def waiting_slice(store: MetadataReader, slot: Slot, now_ms: int) -> tuple[Run, Slice] | None:
+    """The first slice for a slot of an agent without a failure, from what the store holds."""
+    standing = Standing()
+    standing.add(store.entrants())
+    agent = Agent("agent", "session", "agent", Inventory(), (slot,), now_ms)
+    return Chooser(store, RestingSlots(), standing, now_ms).choose(seat_of(agent, slot))
