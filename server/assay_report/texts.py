@@ -47,7 +47,13 @@ def percent(value: float | None, *, signed: bool = False) -> str:
     """A percentage without its unit."""
     if value is None:
         return ABSENT
-    return f"{value:+,.2f}" if signed else f"{value:,.2f}"
+    return with_sign(value) if signed else f"{value:z,.2f}"
+
+
+def with_sign(value: float, digits: int = 2) -> str:
+    """A number with its sign; one that rounds to zero has none."""
+    shown = f"{value:+,.{digits}f}"
+    return shown if shown.strip("+-0.,") else shown[1:]
 
 
 def match_percent(value: float | None) -> str:

@@ -17,7 +17,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.ranges import LaunchRange
 from assay_sampling.launches.unseen import signature_ordinals, unseen_after
 from assay_sampling.methods.pks.two_level import two_level_selection
-from assay_sampling.scoring.elsewhere import score_on
+from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.selection import Selection
 from assay_server.campaign_file.compiled import Slicing
 from assay_server.campaign_file.live_spec import DetailedSpec

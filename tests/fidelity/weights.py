@@ -12,7 +12,7 @@ import numpy as np
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select
-from assay_sampling.scoring.elsewhere import score_on_by_weights
+from assay_sampling.scoring.carried import score_on_by_weights
 from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.selection import Selection
 from tests.fidelity.section import Effort, Section

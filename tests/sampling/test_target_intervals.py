@@ -22,7 +22,8 @@ from assay_sampling.launches.table import Device, TableMetadata
 from assay_sampling.methods.registry import select
 from assay_sampling.notes.registry import make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.scoring.elsewhere import score_on, score_saved
+from assay_sampling.scoring.carried import score_on
+from assay_sampling.scoring.elsewhere import score_saved
 from assay_sampling.scoring.selection import SavedSelection
 from tests.support.sampling.made_launches import made_launches
 

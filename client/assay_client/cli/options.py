@@ -90,3 +90,12 @@ def parse_parameters(
 def one_or_each(offsets: Sequence[int] | None) -> int | Sequence[int] | None:
     """The value of ``--launch-offset``: None, one number for all files, or one for each."""
     return offsets[0] if offsets and len(offsets) == 1 else offsets or None
+
+
+def with_rule(given: dict[str, str], rule: str | None) -> dict[str, str]:
+    """The parameters including the rule, which --rule or --param may name; ParameterError if both differ."""
+    if rule is None:
+        return given
+    if given.get("rule", rule) != rule:
+        raise ParameterError("--rule", f"--param rule={given['rule']} says otherwise", "give one of them")
+    return {**given, "rule": rule}

@@ -20,17 +20,21 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
+from assay_sampling.projection.early_costs import early_costs
+from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
 from assay_sampling.scoring.elsewhere import (
     default_weights,
-    same_sequence,
     saved_quantity,
     score_notes,
-    score_relative,
     score_saved_by_weights,
 )
 from assay_sampling.scoring.evaluation import Evaluation
+from assay_sampling.scoring.matching import same_sequence
+from assay_sampling.scoring.relative import score_relative_by_weights
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
+from assay_sampling.scoring.stopped_early import score_stopped_early
+from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 # A selection, its document, the JSON value of that, or the file it was written to.
 SomeSelection = Selection | SelectionDocument | Mapping[str, Any] | AnyPath
@@ -168,6 +172,8 @@ def evaluate(
     ranks: bool = False,
     quantity: str | None = None,
     weights: WeightKind | None = None,
+    intervals: AnyPath | None = None,
+    projection: ProjectionOptions | None = None,
     synthetic: bool | None = None,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> dict[str, Any]:
@@ -180,16 +186,45 @@ def evaluate(
         quantity: the cost ("duration_ns", "cycles_gpc_avg", ...); None: that of the selection.
         weights: "launches", "instructions" or "light_time"; None: by light time on another GPU or under
             another condition where the selection has them, else its own.
+        intervals: the interval log of a recording that is a simulator's standard output: scores the
+            representatives with projected costs, too, as if each simulation had ended where a rule stops.
+        projection: the rule, its parameters and, for logs without options, the SMs.
 
-    Raises MisalignedError if the recording does not hold the same launches.
+    Raises MisalignedError if the recording does not hold the same launches; with ``intervals`` InputError if
+    they are not of its run, ParameterError if it is not one simulator's log.
     """
     saved = load_selection(selection)
     launches = _whole(file, ranks, synthetic, memory_limit_bytes)
     scores = score_saved_by_weights(saved, launches, quantity)
     used = default_weights(saved, launches) if weights is None else weights
     saved.weights_of(used)
-    by_weights = {kind: found.weighted_dict() for kind, found in scores.items()}
-    return {**_evaluated(saved, launches, scores[used]), "by_weights": by_weights}
+    document = {**_evaluated(saved, launches, scores[used]), "by_weights": _by_weights(scores)}
+    if intervals is not None:
+        document |= {"stopped_early": _stopped_early(saved, launches, scores[used], intervals, projection)}
+    return document
+
+
+def _by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
+    return {kind: found.weighted_dict() for kind, found in scores.items()}
+
+
+def _stopped_early(
+    saved: SavedSelection,
+    launches: Launches,
+    evaluation: Evaluation,
+    intervals: AnyPath,
+    projection: ProjectionOptions | None,
+) -> dict[str, Any]:
+    if launches.metadata.origin != "simulated" or len(launches.sources) != 1:
+        raise ParameterError(
+            "--intervals",
+            "the recording is not the standard output of one simulation",
+            "leave it out, or name the simulator's log that it belongs to",
+        )
+    options = projection or ProjectionOptions()
+    run = SimulatorRun(Path(launches.sources[0]), Path(intervals))
+    costs = early_costs(run, launches, evaluation.quantity, options)
+    return {"rule": options.rule, **score_stopped_early(saved, launches, evaluation, costs).to_dict()}
 
 
 def evaluate_relative(
@@ -213,14 +248,22 @@ def evaluate_relative(
     saved = load_selection(selection)
     one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
     refuse_same_content(one, other)
-    found = score_relative(saved, one, other, quantity, weights)
+    scores = score_relative_by_weights(saved, one, other, quantity)
+    used = default_weights(saved, one, other) if weights is None else weights
+    saved.weights_of(used)
+    found = scores[used]
+    first_by, second_by = (
+        _by_weights({kind: getattr(score, which) for kind, score in scores.items()})
+        for which in ("first", "second")
+    )
     document = _selection_part(saved)
     notes = [make_note("cycles_of_two_clocks")] if found.first.unit == "cycle" else []
     return {
         **document,
         **found.to_dict(),
-        "first": _evaluated(saved, one, found.first),
-        "second": _evaluated(saved, other, found.second),
+        "by_weights": {kind: score.weighted_dict() for kind, score in scores.items()},
+        "first": {**_evaluated(saved, one, found.first), "by_weights": first_by},
+        "second": {**_evaluated(saved, other, found.second), "by_weights": second_by},
         "notes": [note.to_dict() for note in notes],
     }
 

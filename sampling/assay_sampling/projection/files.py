@@ -139,9 +139,7 @@ def _of_one_launch(path: Path, kind: str, series: Series, options: ProjectionOpt
 
 
 def _of_run(run: SimulatorRun, options: ProjectionOptions) -> dict[str, Any]:
-    for name in _OF_ONE_LAUNCH:
-        if getattr(options, name) is not None:
-            raise ParameterError(name, "a simulator's log holds it for every launch", "leave it out")
+    refuse_sizes_of_one_launch(options)
     found = list(project_run(run, options.of_rule(), sms=options.sms))
     return {
         "format": "accel-sim-output",
@@ -154,6 +152,13 @@ def _of_run(run: SimulatorRun, options: ProjectionOptions) -> dict[str, Any]:
         "summary": summary_of(found),
         "notes": [note.to_dict() for note in run.notes],
     }
+
+
+def refuse_sizes_of_one_launch(options: ProjectionOptions) -> None:
+    """Raise ParameterError for a size of one launch, which a simulator's log holds for all."""
+    for name in _OF_ONE_LAUNCH:
+        if getattr(options, name) is not None:
+            raise ParameterError(name, "a simulator's log holds it for every launch", "leave it out")
 
 
 def _parameters(options: ProjectionOptions) -> dict[str, Any]:

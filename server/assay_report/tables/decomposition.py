@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from assay_report.model.scores import Row
 from assay_report.tables.table import Filled, Table, names, numbers, table_of
-from assay_report.texts import ABSENT, count, method_names, percent, ratio
+from assay_report.texts import ABSENT, count, method_names, percent, ratio, with_sign
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 
 _POINTS = "points"
@@ -60,7 +60,7 @@ def decomposition_table(entries: Sequence[Decomposed]) -> Table:
 def parts_text(parts: ErrorDecomposition) -> str:
     """The parts in one line: ``representatives +1.20, not separated -0.30 (representatives, labels)``."""
     found = [
-        f"{said} {getattr(parts, name):+,.2f}"
+        f"{said} {with_sign(getattr(parts, name))}"
         for name, said in _PART_NAMES.items()
         if getattr(parts, name) is not None
     ]

@@ -17,7 +17,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.registry import select_and_try
 from assay_sampling.notes.registry import note_of_error
-from assay_sampling.scoring.elsewhere import score_on_by_weights, widest_groups_there
+from assay_sampling.scoring.carried import score_on_by_weights, widest_groups_there
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.scoring.trials import trials_for
 from assay_sampling.scoring.weights import mean_light_time

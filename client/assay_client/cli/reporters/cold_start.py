@@ -10,6 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
 from assay_client.cli.reporters.text import condition, count, percent
+from assay_report.texts import with_sign
 from assay_sampling.notes.registry import note_text
 
 _SHOWN = 20
@@ -61,4 +62,4 @@ def _size(value: float) -> float:
 
 
 def _signed(value: float) -> str:
-    return "n/a" if math.isnan(value) else f"{value:+,.2f} %"
+    return "n/a" if math.isnan(value) else f"{with_sign(value)} %"

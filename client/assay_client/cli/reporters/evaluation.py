@@ -11,6 +11,7 @@ from assay_client.cli.reporters.report import render_table
 from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times
 from assay_report.tables.decomposition import parts_text, widest_groups_table
+from assay_report.texts import with_sign
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 from assay_sampling.notes.registry import note_text
 
@@ -24,6 +25,7 @@ def render_evaluation(document: Mapping[str, Any], console: Console) -> None:
         ("scored on", _profile(evaluated)),
         *score_facts(document),
         *weight_facts(document),
+        *_stopped_facts(document),
         *origin_mark(evaluated),
     ]
     match = document.get("match") or {}
@@ -49,8 +51,9 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
         ("off by", percent(document["speedup_error_percent"])),
         ("error on each", f"{percent(first['error_percent'])} ({_signed(first['signed_error_percent'])}) and "
                           f"{percent(second['error_percent'])} ({_signed(second['signed_error_percent'])})"),
-        *[(f"by part, {which}", text) for which, each in (("first", first), ("second", second))
-          for _, text in _parts(each)],
+        *_speedup_by_weights(document),
+        *[(f"{name}, {which}", text) for which, each in (("first", first), ("second", second))
+          for name, text in (*_parts(each, "by part"), *_interval_facts(each), *_error_by_weights(each))],
         *dict.fromkeys([*origin_mark(first["evaluated_on"]), *origin_mark(second["evaluated_on"])]),
     ]  # fmt: skip
     notes = dict.fromkeys(map(note_text, (*document["notes"], *first["notes"], *second["notes"])))
@@ -76,24 +79,54 @@ def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _parts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _parts(document: Mapping[str, Any], name: str = "error by part") -> list[tuple[str, str]]:
     found = document.get("decomposition")
     if found is None:
         return []
-    return [("error by part", parts_text(ErrorDecomposition.model_validate(found)))]
+    return [(name, parts_text(ErrorDecomposition.model_validate(found)))]
 
 
 def weight_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The errors with each kind of weights that the selection has, and which are used."""
+    return _error_by_weights(document) or [("weights", f"by {_kind(document['weights'])}")]
+
+
+def _error_by_weights(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     by_weights = document.get("by_weights") or {}
     if len(by_weights) < 2:
-        return [("weights", f"by {_kind(document['weights'])}")]
+        return []
     shown = (
         f"by {_kind(kind)}{' (used)' if kind == document['weights'] else ''}: "
         f"{_signed(scores['signed_error_percent'])}, group error {percent(scores['group_error_percent'])}"
         for kind, scores in by_weights.items()
     )
     return [("weights", "; ".join(shown))]
+
+
+def _speedup_by_weights(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    by_weights, used = document.get("by_weights") or {}, document["first"]["weights"]
+    if len(by_weights) < 2:
+        return []
+    shown = (
+        f"by {_kind(kind)}{' (used)' if kind == used else ''}: {times(score['speedup_predicted'])}, "
+        f"off by {percent(score['speedup_error_percent'])}"
+        for kind, score in by_weights.items()
+    )
+    return [("weights", "; ".join(shown))]
+
+
+def _stopped_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The scores with representatives that a rule of projection stopped."""
+    found, unit = document.get("stopped_early"), document["cost"]["unit"]
+    if found is None:
+        return []
+    rule = f"the rule {found['rule']}" if found["rule"] else "the default rule"
+    text = (
+        f"{rule} stops {count(found['stopped'])} of {count(found['representatives'])} representatives: "
+        f"projected {quantity(found['projected'], unit)}, error {_signed(found['signed_error_percent'])}, "
+        f"speedup {'n/a' if found['speedup'] is None else times(found['speedup'])}"
+    )
+    return [("stopped early", text), *_parts(found, "its error by part")]
 
 
 def _kind(kind: str) -> str:
@@ -121,7 +154,7 @@ def _interval_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _signed(value: float | None) -> str:
-    return "n/a" if value is None else f"{value:+,.2f} %"
+    return "n/a" if value is None else f"{with_sign(value)} %"
 
 
 def _profile(profile: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import Table, print_facts
 from assay_client.cli.reporters.text import clipped, count, percent, times
+from assay_report.texts import with_sign
 from assay_sampling.notes.registry import note_text
 
 _LAUNCHES_SHOWN = 40
@@ -86,7 +87,7 @@ def _render_launches(launches: list[Mapping[str, Any]], console: Console) -> Non
 
 def _signed(launch: Mapping[str, Any], name: str) -> str:
     error = launch[name]
-    return "-" if launch["stop_cycles"] is None or error is None else f"{error:+,.2f}"
+    return "-" if launch["stop_cycles"] is None or error is None else with_sign(error)
 
 
 def _render_unstopped(launches: list[Mapping[str, Any]], console: Console) -> None:
@@ -112,7 +113,8 @@ def _would_stop(launch: Mapping[str, Any]) -> str:
         name = "s" if each["parameter"] == "s" else "tolerance"
         error = each["signed_error_percent"]
         found.append(
-            f"{each['rule']} {name} {each['value']:g}" + ("" if error is None else f" ({error:+.1f} %)")
+            f"{each['rule']} {name} {each['value']:g}"
+            + ("" if error is None else f" ({with_sign(error, 1)} %)")
         )
     return ", ".join(found) or "none"
 
@@ -156,7 +158,7 @@ def _sampled_table(launches: list[Mapping[str, Any]]) -> Table:
             count(len(launch["regions"])),
             percent(launch.get("skipped_instructions_percent")),
             _cycles(launch.get("projected_cycles"), "-"),
-            "-" if error is None else f"{error:+,.2f}",
+            "-" if error is None else with_sign(error),
             times(launch.get("speedup")),
             clipped(launch["kernel"], 40),
             launch.get("reason") or "",
@@ -195,7 +197,7 @@ def _stop(document: Mapping[str, Any]) -> str:
 
 def _with_error(summary: Mapping[str, Any]) -> str:
     error = summary["signed_error_percent"]
-    shown = "" if error is None else f" ({error:+,.2f} %)"
+    shown = "" if error is None else f" ({with_sign(error)} %)"
     return f"{_cycles(summary['projected_cycles'])}{shown}"
 
 

@@ -13,6 +13,7 @@ from assay_client.cli.reporters.method_facts import method_facts, render_sweep
 from assay_client.cli.reporters.tables import Table, origin_mark, print_facts
 from assay_client.cli.reporters.text import clipped, count, counted, percent, profile_text, shape, times
 from assay_client.cli.reporters.two_level import render_two_level
+from assay_report.texts import with_sign
 from assay_sampling.notes.registry import note_text
 
 _GROUPS_SHOWN = 20
@@ -62,8 +63,8 @@ def _render_chance(document: Mapping[str, Any], console: Console) -> None:
     if again:
         console.print(
             f"{count(again['count'])} further samples: mean error {percent(again['mean_error_percent'])}, "
-            f"95 % of them between {again['low_signed_error_percent']:+,.2f} % and "
-            f"{again['high_signed_error_percent']:+,.2f} %",
+            f"95 % of them between {with_sign(again['low_signed_error_percent'])} % and "
+            f"{with_sign(again['high_signed_error_percent'])} %",
             soft_wrap=True,
         )
     seeds = document.get("seeds")

@@ -32,7 +32,7 @@ def counted(value: int, one: str, many: str) -> str:
 
 def percent(value: float | None, digits: int = 2) -> str:
     """A value in percent: 3.72 is ``3.72 %``."""
-    return "n/a" if value is None else f"{value:,.{digits}f} %"
+    return "n/a" if value is None else f"{value:z,.{digits}f} %"
 
 
 def times(value: float | None) -> str:

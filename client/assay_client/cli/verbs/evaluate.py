@@ -7,12 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_client.cli.inputs import RECORDING, SELECTION, require
+from assay_client.cli.inputs import INTERVAL_LOG, RECORDING, SELECTION, require
 from assay_client.cli.options import (
     JsonOption,
     MemoryLimitOption,
     RanksOption,
     SyntheticOption,
+    parse_parameters,
+    with_rule,
 )
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
@@ -21,6 +23,7 @@ from assay_client.cli.verb import verb_app
 from assay_client.recordings import analyses
 from assay_client.settings import settings_of
 from assay_sampling.errors import ParameterError
+from assay_sampling.projection.files import ProjectionOptions, parse_options
 
 app = verb_app()
 
@@ -55,6 +58,31 @@ def evaluate(
             "another condition, if the selection has a light run.",
         ),
     ] = None,
+    intervals: Annotated[
+        Path | None,
+        typer.Option(
+            "--intervals",
+            readable=False,
+            metavar="FILE",
+            help="The interval log of FILE, a simulator's standard output: also score the representatives "
+            "with projected costs, as if each simulation had ended where a rule stops.",
+        ),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            "--rule", metavar="RULE", help="With --intervals: waves, artifact, paper or instructions."
+        ),
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="With --intervals: a parameter of the rule, as assay project has them; repeatable.",
+        ),
+    ] = None,
     synthetic: SyntheticOption = False,
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
@@ -72,6 +100,7 @@ def evaluate(
             f"{len(files)} recordings are given, and a speedup needs two",
             "name one or two, or give --ranks if each is a rank of one job",
         )
+    projection = _projection(intervals, files, rule, param or [])
     options: dict[str, Any] = {
         "quantity": cost,
         "weights": weights,
@@ -83,6 +112,22 @@ def evaluate(
             document = analyses.evaluate_relative(selection, *files, **options)
             render = render_relative
         else:
-            document = analyses.evaluate(selection, files, ranks=ranks, **options)
+            document = analyses.evaluate(selection, files, ranks=ranks, **projection, **options)
             render = render_evaluation
     show(document, as_json, lambda console: render(document, console))
+
+
+def _projection(
+    intervals: Path | None, files: list[Path], rule: str | None, param: list[str]
+) -> dict[str, Any]:
+    """The arguments for projected costs of representatives; raises ParameterError if they do not fit."""
+    if intervals is None:
+        if rule is not None or param:
+            given = "--param" if rule is None else "--rule"
+            raise ParameterError(given, "it belongs to --intervals", "give the interval log of FILE, too")
+        return {}
+    if len(files) != 1:
+        raise ParameterError("--intervals", f"{len(files)} recordings are given", "name the one it is of")
+    require(INTERVAL_LOG, intervals)
+    given_options = with_rule(parse_parameters(param, example="tolerance_percent=10"), rule)
+    return {"intervals": intervals, "projection": parse_options(given_options, ProjectionOptions)}

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_client.cli.inputs import BLOCK_TRACES, INTERVAL_LOG, SIMULATION, SIMULATION_OR_TRACES, require
-from assay_client.cli.options import JsonOption, parse_parameters
+from assay_client.cli.options import JsonOption, parse_parameters, with_rule
 from assay_client.cli.output import show
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.project import render_projection, render_tbpoint
@@ -79,7 +79,7 @@ def project(
     total_instructions= lets the default rule project by instructions. With --rule tbpoint, traces alone give
     the regions of each launch (--param sms= and compute_capability= name the GPU); a standard output and
     --traces show what skipping blocks would have saved, and the error of that."""
-    given = _with_rule(parse_parameters(param or [], example="rule=paper"), rule)
+    given = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
     if given.get("rule") == TBPOINT:
         options = parse_options({k: v for k, v in given.items() if k != "rule"}, TBPointOptions)
         document = _tbpoint(file, traces or [], intervals, options)
@@ -89,15 +89,6 @@ def project(
         raise ParameterError("--traces", "only --rule tbpoint reads traces", "leave it out, or add the rule")
     document = _project(file, intervals, parse_options(given, ProjectionOptions))
     show(document, as_json, lambda console: render_projection(document, console))
-
-
-def _with_rule(given: dict[str, str], rule: str | None) -> dict[str, str]:
-    """The parameters including the rule, which --rule or --param may name."""
-    if rule is None:
-        return given
-    if given.get("rule", rule) != rule:
-        raise ParameterError("--rule", f"--param rule={given['rule']} says otherwise", "give one of them")
-    return {**given, "rule": rule}
 
 
 def _project(file: Path, intervals: Path | None, options: ProjectionOptions) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from assay_sampling.errors import AssayError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.table import Condition
-from assay_sampling.scoring.elsewhere import score_on
+from assay_sampling.scoring.carried import score_on
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.two_conditions import effective_sms, ratio_of_totals
 from assay_server.analysis import rows
