@@ -55,7 +55,7 @@ class _Pair:
 def section(effort: Effort) -> Section:
     """Three designs over pairs of GPUs."""
     pairs = list(_infer()) + list(_virtual(effort)) + [_made()]
-    draws = 1000 if effort is Effort.FULL else 60
+    draws = 2000 if effort is Effort.FULL else 60
     rows, missed = [], []
     for pair in pairs:
         for name, design in _DESIGNS.items():
@@ -65,17 +65,20 @@ def section(effort: Effort) -> Section:
                 # The few draws of the short form say too little to judge by.
                 if effort is Effort.FULL and (cell.held_percent or 100) < LEAST_HELD_PERCENT:
                     missed.append(f"{pair.name}, {name}, {drawn}: held in {cell.held_percent:.1f} %")
+    withheld = sum(row[-3] == "withheld" for row in rows)
     about = (
         f"{draws:,} seeded samples a row; groups are kernels. `by launches` and `by light time` draw so many "
         "of each kernel (all of a smaller one) and use these weights; `proportional` takes and draws so many "
-        "in all. The target's truth is known. Before, `evaluate` printed no interval at all. `infer`: real "
+        "in all. The target's truth is known. Before, `evaluate` printed no interval at all. "
+        f"The design decides whether one is withheld: {withheld} of {len(rows)} cells. `infer`: real "
         "output of a simulator, active cycles; `virtual`: synthetic, virtual GPUs; `made`: synthetic, 5,000 "
-        "launches of 12 kernels with another factor and power of light time for each."
+        "launches of 12 kernels with another factor and power of light time for each. Width: median "
+        "half width / (1.96 x root mean square error of the samples)."
     )
     return Section(
         "Intervals of the total on another GPU",
         about,
-        ("pair", "design", "drawn", "launches", "mean error", "interval held", "median half width"),
+        ("pair", "design", "drawn", "launches", "mean error", "interval held", "median half width", "width"),
         rows,
         missed,
     )
@@ -87,12 +90,14 @@ class _Cell:
     error_percent: float
     held_percent: float | None
     half_percent: float | None
+    width: float | None
 
     def texts(self) -> tuple[str, ...]:
         first = (f"{self.launches:,.0f}", f"{self.error_percent:.1f} %")
         if self.held_percent is None or self.half_percent is None:
-            return (*first, "withheld", "")
-        return (*first, f"{self.held_percent:.1f} %", f"{self.half_percent:.1f} %")
+            return (*first, "withheld", "", "")
+        width = "" if self.width is None else f"{self.width:.2f}"
+        return (*first, f"{self.held_percent:.1f} %", f"{self.half_percent:.1f} %", width)
 
 
 # Projected total, interval (None: withheld), and launches to simulate, of one sample.
@@ -109,11 +114,13 @@ def _measured(
     margin = 1e-9 * truth
     held = [each.low - margin <= truth <= each.high + margin for each in given]
     half = [100 * (each.high - each.low) / 2 / truth for each in given]
+    spread = float(np.sqrt(np.mean(np.square(errors))))
     return _Cell(
         float(np.mean([count for _, _, count in found])),
         float(np.mean(errors)),
         100 * float(np.mean(held)) if given else None,
         float(np.median(half)) if given else None,
+        float(np.median(half)) / (1.96 * spread) if given and spread > 1e-9 else None,
     )
 
 

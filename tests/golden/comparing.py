@@ -34,7 +34,7 @@ RESHAPED: dict[str, Callable[[Any], Any]] = {"format_version": lambda _: 2}
 ADDED: frozenset[str] = frozenset(
     {
         "representatives.[].draws", "representatives.[].light_time", "drawing", "groups.[].kernels",
-        "groups.[].cost_cov", "interval", "interval_reason", "origin", "simulated",
+        "groups.[].cost_cov", "launches_without_time", "interval", "interval_reason", "origin", "simulated",
         "version", "failed_runs.[].failure",
         "error.differences", "methods.[].error", "summary.[].error", "rows.[].error", "sm_share.[].error",
         "cold_start.[].error",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay_sampling.errors import InputError
 from assay_sampling.estimation.intervals import Interval, draw_per_group
 from assay_sampling.estimation.sample_design import SampleDesign, cost_cov, distinct_kernels
 from assay_sampling.estimation.student_t import t_quantile
-from assay_sampling.estimation.target_intervals import LEAST_RESIDUALS, target_interval
+from assay_sampling.estimation.target_intervals import LEAST_LAUNCHES, LEAST_RESIDUALS, target_interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.launches.table import Device, TableMetadata
@@ -50,52 +52,52 @@ def half(found: Interval) -> float:
 
 
 def test_the_spread_of_the_drawn_launches_and_that_of_the_profile_are_what_they_say() -> None:
-    costs, groups = np.array([4.0, 6.0, 5.0, 5.0]), np.array([0, 0, 0, 0])
-    own = 100 * math.sqrt((1 - 4 / 100) * costs.var(ddof=1) / 4)
+    costs, groups = np.array([4.0, 6.0, 5.0, 5.0, 5.0]), np.zeros(5, int)
+    own = 100 * math.sqrt((1 - 5 / 100) * costs.var(ddof=1) / 5)
     found = by_launches(design([100], cov=0.01), costs, groups)
-    assert half(found) == pytest.approx(t_quantile(0.975, 3) * own)
+    assert half(found) == pytest.approx(t_quantile(0.975, 4) * own)
     assert (found.low + found.high) / 2 == pytest.approx(500)
-    # The profile's variation of 60 % of a mean of 5 is wider than what these four show.
-    carried = 100 * math.sqrt((1 - 4 / 100) * 9 / 4)
+    # The profile's variation of 60 % of a mean of 5 is wider than what these five show.
+    carried = 100 * math.sqrt((1 - 5 / 100) * 9 / 5)
     wide = by_launches(design([100], cov=0.6), costs, groups)
     assert half(wide) == pytest.approx(Z * carried)
     assert wide.expected_error_percent == pytest.approx(100 * math.sqrt(2 / math.pi) * carried / 500)
     assert wide.basis == "target_spread"
 
 
-def test_two_equal_launches_do_not_hide_what_the_profile_saw() -> None:
-    costs, groups = np.array([5.0, 5.0]), np.array([0, 0])
+def test_equal_launches_do_not_hide_what_the_profile_saw() -> None:
+    costs, groups = np.full(LEAST_LAUNCHES, 5.0), np.zeros(LEAST_LAUNCHES, int)
     assert half(by_launches(design([50], cov=0.0), costs, groups)) == 0
     assert half(by_launches(design([50], cov=0.3), costs, groups)) > 50
 
 
 def test_groups_taken_whole_add_nothing() -> None:
-    costs, groups = np.array([5.0, 9.0, 1.0, 1.0]), np.array([0, 0, 1, 1])
+    costs, groups = np.array([5.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0]), np.array([0, 0, 1, 1, 1, 1, 1])
     found = by_launches(design([2, 8], cov=0.0), costs, groups)
-    assert (found.low, found.high) == (22, 22)
+    assert (found.low, found.high) == pytest.approx((22, 22))
 
 
-def test_residuals_are_those_of_the_ratio_with_the_jackknife() -> None:
-    time = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    costs = np.array([2.0, 5.0, 6.0, 7.0, 11.0, 11.0])
+def test_residuals_are_those_of_the_ratio_as_hc3_has_them() -> None:
+    time = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
+    costs = np.array([2.0, 5.0, 6.0, 7.0, 11.0, 11.0, 13.0, 17.0])
     ratio = costs.sum() / time.sum()
-    weights = np.full(6, 10.0)  # the group has ten times the light time of the drawn launches
-    enlarged = 5 / 6 / (1 - time / time.sum())
+    weights = np.full(8, 10.0)  # the group has ten times the light time of the drawn launches
+    enlarged = math.sqrt(7 / 8) / (1 - time / time.sum())
     squares = np.square((costs - ratio * time) * enlarged / costs.mean()).sum()
-    expected = 10 * costs.sum() * math.sqrt((1 - 6 / 80) * squares / 5 / 6)
+    expected = 10 * costs.sum() * math.sqrt((1 - 8 / 80) * squares / 7 / 8)
     plan = design([80], "light_time", light_time=time)
-    found, _ = target_interval(plan, costs, np.zeros(6, int), weights, kind="light_time", kernels=np.zeros(6))
+    found, _ = target_interval(plan, costs, np.zeros(8, int), weights, kind="light_time", kernels=np.zeros(8))
     assert found is not None
-    assert half(found) == pytest.approx(t_quantile(0.975, 5) * expected)
+    assert half(found) == pytest.approx(t_quantile(0.975, 7) * expected)
     assert found.basis == "target_residuals"
     # Weights by instructions are the same estimator of another amount.
     again, _ = target_interval(
         design([80]),
         costs,
-        np.zeros(6, int),
+        np.zeros(8, int),
         weights,
         kind="instructions",
-        kernels=np.zeros(6),
+        kernels=np.zeros(8),
         instructions=time,
     )
     assert again is not None
@@ -103,21 +105,21 @@ def test_residuals_are_those_of_the_ratio_with_the_jackknife() -> None:
 
 
 def test_groups_of_one_kernel_pool_their_residuals_and_mixed_groups_do_not() -> None:
-    groups, kernels = np.repeat([0, 1], 3), np.zeros(6)
-    costs, time = np.array([1.0, 2, 3, 10, 20, 31]), np.array([1.0, 2, 3, 1, 2, 3])
+    groups, kernels = np.repeat([0, 1], 4), np.zeros(8)
+    costs, time = np.array([1.0, 2, 3, 4, 10, 20, 31, 40]), np.array([1.0, 2, 3, 4, 1, 2, 3, 4])
     plan = design([30, 30], "light_time", light_time=time)
-    found, _ = target_interval(plan, costs, groups, np.full(6, 10.0), kind="light_time", kernels=kernels)
+    found, _ = target_interval(plan, costs, groups, np.full(8, 10.0), kind="light_time", kernels=kernels)
     assert found is not None
     too_few = make_note("interval_of_few_residuals", least=LEAST_RESIDUALS)
     for changed, ids in ((np.array([1, 2]), kernels), (np.array([1, 1]), groups)):
         apart = replace(plan, kernels=changed)
-        assert target_interval(apart, costs, groups, np.full(6, 10.0), kind="light_time", kernels=ids) == (
+        assert target_interval(apart, costs, groups, np.full(8, 10.0), kind="light_time", kernels=ids) == (
             None,
             too_few,
         )
 
 
-@given(seed=st.integers(0, 2**32), drawn=st.integers(1, 8), kind=st.sampled_from(["launches", "light_time"]))
+@given(seed=st.integers(0, 2**32), drawn=st.integers(1, 10), kind=st.sampled_from(["launches", "light_time"]))
 @settings(max_examples=60, deadline=None)
 def test_the_design_alone_decides_whether_there_is_an_interval(seed: int, drawn: int, kind: str) -> None:
     sizes = [1, 3, 40]
@@ -164,6 +166,30 @@ def test_one_launch_of_several_has_no_spread() -> None:
     assert reason == make_note("interval_of_single_launch")
 
 
+def test_few_launches_may_all_miss_the_slow_ones_of_the_target() -> None:
+    few, groups = np.full(LEAST_LAUNCHES - 1, 5.0), np.zeros(LEAST_LAUNCHES - 1, int)
+    weights = np.full(len(few), 99 / len(few))
+    found = target_interval(design([99], cov=0.3), few, groups, weights, kind="launches", kernels=groups)
+    assert found == (None, make_note("interval_of_few_launches", least=LEAST_LAUNCHES))
+    # Two groups of one kernel have them together.
+    both = np.repeat([0, 1], [2, 3])
+    found = target_interval(
+        design([99, 9], cov=0.3), np.full(5, 5.0), both, np.ones(5), kind="launches", kernels=np.zeros(5)
+    )
+    assert found[0] is not None
+
+
+def test_launches_without_light_time_have_no_interval_by_light_time() -> None:
+    reason = make_note("interval_of_launches_without_time", launches=3)
+    costs, groups = np.arange(1.0, 41), np.zeros(40, int)
+    for drawing in ("light_time", "uniform", "proportional"):
+        plan = design([99], drawing, light_time=costs, launches_without_time=3, draws=np.ones(40, int))
+        args = (costs, groups, np.full(40, 2.0))
+        assert target_interval(plan, *args, kind="light_time", kernels=groups) == (None, reason)
+        timed = replace(plan, launches_without_time=0)
+        assert target_interval(timed, *args, kind="light_time", kernels=groups)[0] is not None
+
+
 def test_the_variation_of_a_group_and_its_kernels() -> None:
     labels = np.array([0, 0, 0, 1, 2, 2])
     assert cost_cov(np.array([1.0, 2, 3, 7, 0, 0]), labels) == pytest.approx([0.5, 0, 0])
@@ -195,8 +221,8 @@ def saved(method: str, parameters: dict[str, Any]) -> SavedSelection:
     ("method", "parameters", "weights", "basis"),
     [
         ("proportional", {}, "light_time", "hansen_hurwitz"),
-        ("stratified", {"launches": 40, "launches_per_group": 5}, "launches", "target_spread"),
-        ("stratified", {"launches": 40, "launches_per_group": 5}, "light_time", "target_residuals"),
+        ("stratified", {"launches": 40, "launches_per_group": 8}, "launches", "target_spread"),
+        ("stratified", {"launches": 40, "launches_per_group": 8}, "light_time", "target_residuals"),
         ("stratified", {"launches": 40, "weights": "light_time"}, "light_time", "target_residuals"),
         ("random", {"launches": 40}, "launches", "target_spread"),
     ],
@@ -246,12 +272,80 @@ def test_selections_of_earlier_releases_say_nothing_of_their_design() -> None:
 
 def test_campaigns_score_with_the_interval_too() -> None:
     here, there = recording(TIME, "V100"), recording(COST, "RTX")
-    made = select("stratified", Profile(light=here), {"launches": 40, "launches_per_group": 5}, 1)
+    made = select("stratified", Profile(light=here), {"launches": 40, "launches_per_group": 8}, 1)
     found, _ = score_on(made, there, reference=here)
-    again = score_saved(saved("stratified", {"launches": 40, "launches_per_group": 5}), there)
+    again = score_saved(saved("stratified", {"launches": 40, "launches_per_group": 8}), there)
     assert found.weights == again.weights == "light_time"
     assert found.interval is not None
     assert again.interval is not None
     assert (found.interval.low, found.interval.high) == pytest.approx(
         (again.interval.low, again.interval.high)
     )
+
+
+def test_zero_light_times_are_counted_and_survive_saving() -> None:
+    times = TIME.copy()
+    times[:3] = 0
+    selection = select("random", Profile(light=recording(times, "V100")), {"launches": 40}, 1)
+    again = SavedSelection.read(json.loads(json.dumps(selection.document(labels=True).to_dict())), "s.json")
+    assert again.design is not None
+    assert again.design.launches_without_time == 3
+    if "light_time" in again.weight_kinds:
+        found = score_saved(again, recording(COST, "RTX"), weights="light_time")
+        assert found.interval_reason == make_note("interval_of_launches_without_time", launches=3)
+    assert score_saved(again, recording(COST, "RTX"), weights="launches").interval is not None
+    drawn = select("proportional", Profile(light=recording(times, "V100")), {}, 1)
+    assert drawn.design is not None
+    found, _ = score_on(drawn, recording(COST, "RTX"), reference=recording(times, "V100"))
+    assert found.interval_reason == make_note("interval_of_launches_without_time", launches=3)
+
+
+def test_gpus_without_names_are_not_taken_for_one_gpu() -> None:
+    made = select("stratified", Profile(light=recording(TIME, "")), {"launches_per_group": 8}, 1)
+    again = SavedSelection.read(json.loads(json.dumps(made.document(labels=True).to_dict())), "s.json")
+    assert again.document.profile.devices == ["device 0"]
+    other = replace(recording(COST, ""), sources=("other.json",))
+    assert score_saved(again, other).weights == "light_time"
+    # The file that it was made on is that GPU, whatever its name.
+    document = made.document(labels=True).to_dict()
+    document["profile"]["sources"] = ["here.json"]
+    same = replace(recording(TIME, ""), sources=("here.json",))
+    assert score_saved(SavedSelection.read(document, "s.json"), same).weights == "launches"
+    assert score_saved(SavedSelection.read(document, "s.json"), other).weights == "light_time"
+
+
+def _twice(document: dict[str, Any]) -> None:
+    document["groups"][0]["representatives"][1] = dict(document["groups"][0]["representatives"][0])
+
+
+def _emptied(document: dict[str, Any]) -> None:
+    document["groups"][1]["representatives"] = []
+
+
+def _proportional(document: dict[str, Any]) -> None:
+    document["drawing"] = "proportional"
+
+
+def _of_light_time(document: dict[str, Any]) -> None:
+    document["weights"] = {"here": "light_time", "elsewhere": "light_time"}
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (_twice, "a launch is a representative twice"),
+        (_emptied, "a group of launches has no representative"),
+        (_proportional, "drawing is proportional, and a representative has no draws"),
+        (_of_light_time, "weights.here is light_time, and its weights are not those by light time"),
+    ],
+)
+def test_selections_edited_by_hand_are_refused_with_file_and_reason(
+    edit: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    made = select("stratified", Profile(light=recording(TIME, "V100")), {"launches_per_group": 8}, 1)
+    document = json.loads(json.dumps(made.document(labels=True).to_dict()))
+    SavedSelection.read(document, "edited.json")
+    edit(document)
+    with pytest.raises(InputError, match=said) as caught:
+        SavedSelection.read(document, "edited.json")
+    assert caught.value.subject == "edited.json"

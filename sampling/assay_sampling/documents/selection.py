@@ -392,6 +392,14 @@ class SelectionDocument(Scores, ArrangedPart):
             "`proportional`: with replacement in proportion to light time; `null`: an earlier release"
         ),
     ] = None
+    launches_without_time: Annotated[
+        int | None,
+        says(
+            "launches with a light time of 0, which weights by light time count for nothing; `null`: not "
+            "drawn at random, or no light run",
+            "launches",
+        ),
+    ] = None
     groups: Annotated[list[GroupEntry], says("the groups, each with its representatives")]
     interval: Annotated[IntervalEntry | None, says("of the projected total")] = None
     interval_reason: Annotated[NoteEntry | None, says("why there is no interval; `null` if there is one")] = (

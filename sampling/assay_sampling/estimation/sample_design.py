@@ -26,7 +26,8 @@ class SampleDesign:
     ``launches``, ``kernels`` (distinct ones) and ``cost_cov`` (standard deviation / mean of the cost on the
     profile, divisor N - 1) have shape (g,). ``light_time``, shape (r,), is None without a light run.
     ``draws``, shape (r,), is None unless launches were drawn with replacement
-    (:class:`assay_sampling.estimation.proportional_draws.ProportionalDraws`).
+    (:class:`assay_sampling.estimation.proportional_draws.ProportionalDraws`). ``launches_without_time``: how
+    many of all launches had a light time of 0: weights by light time count them for nothing.
     """
 
     drawing: Drawing
@@ -35,6 +36,7 @@ class SampleDesign:
     cost_cov: np.ndarray
     light_time: np.ndarray | None = None
     draws: np.ndarray | None = None
+    launches_without_time: int = 0
 
 
 def nothing_drawn(drawing: Drawing) -> SampleDesign | None:

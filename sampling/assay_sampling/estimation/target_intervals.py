@@ -29,8 +29,10 @@ from assay_sampling.estimation.student_t import t_quantile
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 
+# Fewer launches often miss a mode of the cost that the profile does not know either.
+LEAST_LAUNCHES = 5
 # Of fewer launches the residuals of a ratio are too small: the ratio follows them.
-LEAST_RESIDUALS = 5
+LEAST_RESIDUALS = 8
 
 
 def target_interval(
@@ -58,20 +60,15 @@ def target_interval(
     Returns the interval and None, or None and the reason. No lower end lies below the cost of the
     representatives themselves.
     """
-    if design.drawing == "proportional" and design.draws is not None:
-        return hansen_hurwitz_interval(costs, weights, design.draws, confidence=confidence)
     if design.drawing == "rule":
         return None, make_note("interval_of_no_draw")
+    if kind == "light_time" and design.launches_without_time:
+        reason = make_note("interval_of_launches_without_time", launches=design.launches_without_time)
+        return None, reason
+    if design.drawing == "proportional" and design.draws is not None:
+        return hansen_hurwitz_interval(costs, weights, design.draws, confidence=confidence)
     sample = _Sample.of(design, costs, groups)
-    if not sample.met_all:
-        return None, make_note("interval_of_unsampled_group")
-    if kind == "launches" and design.drawing == "uniform":
-        spread = _by_launches(sample, design)
-    elif kind == "light_time" or (kind == "instructions" and design.drawing == "uniform"):
-        amounts = design.light_time if kind == "light_time" else instructions
-        spread = _by_amounts(sample, design, weights, amounts, kernels)
-    else:
-        return None, make_note("interval_of_weights_not_drawn_for", weights=kind, drawing=design.drawing)
+    spread = _spread(sample, design, weights, kind=kind, kernels=kernels, instructions=instructions)
     if isinstance(spread, Note):
         return None, spread
     projected = float((weights * costs).sum())
@@ -132,9 +129,31 @@ class _Sample:
         return found
 
 
-def _by_launches(sample: _Sample, design: SampleDesign) -> _Errors | Note:
+def _spread(
+    sample: _Sample,
+    design: SampleDesign,
+    weights: np.ndarray,
+    *,
+    kind: WeightKind,
+    kernels: np.ndarray,
+    instructions: np.ndarray | None,
+) -> _Errors | Note:
+    if not sample.met_all:
+        return make_note("interval_of_unsampled_group")
+    if kind == "launches" and design.drawing == "uniform":
+        return _by_launches(sample, design, kernels)
+    if kind == "light_time" or (kind == "instructions" and design.drawing == "uniform"):
+        amounts = design.light_time if kind == "light_time" else instructions
+        return _by_amounts(sample, design, weights, amounts, kernels)
+    return make_note("interval_of_weights_not_drawn_for", weights=kind, drawing=design.drawing)
+
+
+def _by_launches(sample: _Sample, design: SampleDesign, kernels: np.ndarray) -> _Errors | Note:
     if bool((sample.spreads & (sample.drawn < 2)).any()):
         return make_note("interval_of_single_launch")
+    pool = _pools(design, sample, kernels)
+    if bool((sample.spreads & (_drawn_of_pool(sample, pool) < LEAST_LAUNCHES)).any()):
+        return make_note("interval_of_few_launches", least=LEAST_LAUNCHES)
     factor = np.square(sample.sizes) * sample.left / np.maximum(sample.drawn, 1)
     squares = sample.sums(np.square(sample.costs - sample.mean[sample.groups]))
     own = factor * squares / np.maximum(sample.drawn - 1, 1)
@@ -156,17 +175,16 @@ def _by_amounts(
         return make_note("interval_without_amounts")
     pool = _pools(design, sample, kernels)
     used = sample.spreads
-    count = np.bincount(pool, sample.drawn * used)[pool]
-    if bool((used & (count < LEAST_RESIDUALS)).any()):
+    if bool((used & (_drawn_of_pool(sample, pool) < LEAST_RESIDUALS)).any()):
         return make_note("interval_of_few_residuals", least=LEAST_RESIDUALS)
     of_drawn = sample.sums(amounts)
     ratio = sample.sums(sample.costs) / np.where(of_drawn > 0, of_drawn, 1.0)
     scale = np.where(sample.mean > 0, sample.mean, 1.0)
-    # Enlarged as if the ratio had been found without the launch (the jackknife), where it was not alone.
+    # Enlarged as if the ratio had been found without the launch (HC3), where it was not alone.
     share = amounts / np.where(of_drawn > 0, of_drawn, 1.0)[sample.groups]
     number = sample.drawn[sample.groups]
     alone = share >= 1
-    enlarged = np.where(alone, 1.0, (number - 1) / (number * np.where(alone, 1.0, 1 - share)))
+    enlarged = np.where(alone, 1.0, np.sqrt((number - 1) / number) / np.where(alone, 1.0, 1 - share))
     residual = (sample.costs - ratio[sample.groups] * amounts) * enlarged / scale[sample.groups]
     freedom = np.bincount(pool, np.where(used, sample.drawn - 1.0, 0.0))
     squares = np.bincount(pool, np.where(used, sample.sums(np.square(residual)), 0.0))
@@ -175,6 +193,12 @@ def _by_amounts(
     each = np.square(projected) * sample.left * variance[pool] / np.maximum(sample.drawn, 1)
     by_pool = np.bincount(pool, each)
     return [(math.sqrt(float(each.sum())), _satterthwaite(by_pool, freedom))]
+
+
+def _drawn_of_pool(sample: _Sample, pool: np.ndarray) -> np.ndarray:
+    """Launches drawn of each group's pool, shape (g,), those of groups taken whole left out."""
+    found: np.ndarray = np.bincount(pool, sample.drawn * sample.spreads)[pool]
+    return found
 
 
 def _pools(design: SampleDesign, sample: _Sample, kernels: np.ndarray) -> np.ndarray:

@@ -178,6 +178,7 @@ def with_design(selection: Selection, profile: Profile) -> Selection:
         cost_cov=cost_cov(cost_of(launches, selection.evaluation.quantity).values, labels),
         light_time=None if time is None else time[selection.representatives.row],
         draws=selection.representatives.draws,
+        launches_without_time=0 if time is None else int((time <= 0).sum()),
     )
     return replace(selection, design=design)
 

@@ -10,7 +10,7 @@ TARGET_INTERVALS = (
         "the launches were not drawn one by one at random",
         lambda: (
             "the launches were not drawn one by one at random, so nothing tells how far their costs here are "
-            "from what they stand for; launches_per_group=5 draws them, for methods that have it"
+            "from what they stand for; launches_per_group=8 draws them, for methods that have it"
         ),
     ),
     NoteKind(
@@ -20,6 +20,24 @@ TARGET_INTERVALS = (
             f"fewer than {least} launches are drawn of a group, and of its kernel where it has one alone: "
             f"ratios of so few follow their launches; launches_per_group={least} (of STEM "
             f"least_samples={least}) draws enough"
+        ),
+    ),
+    NoteKind(
+        "interval_of_few_launches",
+        "too few launches were drawn for weights by launches",
+        lambda least: (
+            f"fewer than {least} launches are drawn of a group, and of its kernel where it has one alone: "
+            f"they may all miss launches that take longer on this GPU alone; launches_per_group={least} (of "
+            f"STEM least_samples={least}) draws enough"
+        ),
+    ),
+    NoteKind(
+        "interval_of_launches_without_time",
+        "launches have a light time of 0, so weights by light time count them for nothing",
+        lambda launches: (
+            f"{launches:,} launches have a light time of 0 where they were selected: weights by light time "
+            "count them for nothing, and nothing tells what they cost here; use weights by launches, or a "
+            "clock that shows their time"
         ),
     ),
     NoteKind(

@@ -7,6 +7,7 @@ exports these names too.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ CacheCondition = Literal["none", "all"]
 ClockCondition = Literal["none", "base", "boost"]
 # The kinds of SM share: a limit on each process (MPS's active thread percentage), or a partition.
 SmShareKind = Literal["limit", "partition"]
+# The label of a GPU that a recording neither names nor describes begins so; its ordinal follows.
+_NAMELESS = "device "
 
 
 def origin_of(*, synthetic: bool) -> Origin:
@@ -82,7 +85,12 @@ class Device:
             return self.name
         if self.compute_capability:
             return f"compute capability {self.compute_capability}"
-        return f"device {self.index}"
+        return f"{_NAMELESS}{self.index}"
+
+
+def told_apart(labels: Iterable[str]) -> set[str]:
+    """The labels that say something of a GPU: not those of its ordinal alone."""
+    return {label for label in labels if not label.removeprefix(_NAMELESS).isdecimal()}
 
 
 _VENDOR_WORDS = ("virtual ", "nvidia ", "tesla ", "geforce ")

@@ -19,6 +19,7 @@ from assay_sampling.scoring.matching import (
     DIFFERENCES_SHOWN,
     SAME_COMMAND,
     kind_needed,
+    on_the_same_gpu,
     remedy_for,
     row_keys,
     rows_of_representatives,
@@ -70,11 +71,10 @@ def default_weights(saved: SavedSelection, *recordings: Launches) -> WeightKind:
 
 
 def _at_home(saved: SavedSelection, launches: Launches) -> bool:
-    """Whether a recording is of the GPU and condition of the selection, as far as both are recorded."""
+    """Whether a recording is of the GPU and the condition of the selection, as far as both are known."""
     if saved.origin != launches.metadata.origin:
         return False
-    made_on, scored_on = set(saved.document.profile.devices), set(launches.device_labels())
-    if made_on and scored_on and not made_on & scored_on:
+    if on_the_same_gpu(saved.document.profile, launches) is False:
         return False
     cost = saved.document.cost
     if cost is None or cost.condition is None:

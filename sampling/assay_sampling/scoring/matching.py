@@ -16,6 +16,7 @@ from assay_sampling.documents.selection import ProfilePart, SequenceHashes
 from assay_sampling.errors import MisalignedError
 from assay_sampling.launches.alignment import Alignment, MatchKind, Shape, shape_totals, totals_only
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.running.identity import told_apart
 from assay_sampling.scoring.selection import SavedSelection, Selection
 
 DIFFERENCES_SHOWN = 5
@@ -30,7 +31,21 @@ def source_of(launches: Launches) -> str:
 
 def kind_needed(profile: ProfilePart, launches: Launches) -> MatchKind:
     """Libraries choose other grids on other GPUs; on the same one, another grid is another launch."""
-    return "exact" if set(profile.devices) & set(launches.device_labels()) else "name_block"
+    return "exact" if on_the_same_gpu(profile, launches) else "name_block"
+
+
+def on_the_same_gpu(profile: ProfilePart, launches: Launches) -> bool | None:
+    """Whether a recording is of a GPU of a selection's profile; None if either says nothing of GPUs.
+
+    Where either numbers its GPUs without naming them, only the file that the selection was made on counts.
+    """
+    labels = launches.device_labels()
+    if not profile.devices or not labels:
+        return None
+    made_on, scored_on = told_apart(profile.devices), told_apart(labels)
+    if made_on and scored_on:
+        return bool(made_on & scored_on)
+    return bool(launches.sources) and list(launches.sources) == profile.sources
 
 
 def same_sequence(one: SequenceHashes, other: SequenceHashes, kind: MatchKind) -> bool:

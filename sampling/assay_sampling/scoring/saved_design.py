@@ -27,6 +27,10 @@ def design_of(document: SelectionDocument, entries: Sequence[RepresentativeEntry
     groups = document.groups
     kernels = [group.kernels for group in groups]
     variation = [group.cost_cov for group in groups]
+    if document.drawing == "proportional" and any(entry.draws is None for entry in entries):
+        raise ValueError("drawing is proportional, and a representative has no draws")
+    if document.drawing != "proportional" and any(entry.draws is not None for entry in entries):
+        raise ValueError(f"a representative has draws, and drawing is {document.drawing}")
     if document.drawing == "rule":
         kernels, variation = [None] * 0, [None] * 0
     elif None in kernels or None in variation:
@@ -38,6 +42,7 @@ def design_of(document: SelectionDocument, entries: Sequence[RepresentativeEntry
         cost_cov=_amounts(variation, "a variation"),
         light_time=_all_or_none([entry.light_time for entry in entries], "a light time"),
         draws=_draws([entry.draws for entry in entries]),
+        launches_without_time=_whole_number(document.launches_without_time, "launches_without_time"),
     )
 
 
@@ -50,6 +55,12 @@ def _amounts(values: Sequence[float | None], what: str) -> np.ndarray:
     if not np.isfinite(found).all() or bool((found < 0).any()):
         raise ValueError(f"{what} is negative or not a number")
     return found
+
+
+def _whole_number(value: int | None, what: str) -> int:
+    if value is not None and not 0 <= value <= _MOST_DRAWS:
+        raise ValueError(f"{what} is negative or too large")
+    return value or 0
 
 
 def _draws(values: Sequence[int | None]) -> np.ndarray | None:

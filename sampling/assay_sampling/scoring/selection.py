@@ -254,6 +254,7 @@ class Selection:
                 "profile": self.profile.document(),
                 "weights": WeightsEntry(here=self.weights.here, elsewhere=self.weights.elsewhere),
                 "drawing": self.drawing,
+                "launches_without_time": self._launches_without_time(),
                 "groups": self._groups(),
                 **self.evaluation.to_dict(),
                 "interval": None if self.interval is None else self.interval.to_dict(),
@@ -264,6 +265,10 @@ class Selection:
                 **({"labels": self._labels()} if labels and self.labels is not None else {}),
             }
         )
+
+    def _launches_without_time(self) -> int | None:
+        design = self.design
+        return None if design is None or design.light_time is None else design.launches_without_time
 
     def _groups(self) -> list[GroupEntry]:
         by_group: list[list[RepresentativeEntry]] = [[] for _ in range(len(self.group_launches))]
@@ -392,13 +397,12 @@ class SavedSelection:
             rule = BY_LAUNCHES if told is None else WeightRule(told.here, told.elsewhere)
             if rule.elsewhere == "light_time" and light_time is None:
                 raise ValueError("it is to be used with weights by light time, and has none")
+            if rule.here == "light_time" and not _are_equal(weight, light_time):
+                raise ValueError("weights.here is light_time, and its weights are not those by light time")
             if rule.elsewhere not in (rule.here, "light_time"):
                 cause = f"weights.elsewhere is {rule.elsewhere}, but its own weights are by {rule.here}"
                 raise ValueError(cause)
-            if not all(0 <= e.process < 1 << 31 and 0 <= e.launch < 1 << 40 for _, e in entries):
-                raise ValueError("a process or launch is negative or too large")
-            if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):
-                raise ValueError("a grid or block has other than three axes")
+            _refuse_impossible(document, entries)
             return cls(
                 document=document,
                 sequence=sequence,
@@ -415,6 +419,22 @@ class SavedSelection:
             )
         except (ValueError, OverflowError) as error:
             raise InputError(path, f"it is not a selection: {error}", WRITE_AGAIN) from error
+
+
+def _refuse_impossible(document: SelectionDocument, entries: list[tuple[int, RepresentativeEntry]]) -> None:
+    """Raise ValueError for representatives that no selection has; ``entries`` are all, with their groups."""
+    if any(group.launches > 0 and not group.representatives for group in document.groups):
+        raise ValueError("a group of launches has no representative")
+    if len({(e.process, e.launch) for _, e in entries}) < len(entries):
+        raise ValueError("a launch is a representative twice")
+    if not all(0 <= e.process < 1 << 31 and 0 <= e.launch < 1 << 40 for _, e in entries):
+        raise ValueError("a process or launch is negative or too large")
+    if not all(len(e.grid) == len(e.block) == 3 for _, e in entries):
+        raise ValueError("a grid or block has other than three axes")
+
+
+def _are_equal(weight: np.ndarray, by_light_time: np.ndarray | None) -> bool:
+    return by_light_time is not None and bool(np.allclose(weight, by_light_time, rtol=1e-9, atol=0.0))
 
 
 def _weights_of(values: list[float]) -> np.ndarray:

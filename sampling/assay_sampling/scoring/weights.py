@@ -211,9 +211,9 @@ def weights_of_kind(
     if kind == "light_time":
         raise ParameterError(
             "weights",
-            "the selection has no weights by light time: it was made without a light run, or a "
-            "representative has no time in it",
-            f"use {rule.here}, or make it again with --light",
+            "the selection has no weights by light time: it was made without a light run or by an earlier "
+            "release, or a representative has no time in it",
+            f"use {rule.here}, or select again where every launch has a light time",
         )
     others = " or light_time" if "light_time" in kinds_of(rule, light_time)[1:] else ""
     raise ParameterError("weights", f"the selection has no weights by {kind}", f"use {rule.here}{others}")
