@@ -20,7 +20,7 @@ from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
-from assay_sampling.projection.early_costs import early_costs
+from assay_sampling.projection.early_costs import early_costs, score_stopped_early
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
 from assay_sampling.scoring.elsewhere import (
@@ -33,7 +33,6 @@ from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.matching import same_sequence
 from assay_sampling.scoring.relative import score_relative_by_weights
 from assay_sampling.scoring.selection import ProfileSummary, SavedSelection, Selection
-from assay_sampling.scoring.stopped_early import score_stopped_early
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 
 # A selection, its document, the JSON value of that, or the file it was written to.
