@@ -21,7 +21,7 @@ def submit(
     """
     spec = load_campaign(text, file_name or "campaign file")
     caller = current_caller()
-    with coordinator.schedule() as schedule:
+    with coordinator.schedule(alone=True) as schedule:
         number = next_number(schedule.store.campaign_numbers(spec.campaign))
         campaign_id = f"{spec.campaign}-{number}"
         times = schedule.store.slice_times(RECENT_SLICES) if spec.live_workloads else ()

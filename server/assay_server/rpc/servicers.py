@@ -54,7 +54,7 @@ class Threads:
     short: Executor = field(default_factory=lambda: ThreadPoolExecutor(8, "assay-rpc"))
     people: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-people"))
     ingest: Executor = field(default_factory=lambda: ThreadPoolExecutor(3, "assay-ingest"))
-    publish: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-publish"))
+    publish: Executor = field(default_factory=lambda: ThreadPoolExecutor(8, "assay-publish"))
 
     @classmethod
     def of(cls, limits: QueryLimits) -> Self:

@@ -218,8 +218,11 @@ class MetadataStore(Protocol):
     def snapshot(self) -> AbstractContextManager[MetadataReader]:
         """Read; raises StorageError if the disk or the data cannot be read."""
 
-    def transaction(self) -> AbstractContextManager[MetadataTransaction]:
-        """Write: durable when the block ends, undone when it raises. Raises StorageError."""
+    def transaction(self, *, alone: bool = False) -> AbstractContextManager[MetadataTransaction]:
+        """Write: durable when the block ends, undone when it raises. Raises StorageError.
+
+        Transactions may become durable together. ``alone``: it takes long, so others need not wait for it.
+        """
 
     def close(self) -> None: ...
 

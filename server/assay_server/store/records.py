@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ _HALF_WRITTEN = re.compile(rf"(slice-\d+\.parquet|report\.(json|html)){re.escape
 _STAGED = re.compile(r"slice-(\d+)-attempt-(\d+)")
 REPORT_FORMS = ("json", "html")
 _UNPACKED_AHEAD = 2
+_STAGED_TOGETHER = 8
 
 
 class DamagedSegmentError(StorageError):
@@ -60,6 +61,7 @@ class LocalRecordStore:
         self._reports = state_dir / "reports"
         self._set_aside = SetAsideFolder(state_dir)
         self._ahead = FilesAhead(ahead)
+        self._stagers = ThreadPoolExecutor(_STAGED_TOGETHER, "assay-stage")
         with storage_errors(state_dir):
             for folder in (self._staging, self._records, self._reports) if make_folders else ():
                 make_folder(folder)
@@ -69,10 +71,16 @@ class LocalRecordStore:
         for segment, names, launches in segments:
             path = self._staging_path(_key(segment))
             by_file.setdefault(path, []).append((segment.offset_bytes, names + launches))
-        for path, pieces in by_file.items():
-            with storage_errors(path):
-                make_folder(path.parent)
-                write_pieces(path, pieces)
+        # Waiting for the disk takes nearly all of the time, and it serves several files at once.
+        files = list(by_file.items())
+        others = [self._stagers.submit(_stage_file, file) for file in files[1:]]
+        try:
+            for file in files[:1]:
+                _stage_file(file)
+        finally:
+            wait(others)
+        for future in others:
+            future.result()
 
     def write_ahead(self, segment: Segment, content: SegmentContent) -> None:
         key = _key(segment)
@@ -217,6 +225,13 @@ class LocalRecordStore:
 
     def _published_path(self, run_id: str, slice_index: int) -> Path:
         return self._records / run_id / f"slice-{slice_index:05d}.parquet"
+
+
+def _stage_file(staged: tuple[Path, list[tuple[int, bytes]]]) -> None:
+    path, pieces = staged
+    with storage_errors(path):
+        make_folder(path.parent)
+        write_pieces(path, pieces)
 
 
 def _within(path: Path) -> list[Path]:

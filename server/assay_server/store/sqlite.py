@@ -1,10 +1,9 @@
-"""The metadata store on SQLite: write-ahead log, synchronous=FULL, one writer, explicit transactions."""
+"""The metadata store on SQLite: write-ahead log, synchronous=FULL, one writer, shared commits."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
 from assay_server.store.migrate import upgrade
+from assay_server.store.shared_commit import SharedCommit
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000
@@ -36,13 +36,13 @@ class SqliteStore:
 
     def __init__(self, path: Path | None) -> None:
         self._subject = "metadata in memory" if path is None else str(path)
-        # The writer's lock; in memory there is only one connection, so readers take it too.
-        self._writing = threading.Lock()
+        # In memory there is only one connection, so readers take their turn with writers.
         self._in_memory = path is None
         if path is not None:
             _make_private(path)
         with self._errors():
             self._writer = _engine(path, "BEGIN IMMEDIATE")
+            self._shared = SharedCommit(self._writer, self._errors)
             self._reader = self._writer if path is None else _engine(path, "BEGIN")
             try:
                 with self._writer.begin() as connection:
@@ -72,8 +72,8 @@ class SqliteStore:
             yield SqlTransaction(connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[SqlTransaction]:
-        with self._writing, self._errors(), self._writer.begin() as connection:
+    def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
+        with self._shared.transaction(alone=alone) as connection:
             yield SqlTransaction(connection)
 
     def close(self) -> None:

@@ -31,10 +31,10 @@ class TimedStore:
         return self._store.snapshot()
 
     @contextmanager
-    def transaction(self) -> Iterator[MetadataTransaction]:
+    def transaction(self, *, alone: bool = False) -> Iterator[MetadataTransaction]:
         asked = time.perf_counter()
         try:
-            with self._store.transaction() as transaction:
+            with self._store.transaction(alone=alone) as transaction:
                 began = time.perf_counter()
                 yield transaction
                 ended = time.perf_counter()

@@ -74,7 +74,7 @@ class MemoryMetadataStore:
         yield MemoryReader(self._tables)
 
     @contextmanager
-    def transaction(self) -> Iterator[MemoryTransaction]:
+    def transaction(self, *, alone: bool = False) -> Iterator[MemoryTransaction]:
         with self._writing:
             tables = self._tables.copy()
             yield MemoryTransaction(tables)

@@ -46,9 +46,12 @@ class Coordinator:
         return self._metadata.snapshot()
 
     @contextmanager
-    def schedule(self) -> Iterator[Schedule]:
-        """One scheduler transaction: durable when the block ends, undone when it raises."""
-        with self._metadata.transaction() as transaction:
+    def schedule(self, *, alone: bool = False) -> Iterator[Schedule]:
+        """One scheduler transaction: durable when the block ends, undone when it raises.
+
+        ``alone``: it takes long, so those of others do not become durable together with it.
+        """
+        with self._metadata.transaction(alone=alone) as transaction:
             schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
             yield schedule
         self._follow(schedule.effects)
