@@ -190,8 +190,32 @@ class CancelRequest(_message.Message):
     campaign_id: str
     def __init__(self, campaign_id: _Optional[str] = ...) -> None: ...
 
+class RunsRequest(_message.Message):
+    __slots__ = ("campaign_id", "workload", "run_id", "at_once")
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    AT_ONCE_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    workload: str
+    run_id: str
+    at_once: bool
+    def __init__(self, campaign_id: _Optional[str] = ..., workload: _Optional[str] = ..., run_id: _Optional[str] = ..., at_once: _Optional[bool] = ...) -> None: ...
+
+class RunsAnswer(_message.Message):
+    __slots__ = ("campaign", "runs_changed", "attempts_ended", "attempts_running")
+    CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
+    RUNS_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_ENDED_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    campaign: CampaignStatus
+    runs_changed: int
+    attempts_ended: int
+    attempts_running: int
+    def __init__(self, campaign: _Optional[_Union[CampaignStatus, _Mapping]] = ..., runs_changed: _Optional[int] = ..., attempts_ended: _Optional[int] = ..., attempts_running: _Optional[int] = ...) -> None: ...
+
 class RunStatus(_message.Message):
-    __slots__ = ("run_id", "workload", "device_kind", "condition", "repeat", "launches", "attempts", "flags", "failure", "agent", "waiting_for", "slices", "slices_done", "retries", "level", "state")
+    __slots__ = ("run_id", "workload", "device_kind", "condition", "repeat", "launches", "attempts", "flags", "failure", "agent", "waiting_for", "slices", "slices_done", "retries", "level", "state", "paused")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     DEVICE_KIND_FIELD_NUMBER: _ClassVar[int]
@@ -208,6 +232,7 @@ class RunStatus(_message.Message):
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     workload: str
     device_kind: str
@@ -224,7 +249,8 @@ class RunStatus(_message.Message):
     retries: int
     level: _common_pb2.Level
     state: RunState
-    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ..., state: _Optional[_Union[RunState, str]] = ...) -> None: ...
+    paused: bool
+    def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ..., state: _Optional[_Union[RunState, str]] = ..., paused: _Optional[bool] = ...) -> None: ...
 
 class WaitingRuns(_message.Message):
     __slots__ = ("reason", "first_run_id", "runs")
@@ -237,7 +263,7 @@ class WaitingRuns(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
-    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state", "owner", "owner_name", "project")
+    __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state", "owner", "owner_name", "project", "paused", "runs_paused", "runs_cancelled")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
@@ -257,6 +283,9 @@ class CampaignStatus(_message.Message):
     OWNER_FIELD_NUMBER: _ClassVar[int]
     OWNER_NAME_FIELD_NUMBER: _ClassVar[int]
     PROJECT_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    RUNS_PAUSED_FIELD_NUMBER: _ClassVar[int]
+    RUNS_CANCELLED_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     name: str
     synthetic: bool
@@ -276,7 +305,10 @@ class CampaignStatus(_message.Message):
     owner: str
     owner_name: str
     project: str
-    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ..., project: _Optional[str] = ...) -> None: ...
+    paused: bool
+    runs_paused: int
+    runs_cancelled: int
+    def __init__(self, campaign_id: _Optional[str] = ..., name: _Optional[str] = ..., synthetic: _Optional[bool] = ..., runs: _Optional[_Iterable[_Union[RunStatus, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., runs_total: _Optional[int] = ..., runs_done: _Optional[int] = ..., runs_failed: _Optional[int] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., runs_running: _Optional[int] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., waiting: _Optional[_Iterable[_Union[WaitingRuns, _Mapping]]] = ..., runs_next: _Optional[int] = ..., state: _Optional[_Union[CampaignState, str]] = ..., owner: _Optional[str] = ..., owner_name: _Optional[str] = ..., project: _Optional[str] = ..., paused: _Optional[bool] = ..., runs_paused: _Optional[int] = ..., runs_cancelled: _Optional[int] = ...) -> None: ...
 
 class GetRunRequest(_message.Message):
     __slots__ = ("run_id",)

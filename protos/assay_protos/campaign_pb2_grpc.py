@@ -59,6 +59,26 @@ class CampaignServiceStub:
                 request_serializer=assay__protos_dot_campaign__pb2.CancelRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_campaign__pb2.CampaignStatus.FromString,
                 _registered_method=True)
+        self.Pause = channel.unary_unary(
+                '/assay.v1.CampaignService/Pause',
+                request_serializer=assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+                _registered_method=True)
+        self.Resume = channel.unary_unary(
+                '/assay.v1.CampaignService/Resume',
+                request_serializer=assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+                _registered_method=True)
+        self.CancelRuns = channel.unary_unary(
+                '/assay.v1.CampaignService/CancelRuns',
+                request_serializer=assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+                _registered_method=True)
+        self.Retry = channel.unary_unary(
+                '/assay.v1.CampaignService/Retry',
+                request_serializer=assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+                _registered_method=True)
         self.GetRun = channel.unary_unary(
                 '/assay.v1.CampaignService/GetRun',
                 request_serializer=assay__protos_dot_campaign__pb2.GetRunRequest.SerializeToString,
@@ -105,6 +125,34 @@ class CampaignServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Pause(self, request, context):
+        """Hold runs that wait. What is running ends its slice first; with at_once it is handed back.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Resume(self, request, context):
+        """Let paused runs go on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelRuns(self, request, context):
+        """Stop runs for good, or a whole campaign; what is stored stays.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Retry(self, request, context):
+        """Let failed and cancelled runs wait again. A campaign that had ended goes on, and is analysed again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetRun(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -145,6 +193,26 @@ def add_CampaignServiceServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=assay__protos_dot_campaign__pb2.CancelRequest.FromString,
                     response_serializer=assay__protos_dot_campaign__pb2.CampaignStatus.SerializeToString,
+            ),
+            'Pause': grpc.unary_unary_rpc_method_handler(
+                    servicer.Pause,
+                    request_deserializer=assay__protos_dot_campaign__pb2.RunsRequest.FromString,
+                    response_serializer=assay__protos_dot_campaign__pb2.RunsAnswer.SerializeToString,
+            ),
+            'Resume': grpc.unary_unary_rpc_method_handler(
+                    servicer.Resume,
+                    request_deserializer=assay__protos_dot_campaign__pb2.RunsRequest.FromString,
+                    response_serializer=assay__protos_dot_campaign__pb2.RunsAnswer.SerializeToString,
+            ),
+            'CancelRuns': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelRuns,
+                    request_deserializer=assay__protos_dot_campaign__pb2.RunsRequest.FromString,
+                    response_serializer=assay__protos_dot_campaign__pb2.RunsAnswer.SerializeToString,
+            ),
+            'Retry': grpc.unary_unary_rpc_method_handler(
+                    servicer.Retry,
+                    request_deserializer=assay__protos_dot_campaign__pb2.RunsRequest.FromString,
+                    response_serializer=assay__protos_dot_campaign__pb2.RunsAnswer.SerializeToString,
             ),
             'GetRun': grpc.unary_unary_rpc_method_handler(
                     servicer.GetRun,
@@ -292,6 +360,114 @@ class CampaignService:
             '/assay.v1.CampaignService/Cancel',
             assay__protos_dot_campaign__pb2.CancelRequest.SerializeToString,
             assay__protos_dot_campaign__pb2.CampaignStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Pause(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.CampaignService/Pause',
+            assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+            assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Resume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.CampaignService/Resume',
+            assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+            assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelRuns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.CampaignService/CancelRuns',
+            assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+            assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Retry(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.CampaignService/Retry',
+            assay__protos_dot_campaign__pb2.RunsRequest.SerializeToString,
+            assay__protos_dot_campaign__pb2.RunsAnswer.FromString,
             options,
             channel_credentials,
             insecure,

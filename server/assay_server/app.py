@@ -17,6 +17,7 @@ from assay_core.records.campaign import AttemptState
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
+from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
@@ -117,12 +118,13 @@ class Server:
         resources.callback(ingest.close)
         publisher = Publisher(coordinator)
         analyses = self._analyses(coordinator, resources)
+        requests = RequestRunner(coordinator)
         directory = IdentityDirectory(metadata)
         metrics.watch(coordinator, lambda: analyses.running)
         server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
             AgentHandler(coordinator, publisher, self.settings.heartbeat_ms, self._limits.agents),
-            CampaignHandler(coordinator, self._limits.queries),
+            CampaignHandler(coordinator, self._limits.queries, requests),
             ingest,
             changes,
             recognition=Recognition(directory, plain_tcp_is_owner=True),
@@ -131,9 +133,10 @@ class Server:
             meter=metrics,
         )
         resources.callback(server.stop)
+        resources.callback(requests.close)  # first: the server waits for requests that are being answered
         self.addresses = server.start()
         resources.enter_context(_address_file(state, self.addresses))
-        resources.enter_context(upkeep(coordinator, publisher, directory))
+        resources.enter_context(upkeep(coordinator, publisher, directory, requests))
         endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)
         metrics.tell_certificates(state, lambda: endpoint.certificate)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
+from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 
@@ -53,8 +54,11 @@ class LeaseKeeper:
 
 
 @contextlib.contextmanager
-def upkeep(coordinator: Coordinator, publisher: Publisher, directory: IdentityDirectory) -> Iterator[None]:
-    """Three threads: watch leases, publish what a restart or a full disk interrupted, read identities.
+def upkeep(
+    coordinator: Coordinator, publisher: Publisher, directory: IdentityDirectory, requests: RequestRunner
+) -> Iterator[None]:
+    """Four threads: watch leases, publish what a restart or a full disk interrupted, carry on people's
+    requests that it interrupted, read identities.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
@@ -62,6 +66,7 @@ def upkeep(coordinator: Coordinator, publisher: Publisher, directory: IdentityDi
     with (
         _repeated("assay-leases", leases.look, leases.pause_seconds),
         _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
+        _repeated("assay-requests", requests.resume, _TICK_SECONDS),
         _repeated("assay-identities", directory.refresh, REFRESH_SECONDS),
     ):
         yield

@@ -170,6 +170,45 @@ def test_cancel_shows_the_state_after(assay: Assay) -> None:
     assert "c-1 cancelled" in assay("cancel", "c-1").stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["pause", "c-1"],
+            "c-1: 3 runs paused, 2 slices running, which end first; go on with: assay resume",
+        ),
+        (["pause", "c-1", "--now"], "c-1: 3 runs paused, 1 attempt handed back, 2 slices running"),
+        (["resume", "c-1", "--workload", "w"], "c-1: 3 runs resumed"),
+        (["cancel", "c-1", "--run", "c-1.0001"], "c-1: 3 runs cancelled, 1 attempt stopped"),
+        (["retry", "c-1"], "c-1: 3 runs tried again; follow it with: assay watch c-1"),
+    ],
+)
+def test_requests_about_runs_name_them_and_say_what_changed(
+    assay: Assay, script: Script, words: list[str], told: str
+) -> None:
+    ended = int("--now" in words or words[0] == "cancel")
+    script.status = lambda _: status("running", paused=words[0] == "pause")
+    script.asked = lambda _: campaign_pb2.RunsAnswer(
+        campaign=status("running"), runs_changed=3, attempts_ended=ended, attempts_running=2
+    )
+    shown = assay(*words)
+    assert shown.code == 0
+    assert shown.stdout.splitlines()[0].startswith(told)
+    state = "running, paused" if words[0] == "pause" else "running"
+    assert shown.stdout.splitlines()[1] == f"c-1 {state}: 0 of 2 runs done"
+    asked = next(each for each in script.requests if isinstance(each, campaign_pb2.RunsRequest))
+    given = dict(zip(words[2::2], words[3::2], strict=False))
+    assert (asked.campaign_id, asked.workload, asked.run_id, asked.at_once) == (
+        "c-1", given.get("--workload", ""), given.get("--run", ""), "--now" in words,
+    )  # fmt: skip
+    document = json.loads(assay(*words, "--json").stdout)
+    assert document["request"] == {
+        "action": words[0], "workload": given.get("--workload"), "run_id": given.get("--run"),
+        "at_once": "--now" in words, "runs_changed": 3, "attempts_ended": ended, "attempts_running": 2,
+    }  # fmt: skip
+    assert (document["state"], document["paused"]) == ("running", words[0] == "pause")
+
+
 def test_watch_tells_every_change_on_standard_error_and_the_end_on_standard_output(
     assay: Assay, script: Script
 ) -> None:

@@ -52,6 +52,8 @@ ADDED: frozenset[str] = frozenset(
         "spools",
         # Who submitted a campaign.
         "owner", "owner_name", "project",
+        # What people may ask of running campaigns.
+        "paused", "runs_paused", "runs_cancelled", "request",
         "fair", "star", "no_star", "recommendation", "recommendations",
     }
 )  # fmt: skip

@@ -14,12 +14,22 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
 from assay_sampling.readers import open_recording
 from assay_server.store import statements
-from assay_server.store.model import Agent, Attempt, Identity, Segment, Slice, SliceState
+from assay_server.store.model import (
+    Agent,
+    Attempt,
+    Hold,
+    Identity,
+    PendingRequest,
+    Segment,
+    Slice,
+    SliceState,
+)
 from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
 from tests.support.server.made_segments import MadeSegment, made_segments
@@ -44,6 +54,97 @@ def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Metadat
 
 
 class TestMetadataStore:
+    def test_runs_are_found_by_what_a_request_names(self, metadata: MetadataStore) -> None:
+        runs = [run(i, workload="w" if i % 2 else "v") for i in range(6)]
+        runs[4] = replace(runs[4], state=RunState.DONE)
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(), runs, [Slice(r.run_id, 0) for r in runs])
+            store.pause_runs(["made-1.0003"], True)
+            store.add_attempt(attempt(1, ordinal=1))
+            store.add_attempt(attempt(2, ordinal=2, slot_id="other", state=AttemptState.EXPIRED))
+        every = [(each.ordinal, each.run_id) for each in runs]
+        waiting, whole, odd = [RunState.WAITING], RunsRequest("made-1"), RunsRequest("made-1", workload="w")
+        leased = (AttemptState.LEASED, AttemptState.EXPIRED)
+        with metadata.snapshot() as read:
+            assert read.requested_runs(whole, waiting, most=9) == [every[i] for i in (0, 1, 2, 3, 5)]
+            assert read.requested_runs(whole, waiting, first=2, most=2) == [every[2], every[3]]
+            assert read.requested_runs(odd, waiting, paused=False, most=9) == [every[1], every[5]]
+            assert read.requested_runs(whole, waiting, paused=True, most=9) == [every[3]]
+            assert read.requested_runs(RunsRequest("made-1", run_id="made-1.0004"), waiting) == []
+            assert read.requested_counts(whole) == {RunState.WAITING: 5, RunState.DONE: 1}
+            assert read.requested_counts(RunsRequest("made-1", workload="x")) == {}
+            assert [a.key.token for a in read.requested_attempts(whole, leased)] == [1, 2]
+            assert [a.key.token for a in read.requested_attempts(odd, leased)] == [1]
+            assert [a.key.token for a in read.attempts_of(["made-1.0002"], leased)] == [2]
+            assert read.attempts_of(["made-1.0002"], leased[:1]) == []
+            assert read.paused_runs(["made-1", "made-2"]) == {"made-1": 1}
+
+    def test_many_runs_are_paused_cancelled_and_tried_again(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            fill(store, 3)
+            store.replace_slices("made-1.0000", 0, [Slice("made-1.0000", i) for i in range(3)])
+            store.save_slice(Slice("made-1.0000", 0, state=SliceState.DONE, file="f"))
+            store.add_attempt(attempt(1, state=AttemptState.FAILED))
+            store.add_attempt(attempt(2, number=2, state=AttemptState.FAILED))
+            store.save_slice(Slice("made-1.0001", 0, state=SliceState.FAILED, not_before_ms=99))
+            store.add_attempt(attempt(3, ordinal=1, state=AttemptState.FAILED))
+            store.save_run(run(1, state=RunState.FAILED, failure=FAILURE))
+            ids = ["made-1.0000", "made-1.0001"]
+            store.set_holds(ids[:1], [Hold.AFTER])
+            store.pause_runs(ids, True)
+            assert store.runs("made-1")[0].holds == (Hold.AFTER, Hold.PAUSED)
+            assert [each.paused for each in store.runs("made-1")] == [True, True, False]
+            store.pause_runs(ids, False)
+            store.pause_runs(ids[:1], True)
+            store.cancel_runs(ids[:1])
+            assert store.runs("made-1")[0].holds == (Hold.AFTER,)
+            store.set_holds(ids, [])
+        with metadata.snapshot() as read:
+            assert read.run("made-1.0000") == run(0, state=RunState.CANCELLED)
+            states = [piece.state for piece in read.slices("made-1.0000")]
+            assert states == [SliceState.DONE, SliceState.CANCELLED, SliceState.CANCELLED]
+        with metadata.transaction() as store:
+            store.retry_runs(ids)
+        with metadata.snapshot() as read:
+            assert read.runs("made-1") == [run(0, state=RunState.RUNNING), run(1), run(2)]
+            assert read.slices("made-1.0000") == [
+                Slice("made-1.0000", 0, state=SliceState.DONE, file="f"),
+                Slice("made-1.0000", 1, tries_from=1),
+                Slice("made-1.0000", 2, tries_from=1),
+            ]
+            assert read.slices("made-1.0001") == [Slice("made-1.0001", 0, tries_from=2)]
+            assert read.slices("made-1.0002") == [Slice("made-1.0002", 0)]
+
+    def test_requests_are_kept_until_they_are_carried_out(self, metadata: MetadataStore) -> None:
+        asked = RunsRequest("made-1", "w", "", at_once=True)
+        with metadata.transaction() as store:
+            fill(store)
+            first = store.add_request(PendingRequest(0, RunsAction.PAUSE, asked, 5))
+            second = store.add_request(PendingRequest(0, RunsAction.CANCEL, RunsRequest("made-1"), 6))
+            assert (first.request_id, second.request_id) == (1, 2)
+            changed = replace(second, next_ordinal=7, runs_changed=3, attempts_ended=1)
+            store.save_request(changed)
+        with metadata.snapshot() as read:
+            assert read.pending_requests() == read.pending_requests("made-1") == [first, changed]
+            assert read.pending_requests("made-2") == []
+        with metadata.transaction() as store:
+            store.end_request(first.request_id)
+            assert store.pending_requests() == [changed]
+
+    def test_paused_runs_and_campaigns_are_not_given_out(self, metadata: MetadataStore) -> None:
+        slot = Slot("recorded-0", ("recorded",))
+        with metadata.transaction() as store:
+            fill(store)
+            store.pause_runs(["made-1.0000"], True)
+            found = waiting_slice(store, slot, 0)
+            assert found is not None and found[0].run_id == "made-1.0001"
+            store.save_campaign(campaign(paused=True))
+            assert waiting_slice(store, slot, 0) is None
+            assert store.entrants() == [] and not store.is_running("made-1")
+            assert store.campaigns()[0].paused
+            store.save_campaign(campaign(retried=2))
+            assert store.campaign("made-1") == campaign(retried=2)
+
     def test_everything_comes_back_as_it_was_put(self, metadata: MetadataStore) -> None:
         ended = attempt(
             state=AttemptState.FAILED,

@@ -23,6 +23,12 @@ CampaignArgument = Annotated[
         metavar="ID", help="A campaign's id, such as demo-1.", autocompletion=completing.campaigns
     ),
 ]
+WorkloadOption = Annotated[
+    str, typer.Option("--workload", metavar="NAME", help="Only the runs of this workload.")
+]
+RunOption = Annotated[
+    str, typer.Option("--run", metavar="RUN_ID", help="Only this run, such as demo-1.0003.")
+]
 MethodArgument = Annotated[
     str,
     typer.Argument(

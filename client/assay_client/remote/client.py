@@ -12,12 +12,14 @@ from assay_client.remote.connection import CONNECT_SECONDS, Connection
 from assay_client.remote.documents import (
     campaign_document,
     changed_document,
+    request_document,
     rest_documents,
     run_detail_document,
     set_aside_document,
     spool_document,
 )
 from assay_core.records.campaign import ReportFormat
+from assay_core.records.runs_request import RunsAction, RunsRequest
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report
@@ -105,9 +107,31 @@ class Client:
         for status in self._connection.watch(campaign_id):
             yield self.status(campaign_id) if status.ended else campaign_document(status)
 
-    def cancel(self, campaign_id: str) -> dict[str, Any]:
+    def pause(
+        self, campaign_id: str, *, workload: str = "", run_id: str = "", at_once: bool = False
+    ) -> dict[str, Any]:
+        """Hold runs that wait; what is running ends its slice first, or is handed back ``at_once``.
+
+        Of all runs of the campaign, of a workload, or of one run; so for the other requests. Each returns the
+        campaign as :meth:`status`, with what changed under ``request``.
+        """
+        return self._ask(RunsAction.PAUSE, RunsRequest(campaign_id, workload, run_id, at_once))
+
+    def resume(self, campaign_id: str, *, workload: str = "", run_id: str = "") -> dict[str, Any]:
+        """Let paused runs go on."""
+        return self._ask(RunsAction.RESUME, RunsRequest(campaign_id, workload, run_id))
+
+    def cancel(self, campaign_id: str, *, workload: str = "", run_id: str = "") -> dict[str, Any]:
         """Cancel what has not finished yet; everything already stored stays."""
-        return campaign_document(self._connection.cancel(campaign_id))
+        return self._ask(RunsAction.CANCEL, RunsRequest(campaign_id, workload, run_id))
+
+    def retry(self, campaign_id: str, *, workload: str = "", run_id: str = "") -> dict[str, Any]:
+        """Let failed and cancelled runs wait again; a campaign that had ended goes on."""
+        return self._ask(RunsAction.RETRY, RunsRequest(campaign_id, workload, run_id))
+
+    def _ask(self, action: RunsAction, asked: RunsRequest) -> dict[str, Any]:
+        answer = self._connection.ask(action, asked)
+        return {**self.status(asked.campaign_id), "request": request_document(action, asked, answer)}
 
     def run(self, run_id: str) -> dict[str, Any]:
         """A run with its attempts: command, environment, log, flags, files."""

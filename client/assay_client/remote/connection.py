@@ -18,7 +18,6 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignStatus,
     ChangedFile,
-    NamedCampaign,
     NamedRun,
     Overview,
     ReportChunk,
@@ -30,6 +29,7 @@ from assay_core.records.campaign import (
     Submitted,
 )
 from assay_core.records.error_metadata import ErrorMetadata
+from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_core.server_address import (
     ServerAddress,
     parse_address,
@@ -49,6 +49,8 @@ from assay_sampling.errors import (
 CONNECT_SECONDS = 5.0
 _REPORT_SECONDS = 600.0
 _CALL_SECONDS = 60.0
+# A request about 100,000 runs is carried out in pieces; the server goes on if the client gives up.
+_REQUEST_SECONDS = 600.0
 _RECONNECT_SECONDS = 60.0
 _LARGEST_MESSAGE_BYTES = 32 << 20
 
@@ -162,8 +164,23 @@ class Connection:
             runs += page.runs
         return replace(status, runs=tuple(runs), runs_next=0)
 
-    def cancel(self, campaign_id: str) -> CampaignStatus:
-        return self._call(self._stub.Cancel, NamedCampaign(utf8(campaign_id)), CampaignStatus.from_proto)
+    def ask(self, action: RunsAction, asked: RunsRequest) -> RunsAnswer:
+        """Have the server carry out a request about runs; raises what it refuses it with."""
+        method = {
+            RunsAction.PAUSE: self._stub.Pause,
+            RunsAction.RESUME: self._stub.Resume,
+            RunsAction.CANCEL: self._stub.CancelRuns,
+            RunsAction.RETRY: self._stub.Retry,
+        }[action]
+        named = replace(
+            asked,
+            campaign_id=utf8(asked.campaign_id),
+            workload=utf8(asked.workload),
+            run_id=utf8(asked.run_id),
+        )
+        return self._call(
+            lambda message, timeout: method(message, timeout=_REQUEST_SECONDS), named, RunsAnswer.from_proto
+        )
 
     def run(self, run_id: str) -> RunDetail:
         return self._call(self._stub.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto)

@@ -19,6 +19,7 @@ from assay_core.records.campaign import (
     SlotRest,
 )
 from assay_core.records.failure import Failure
+from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 
 
 def campaign_document(
@@ -40,6 +41,9 @@ def campaign_document(
         "runs_done": status.runs_done,
         "runs_failed": status.runs_failed,
         "runs_running": status.runs_running,
+        "runs_cancelled": status.runs_cancelled,
+        "runs_paused": status.runs_paused,
+        "paused": status.paused,
         "failure": _optional(status.failure),
     }
     if not listed:
@@ -52,6 +56,19 @@ def campaign_document(
     if with_runs and not listed:
         document["runs"] = [run_document(run) for run in status.runs]
     return document
+
+
+def request_document(action: RunsAction, asked: RunsRequest, answer: RunsAnswer) -> dict[str, Any]:
+    """What was asked of runs, how many runs that changed, and how many attempts it ended or left running."""
+    return {
+        "action": action,
+        "workload": asked.workload or None,
+        "run_id": asked.run_id or None,
+        "at_once": asked.at_once,
+        "runs_changed": answer.runs_changed,
+        "attempts_ended": answer.attempts_ended,
+        "attempts_running": answer.attempts_running,
+    }
 
 
 def rest_documents(rests: Iterable[SlotRest]) -> list[dict[str, Any]]:
@@ -85,6 +102,7 @@ def run_document(run: RunStatus) -> dict[str, Any]:
         "retries": run.retries,
         "agent": run.agent,
         "waiting_for": run.waiting_for,
+        "paused": run.paused,
         "flags": [asdict(flag) for flag in run.flags],
         "failure": _optional(run.failure),
     }

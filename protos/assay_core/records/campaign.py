@@ -298,7 +298,7 @@ class RunStatus:
     """A run: what it measures, its state, its validity flags and why it failed.
 
     ``waiting_for``: what a waiting run needs and no agent offers, for people. ``retries``: attempts beyond
-    the first of each slice.
+    the first of each slice. ``paused``: itself, not by a pause of its campaign.
     """
 
     run_id: str
@@ -317,6 +317,7 @@ class RunStatus:
     slices: int
     slices_done: int
     retries: int
+    paused: bool = False
 
     def to_proto(self) -> campaign_pb2.RunStatus:
         return campaign_pb2.RunStatus(
@@ -336,6 +337,7 @@ class RunStatus:
             slices=self.slices,
             slices_done=self.slices_done,
             retries=self.retries,
+            paused=self.paused,
         )
 
     @classmethod
@@ -357,6 +359,7 @@ class RunStatus:
             slices=message.slices,
             slices_done=message.slices_done,
             retries=message.retries,
+            paused=message.paused,
         )
 
 
@@ -366,7 +369,8 @@ class CampaignStatus:
 
     ``failure``: why the campaign or its analysis failed. ``resting``: slots of the server that rest while it
     runs. ``waiting``: what its open runs need and no agent offers. ``runs_next``: where the next page of runs
-    begins; 0 on the last page. ``owner``: the identity that submitted it, with its name then.
+    begins; 0 on the last page. ``owner``: the identity that submitted it, with its name then. ``paused``: its
+    waiting runs are held; ``runs_paused`` are paused themselves.
     """
 
     campaign_id: str
@@ -378,6 +382,9 @@ class CampaignStatus:
     runs_done: int = 0
     runs_failed: int = 0
     runs_running: int = 0
+    runs_cancelled: int = 0
+    runs_paused: int = 0
+    paused: bool = False
     slices: int = 0
     slices_done: int = 0
     retries: int = 0
@@ -405,6 +412,9 @@ class CampaignStatus:
             runs_done=self.runs_done,
             runs_failed=self.runs_failed,
             runs_running=self.runs_running,
+            runs_cancelled=self.runs_cancelled,
+            runs_paused=self.runs_paused,
+            paused=self.paused,
             slices=self.slices,
             slices_done=self.slices_done,
             retries=self.retries,
@@ -429,6 +439,9 @@ class CampaignStatus:
             runs_done=message.runs_done,
             runs_failed=message.runs_failed,
             runs_running=message.runs_running,
+            runs_cancelled=message.runs_cancelled,
+            runs_paused=message.runs_paused,
+            paused=message.paused,
             slices=message.slices,
             slices_done=message.slices_done,
             retries=message.retries,

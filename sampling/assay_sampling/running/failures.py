@@ -237,8 +237,8 @@ _TABLE: dict[FailureClass, _Entry] = {
         False,
     ),
     FailureClass.CANCELLED: _Entry(
-        "a person cancelled the campaign",
-        "submit the campaign again if the run is still wanted",
+        "a person cancelled the run, or paused it at once",
+        "take it up again with assay retry if it is still wanted; a paused run waits for assay resume",
         False,
         Fault.NOBODY,
     ),

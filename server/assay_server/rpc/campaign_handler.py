@@ -21,6 +21,8 @@ from assay_core.records.campaign import (
     Submission,
     Submitted,
 )
+from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
 from assay_server.campaigns.ingest.lost_records import changed_files
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -35,10 +37,16 @@ _CHUNK_BYTES = 1 << 20
 
 
 class CampaignHandler:
-    """Submit, list, status, cancel, run and report."""
+    """Submit, list, status, pause, resume, cancel, retry, run and report."""
 
-    def __init__(self, coordinator: Coordinator, limits: QueryLimits = DEFAULT_LIMITS.queries) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        limits: QueryLimits = DEFAULT_LIMITS.queries,
+        requests: RequestRunner | None = None,
+    ) -> None:
         self._coordinator = coordinator
+        self._requests = requests or RequestRunner(coordinator)
         self._limits = limits
         self._board = StatusBoard(coordinator)
 
@@ -59,8 +67,12 @@ class CampaignHandler:
             told, next_page = found[:most], found[most:]
             counts = store.counts_of_runs([campaign.campaign_id for campaign in told])
             names = {agent.agent_id: agent.name for agent in store.agents()}
+            paused = store.paused_runs([campaign.campaign_id for campaign in told])
         return Overview(
-            campaigns=tuple(campaign_status(each, counts[each.campaign_id]) for each in told),
+            campaigns=tuple(
+                campaign_status(each, counts[each.campaign_id], runs_paused=paused.get(each.campaign_id, 0))
+                for each in told
+            ),
             resting=resting,
             set_aside=tuple(set_aside(each) for each in self._coordinator.records.all_set_aside()),
             changed=tuple(self._coordinator.changed_records.all()),
@@ -92,9 +104,34 @@ class CampaignHandler:
         )
 
     def cancel(self, request: NamedCampaign) -> CampaignStatus:
-        with self._coordinator.schedule() as schedule:
-            schedule.cancel(request.campaign_id)
+        self._requests.ask(RunsAction.CANCEL, RunsRequest(request.campaign_id))
         return self.status(StatusRequest(request.campaign_id))
+
+    def pause(self, asked: RunsRequest) -> RunsAnswer:
+        """Hold runs; raises RefusedError if they have all ended."""
+        return self._carried_out(RunsAction.PAUSE, asked)
+
+    def resume(self, asked: RunsRequest) -> RunsAnswer:
+        """Let paused runs go on; raises RefusedError if they have all ended, or their campaign is paused."""
+        return self._carried_out(RunsAction.RESUME, asked)
+
+    def cancel_runs(self, asked: RunsRequest) -> RunsAnswer:
+        """Stop runs for good; those that have ended stay as they are."""
+        return self._carried_out(RunsAction.CANCEL, asked)
+
+    def retry(self, asked: RunsRequest) -> RunsAnswer:
+        """Let failed and cancelled runs wait again; raises RefusedError if there are none."""
+        return self._carried_out(RunsAction.RETRY, asked)
+
+    def _carried_out(self, action: RunsAction, asked: RunsRequest) -> RunsAnswer:
+        """The answer to a request, once it is carried out."""
+        request = self._requests.ask(action, asked)
+        return RunsAnswer(
+            self._board.status(asked.campaign_id),
+            request.runs_changed,
+            request.attempts_ended,
+            self._requests.running(asked),
+        )
 
     def run(self, request: NamedRun) -> RunDetail:
         """A run with its attempts and published files; raises CampaignError if no run has that name."""

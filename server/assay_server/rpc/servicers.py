@@ -24,6 +24,7 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.lease import FailedAttempt, FinishedAttempt, Heartbeat, LeaseAnswer, LeaseRequest
 from assay_core.records.machine import Registration
+from assay_core.records.runs_request import RunsRequest
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc
 from assay_sampling.errors import StorageError
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
@@ -252,6 +253,22 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
     async def Cancel(self, request: Any, context: Context) -> Any:
         read = NamedCampaign.from_proto
         return await sent(context, self._threads.people, self._handler.cancel, read, request)
+
+    async def Pause(self, request: Any, context: Context) -> Any:
+        read = RunsRequest.from_proto
+        return await sent(context, self._threads.people, self._handler.pause, read, request)
+
+    async def Resume(self, request: Any, context: Context) -> Any:
+        read = RunsRequest.from_proto
+        return await sent(context, self._threads.people, self._handler.resume, read, request)
+
+    async def CancelRuns(self, request: Any, context: Context) -> Any:
+        read = RunsRequest.from_proto
+        return await sent(context, self._threads.people, self._handler.cancel_runs, read, request)
+
+    async def Retry(self, request: Any, context: Context) -> Any:
+        read = RunsRequest.from_proto
+        return await sent(context, self._threads.people, self._handler.retry, read, request)
 
     async def GetRun(self, request: Any, context: Context) -> Any:
         read = NamedRun.from_proto

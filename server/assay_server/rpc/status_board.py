@@ -67,9 +67,10 @@ class StatusBoard:
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
+            paused = store.paused_runs([campaign_id]).get(campaign_id, 0)
             agents = store.agents()
         resting = self._coordinator.resting()
-        status = campaign_status(campaign, counts, resting)
+        status = campaign_status(campaign, counts, resting, paused)
         waiting: tuple[WaitingRuns, ...] = ()
         if campaign.state is CampaignState.RUNNING:
             runs = [run for run, _ in progress.needs]

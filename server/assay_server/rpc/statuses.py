@@ -56,13 +56,20 @@ def run_status(overview: RunOverview, waiting_for: str = "") -> RunStatus:
         slices=overview.slices,
         slices_done=overview.slices_done,
         retries=overview.retries,
+        paused=run.paused,
     )
 
 
 def campaign_status(
-    campaign: Campaign | CampaignOverview, counts: Mapping[RunState, int], resting: Row = NO_RESTS
+    campaign: Campaign | CampaignOverview,
+    counts: Mapping[RunState, int],
+    resting: Row = NO_RESTS,
+    runs_paused: int = 0,
 ) -> CampaignStatus:
-    """The status of a campaign without its runs; ``resting``: the server's resting slots."""
+    """The status of a campaign without its runs.
+
+    ``resting``: the server's resting slots; ``runs_paused``: runs that are paused themselves.
+    """
     return CampaignStatus(
         campaign_id=campaign.campaign_id,
         name=campaign.name,
@@ -76,6 +83,9 @@ def campaign_status(
         runs_done=counts.get(RunState.DONE, 0),
         runs_failed=counts.get(RunState.FAILED, 0),
         runs_running=counts.get(RunState.RUNNING, 0),
+        runs_cancelled=counts.get(RunState.CANCELLED, 0),
+        runs_paused=runs_paused,
+        paused=campaign.paused,
         resting=slot_rests(resting) if campaign.state is CampaignState.RUNNING else (),
     )
 

@@ -16,6 +16,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
+from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RunSpec
 from assay_server.campaign_file.compiled import CompiledCampaign, SchedulingRules
@@ -37,6 +38,7 @@ class Hold(StrEnum):
     """Why no slot may have a run's waiting slices."""
 
     AFTER = "after"  # workloads that must end before it have not
+    PAUSED = "paused"  # a person paused it, whether or not its campaign is paused too
 
 
 ACTIVE_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING)
@@ -49,7 +51,8 @@ class Campaign:
     """A submitted campaign; its id is ``<name>-<number>``.
 
     ``text`` is kept for people; later steps use ``compiled``. ``owner``: the identity that submitted it, with
-    its name at that time; "" for campaigns of earlier releases.
+    its name at that time; "" for campaigns of earlier releases. ``paused``: its waiting runs are held.
+    ``retried``: how often a person had failed or cancelled runs, or its analysis, tried again.
     """
 
     campaign_id: str
@@ -68,6 +71,8 @@ class Campaign:
     owner: str = ""
     owner_name: str = ""
     project: str = ""
+    paused: bool = False
+    retried: int = 0
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,7 @@ class CampaignOverview:
     owner: str = ""
     owner_name: str = ""
     project: str = ""
+    paused: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +111,11 @@ class Run(RunSpec):
     plan: SlicePlan | None = None
     placement: Placement = NOT_PLACED
     holds: tuple[Hold, ...] = ()
+
+    @property
+    def paused(self) -> bool:
+        """Whether a person paused this run, not only its campaign."""
+        return Hold.PAUSED in self.holds
 
     @property
     def in_windows(self) -> bool:
@@ -159,7 +170,8 @@ class Slice:
     """A window of launches of a run; ``launch_count`` 0 is "to the end".
 
     ``file`` (relative to the records), ``content_hash``, ``file_bytes`` and ``launches`` are those of the
-    published attempt.
+    published attempt. ``tries_from``: the number of the first attempt that counts when its tries are counted:
+    a person who has it tried again gives it all its tries again.
     """
 
     run_id: str
@@ -172,6 +184,7 @@ class Slice:
     file_bytes: int = 0
     content_hash: str = ""
     launches: int = 0
+    tries_from: int = 1
 
 
 @dataclass(frozen=True)
@@ -223,6 +236,22 @@ class Attempt:
         """Whether the claim is from the process that holds the lease, or held it last."""
         mine = self.key == claim.key and self.belongs_to(claim.agent_id, claim.secret)
         return mine and bool(claim.session_id) and self.session_id == claim.session_id
+
+
+@dataclass(frozen=True)
+class PendingRequest:
+    """A person's request about runs that is carried out piece by piece.
+
+    ``next_ordinal``: the place in the campaign of the first run that it has not seen yet.
+    """
+
+    request_id: int
+    action: RunsAction
+    asked: RunsRequest
+    asked_at_ms: int
+    next_ordinal: int = 0
+    runs_changed: int = 0
+    attempts_ended: int = 0
 
 
 @dataclass(frozen=True)

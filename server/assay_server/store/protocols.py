@@ -11,6 +11,7 @@ from typing import Protocol
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
+from assay_core.records.runs_request import RunsRequest
 from assay_server.store.model import (
     Agent,
     Attempt,
@@ -20,6 +21,7 @@ from assay_server.store.model import (
     Entrant,
     Hold,
     Identity,
+    PendingRequest,
     Run,
     RunOverview,
     Segment,
@@ -100,7 +102,7 @@ class MetadataReader(Protocol):
         """When the first waiting slice of a lane is due; None if none waits."""
 
     def is_running(self, campaign_id: str) -> bool:
-        """Whether slots may have slices of a campaign."""
+        """Whether slots may have slices of a campaign: it runs and is not paused."""
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         """Slices of any campaign that wait but are not yet due."""
@@ -145,6 +147,35 @@ class MetadataReader(Protocol):
     def load(self) -> StoreLoad:
         """How much there is to do; states without members are left out."""
 
+    def requested_runs(
+        self,
+        asked: RunsRequest,
+        states: Sequence[RunState],
+        *,
+        paused: bool | None = None,
+        first: int = 0,
+        most: int = 1,
+    ) -> list[tuple[int, str]]:
+        """Ordinal and identifier of at most ``most`` requested runs, from the ordinal ``first`` on.
+
+        Only those in one of ``states``, and, unless ``paused`` is None, those that are (or are not) paused.
+        """
+
+    def requested_counts(self, asked: RunsRequest) -> dict[RunState, int]:
+        """How many of the requested runs are in each state; states without runs are left out."""
+
+    def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
+        """Attempts of the requested runs in one of these states, in the order of their tokens."""
+
+    def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
+        """Attempts of these runs in one of these states, in the order of their tokens."""
+
+    def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
+        """How many runs of these campaigns are paused themselves; campaigns without any are left out."""
+
+    def pending_requests(self, campaign_id: str | None = None) -> list[PendingRequest]:
+        """Requests that are not yet carried out, of all campaigns or one, oldest first."""
+
     def agent(self, agent_id: str) -> Agent | None: ...
 
     def agents(self) -> list[Agent]:
@@ -184,6 +215,33 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
         """Replace the slices of a run from an index on, none of which was ever tried."""
+
+    def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:
+        """Pause these runs, or let them go on."""
+        ...
+
+    def cancel_runs(self, run_ids: Sequence[str]) -> None:
+        """Cancel these runs and their slices that have not ended; their attempts stay as they are.
+
+        None of them is paused any more.
+        """
+        ...
+
+    def retry_runs(self, run_ids: Sequence[str]) -> None:
+        """Let the failed and cancelled slices of these runs wait, and the runs continue.
+
+        Each of the slices has all its tries again (``tries_from``), and is due.
+        """
+        ...
+
+    def add_request(self, request: PendingRequest) -> PendingRequest:
+        """Add a request; returns it with its number."""
+
+    def save_request(self, request: PendingRequest) -> None: ...
+
+    def end_request(self, request_id: int) -> None:
+        """Forget a request that was carried out."""
+        ...
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""

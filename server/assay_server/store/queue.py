@@ -90,6 +90,7 @@ def entrants(of_some: bool) -> sa.Select[Any]:
         .join_from(tables.lanes, tables.campaigns, lane.campaign_id == c.campaign_id)
         .where(
             c.state == str(CampaignState.RUNNING),
+            sa.not_(c.paused),
             sa.exists().where(_waits(), s.lane == lane.lane_id),
         )
         .order_by(c.ordinal, lane.lane_id)

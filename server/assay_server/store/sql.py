@@ -13,6 +13,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_core.records.runs_request import RunsRequest
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
@@ -20,7 +21,7 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import identities, queue, statements, tables
+from assay_server.store import identities, queue, selected_runs, statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -32,6 +33,7 @@ from assay_server.store.model import (
     Hold,
     Identity,
     Need,
+    PendingRequest,
     Run,
     RunOverview,
     Segment,
@@ -180,8 +182,8 @@ class SqlTransaction:
 
     def is_running(self, campaign_id: str) -> bool:
         c = tables.campaigns.c
-        state = self._connection.scalar(sa.select(c.state).where(c.campaign_id == campaign_id))
-        return state == CampaignState.RUNNING
+        going = sa.select(c.state).where(c.campaign_id == campaign_id, sa.not_(c.paused))
+        return self._connection.scalar(going) == CampaignState.RUNNING
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         s = tables.slices.c
@@ -246,6 +248,39 @@ class SqlTransaction:
         return [
             _segment(row) for row in self._rows(statements.segments_of(key).order_by(tables.segments.c.index))
         ]
+
+    def requested_runs(
+        self,
+        asked: RunsRequest,
+        states: Sequence[RunState],
+        *,
+        paused: bool | None = None,
+        first: int = 0,
+        most: int = 1,
+    ) -> list[tuple[int, str]]:
+        query = selected_runs.select_places(asked, states, paused=paused, first=first, most=most)
+        return [(int(row["ordinal"]), row["run_id"]) for row in self._rows(query)]
+
+    def requested_counts(self, asked: RunsRequest) -> dict[RunState, int]:
+        rows = self._rows(selected_runs.select_counts(asked))
+        return {RunState(row["state"]): int(row["runs"]) for row in rows}
+
+    def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
+        return [_attempt(row) for row in self._rows(selected_runs.select_attempts(asked, states))]
+
+    def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
+        return [_attempt(row) for row in self._rows(selected_runs.select_attempts_of(run_ids, states))]
+
+    def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
+        rows = self._rows(selected_runs.select_paused(campaign_ids))
+        return {row["campaign_id"]: int(row["runs"]) for row in rows}
+
+    def pending_requests(self, campaign_id: str | None = None) -> list[PendingRequest]:
+        q = tables.requests.c
+        query = sa.select(tables.requests).order_by(q.request_id)
+        if campaign_id is not None:
+            query = query.where(q.campaign_id == campaign_id)
+        return [selected_runs.request_of(row) for row in self._rows(query)]
 
     def agent(self, agent_id: str) -> Agent | None:
         return _first(
@@ -328,6 +363,37 @@ class SqlTransaction:
         self._write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
         run = self.run(run_id)
         self._add_slices(slices, [] if run is None else [run])
+
+    def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:
+        # Runs with the same holds are changed together.
+        changed: dict[frozenset[Hold], list[str]] = {}
+        for row in self._rows(selected_runs.select_holds(run_ids)):
+            holds = frozenset(Hold(hold) for hold in row["holds"])
+            if (Hold.PAUSED in holds) is not paused:
+                changed.setdefault(holds ^ {Hold.PAUSED}, []).append(row["run_id"])
+        for holds, of_these in changed.items():
+            self.set_holds(of_these, holds)
+
+    def cancel_runs(self, run_ids: Sequence[str]) -> None:
+        self.pause_runs(run_ids, False)
+        for statement in selected_runs.cancelling(run_ids):
+            self._write(statement)
+
+    def retry_runs(self, run_ids: Sequence[str]) -> None:
+        for statement in selected_runs.retrying(run_ids):
+            self._write(statement)
+
+    def add_request(self, request: PendingRequest) -> PendingRequest:
+        last = self._connection.scalar(sa.select(sa.func.max(tables.requests.c.request_id)))
+        numbered = dataclasses.replace(request, request_id=1 if last is None else int(last) + 1)
+        self._write(sa.insert(tables.requests), [selected_runs.request_values(numbered)])
+        return numbered
+
+    def save_request(self, request: PendingRequest) -> None:
+        self._replace(tables.requests, selected_runs.request_values(request))
+
+    def end_request(self, request_id: int) -> None:
+        self._write(sa.delete(tables.requests).where(tables.requests.c.request_id == request_id))
 
     def next_token(self) -> int:
         token = self._last_token() + 1

@@ -45,6 +45,8 @@ campaigns = sa.Table(
     sa.Column("owner", sa.Text, nullable=False, server_default=""),
     sa.Column("owner_name", sa.Text, nullable=False, server_default=""),
     sa.Column("project", sa.Text, nullable=False, server_default=""),
+    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("retried", sa.BigInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("name", "number"),
     sa.UniqueConstraint("ordinal"),
 )
@@ -107,6 +109,7 @@ slices = sa.Table(
     # run's ordinal. Only the store knows these columns.
     sa.Column("lane", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("ordinal", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("tries_from", sa.BigInteger, nullable=False, server_default="1"),
     sa.Index(None, "run_id", "state", "index"),
 )
 _WAITING = sa.text("state = 'waiting'")
@@ -201,6 +204,24 @@ identities = sa.Table(
     sa.Column("labels", sa.JSON, nullable=False),
     _integer("created_at_ms"),
     _integer("revoked_at_ms"),
+)
+
+# Requests of people about runs that are carried out piece by piece; a row is gone when its request is done.
+requests = sa.Table(
+    "requests",
+    metadata,
+    sa.Column("request_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column(
+        "campaign_id", sa.Text, sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE"), nullable=False
+    ),
+    _text("action"),
+    _text("workload"),
+    _text("run_id"),
+    sa.Column("at_once", sa.Boolean, nullable=False),
+    _integer("asked_at_ms"),
+    _integer("next_ordinal"),
+    _integer("runs_changed"),
+    _integer("attempts_ended"),
 )
 
 # One row: the last fencing token.

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -66,6 +67,8 @@ class Script:
         run=status("done", 1).runs[0]
     )
     report: Callable[[str, str], Iterator[bytes]] = lambda _, form: iter([b"{}" if form == "json" else b""])
+    # A request about runs; None: a cancel answers with the status of ``cancel``.
+    asked: Callable[[campaign_pb2.RunsRequest], campaign_pb2.RunsAnswer] | None = None
     changed: list[campaign_pb2.ChangedFile] = field(default_factory=list)
     set_aside: list[campaign_pb2.SetAside] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
@@ -109,8 +112,21 @@ class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
             context, request, lambda: summed(status or self._script.status(request.campaign_id))
         )
 
-    def Cancel(self, request: Any, context: grpc.ServicerContext) -> Any:
-        return self._answer(context, request, lambda: self._script.cancel(request.campaign_id))
+    def CancelRuns(self, request: Any, context: grpc.ServicerContext) -> Any:
+        def cancelled() -> Any:
+            if self._script.asked is not None:
+                return self._script.asked(request)
+            status = self._script.cancel(request.campaign_id)
+            self._ended[request.campaign_id] = status
+            return campaign_pb2.RunsAnswer(campaign=status, runs_changed=1)
+
+        return self._answer(context, request, cancelled)
+
+    def Pause(self, request: Any, context: grpc.ServicerContext) -> Any:
+        assert self._script.asked is not None
+        return self._answer(context, request, partial(self._script.asked, request))
+
+    Resume = Retry = Pause
 
     def GetRun(self, request: Any, context: grpc.ServicerContext) -> Any:
         return self._answer(context, request, lambda: self._script.run(request.run_id))

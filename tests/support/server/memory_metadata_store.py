@@ -16,6 +16,7 @@ from typing import Any
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
+from assay_core.records.runs_request import RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.store.model import (
     ACTIVE_ATTEMPTS,
@@ -30,6 +31,7 @@ from assay_server.store.model import (
     Identity,
     Lane,
     Need,
+    PendingRequest,
     Run,
     RunOverview,
     Segment,
@@ -55,6 +57,7 @@ class _Tables:
     segments: dict[tuple[str, int, int, int], Segment] = field(default_factory=dict)
     agents: dict[str, Agent] = field(default_factory=dict)
     identities: dict[str, Identity] = field(default_factory=dict)
+    requests: dict[int, PendingRequest] = field(default_factory=dict)
     token: int = 0
 
     def copy(self) -> _Tables:
@@ -212,7 +215,7 @@ class MemoryReader:
 
     def is_running(self, campaign_id: str) -> bool:
         campaign = self._tables.campaigns.get(campaign_id)
-        return campaign is not None and campaign.state == CampaignState.RUNNING
+        return campaign is not None and campaign.state == CampaignState.RUNNING and not campaign.paused
 
     def _has_failed(self, piece: Slice, agent_id: str, slot_id: str) -> bool:
         return any(
@@ -293,6 +296,47 @@ class MemoryReader:
         found = [segment for place, segment in self._tables.segments.items() if place[:3] == of]
         return sorted(found, key=lambda segment: segment.index)
 
+    def _requested(self, asked: RunsRequest) -> list[Run]:
+        return [
+            run
+            for run in self.runs(asked.campaign_id)
+            if asked.run_id in ("", run.run_id) and asked.workload in ("", run.workload)
+        ]
+
+    def requested_runs(
+        self,
+        asked: RunsRequest,
+        states: Sequence[RunState],
+        *,
+        paused: bool | None = None,
+        first: int = 0,
+        most: int = 1,
+    ) -> list[tuple[int, str]]:
+        found = [
+            (run.ordinal, run.run_id)
+            for run in self._requested(asked)
+            if run.state in states and run.ordinal >= first and paused in (None, run.paused)
+        ]
+        return found[:most]
+
+    def requested_counts(self, asked: RunsRequest) -> dict[RunState, int]:
+        return dict(Counter(run.state for run in self._requested(asked)))
+
+    def requested_attempts(self, asked: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
+        run_ids = {run.run_id for run in self._requested(asked)}
+        return [each for each in self.attempts_in(states) if each.key.run_id in run_ids]
+
+    def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
+        return [each for each in self.attempts_in(states) if each.key.run_id in set(run_ids)]
+
+    def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
+        counted = {one: sum(run.paused for run in self.runs(one)) for one in campaign_ids}
+        return {campaign_id: runs for campaign_id, runs in counted.items() if runs}
+
+    def pending_requests(self, campaign_id: str | None = None) -> list[PendingRequest]:
+        pending = self._tables.requests.values()
+        return [each for each in pending if campaign_id in (None, each.asked.campaign_id)]
+
     def agent(self, agent_id: str) -> Agent | None:
         agent, identity = self._tables.agents.get(agent_id), self._tables.identities.get(agent_id)
         if agent is None or identity is None:
@@ -362,6 +406,44 @@ class MemoryTransaction(MemoryReader):
             if piece.index >= index:
                 del self._tables.slices[run_id, piece.index]
         self._add_slices(slices)
+
+    def pause_runs(self, run_ids: Sequence[str], paused: bool) -> None:
+        for run_id in run_ids:
+            others = set(self._tables.runs[run_id].holds) - {Hold.PAUSED}
+            self.set_holds([run_id], others | {Hold.PAUSED} if paused else others)
+
+    def cancel_runs(self, run_ids: Sequence[str]) -> None:
+        self.pause_runs(run_ids, False)
+        for run_id in run_ids:
+            for piece in self.slices(run_id):
+                if piece.state in (SliceState.WAITING, SliceState.LEASED):
+                    self.save_slice(replace(piece, state=SliceState.CANCELLED))
+            run = self._tables.runs[run_id]
+            self.save_run(replace(run, state=RunState.CANCELLED, failure=None))
+
+    def retry_runs(self, run_ids: Sequence[str]) -> None:
+        for run_id in run_ids:
+            slices = self.slices(run_id)
+            for piece in slices:
+                if piece.state in (SliceState.FAILED, SliceState.CANCELLED):
+                    earlier = self.attempts(run_id, piece.index)
+                    tries_from = earlier[-1].key.attempt + 1 if earlier else 1
+                    waiting = replace(piece, state=SliceState.WAITING, not_before_ms=0, tries_from=tries_from)
+                    self.save_slice(waiting)
+            begun = any(piece.state is SliceState.DONE for piece in slices)
+            state = RunState.RUNNING if begun else RunState.WAITING
+            self.save_run(replace(self._tables.runs[run_id], state=state, failure=None))
+
+    def add_request(self, request: PendingRequest) -> PendingRequest:
+        numbered = replace(request, request_id=max(self._tables.requests, default=0) + 1)
+        _add(self._tables.requests, numbered.request_id, numbered)
+        return numbered
+
+    def save_request(self, request: PendingRequest) -> None:
+        _replace(self._tables.requests, request.request_id, request, "request_id")
+
+    def end_request(self, request_id: int) -> None:
+        del self._tables.requests[request_id]
 
     def next_token(self) -> int:
         self._tables.token += 1

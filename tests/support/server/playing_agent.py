@@ -35,6 +35,7 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Inventory, Registered, Registration, Slot
+from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, SegmentHeader
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
@@ -88,6 +89,12 @@ class PlayingAgent:
     def cancel(self, campaign_id: str) -> CampaignStatus:
         asked = NamedCampaign(campaign_id).to_proto()
         return CampaignStatus.from_proto(self.campaigns.Cancel(asked, timeout=20))
+
+    def ask(self, action: RunsAction, campaign_id: str, **asked: Any) -> RunsAnswer:
+        """Pause, resume, cancel or retry runs."""
+        call = {RunsAction.CANCEL: "CancelRuns"}.get(action, action.capitalize())
+        message = RunsRequest(campaign_id, **asked).to_proto()
+        return RunsAnswer.from_proto(getattr(self.campaigns, call)(message, timeout=60))
 
     def listed(self, first: int = 0, most: int = 0) -> Overview:
         asked = CampaignsPage(first, most).to_proto()

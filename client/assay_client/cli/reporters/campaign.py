@@ -73,7 +73,7 @@ def render_campaigns(campaigns: Sequence[Mapping[str, Any]], console: Console) -
         drawn.add_row(
             campaign["campaign_id"],
             *([campaign["owner_name"], campaign["project"]] if people else []),
-            campaign["state"],
+            state_of(campaign),
             count(campaign["runs_total"]),
             count(campaign["runs_done"]),
             count(campaign["runs_failed"]),
@@ -120,7 +120,7 @@ def render_campaign(campaign: Mapping[str, Any], console: Console) -> None:
             clipped(run["device_kind"], 30),
             run["level"],
             condition_of(run),
-            run["state"],
+            state_of(run),
             f"{run['slices_done']:,}/{run['slices']:,}" if run["slices"] else "-",
             count(run["retries"]),
             count(run["launches"]),
@@ -144,9 +144,17 @@ def described(campaign: Mapping[str, Any]) -> str:
     parts = [f"{count(campaign['runs_done'])} of {count(campaign['runs_total'])} runs done"]
     parts += [f"{count(running)} running"] if running else []
     parts += [f"{count(campaign['runs_failed'])} failed"] if campaign["runs_failed"] else []
+    cancelled, paused = campaign["runs_cancelled"], campaign["runs_paused"]
+    parts += [f"{count(cancelled)} cancelled"] if cancelled and campaign["state"] != "cancelled" else []
+    parts += [f"{count(paused)} paused"] if paused else []
     parts += [f"{count(done)} of {count(slices)} slices done"] if slices > campaign["runs_total"] else []
     parts += [counted(retries, "retry", "retries")] if retries else []
-    return f"{campaign['campaign_id']} {campaign['state']}: {', '.join(parts)}"
+    return f"{campaign['campaign_id']} {state_of(campaign)}: {', '.join(parts)}"
+
+
+def state_of(thing: Mapping[str, Any]) -> str:
+    """The state of a campaign or run, and whether it is paused."""
+    return f"{thing['state']}, paused" if thing["paused"] else str(thing["state"])
 
 
 def waiting_lines(waiting: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -90,7 +90,8 @@ class Analyses:
         self._lock = threading.Lock()
         self._ending = threading.RLock()  # held while a result is stored
         self._executor: Executor | None = None
-        self._running: set[str] = set()
+        # How often each campaign had been tried again by a person when its analysis began.
+        self._running: dict[str, int] = {}
         self._broken: set[str] = set()
         self._closed = False
         coordinator.listen(self._heard)
@@ -123,15 +124,17 @@ class Analyses:
         with self._lock:
             if self._closed or campaign_id in self._running:
                 return
-            self._running.add(campaign_id)
+            self._running[campaign_id] = retried = 0
         try:
             with self._coordinator.snapshot() as store:
+                campaign = store.campaign(campaign_id)
+                self._running[campaign_id] = retried = 0 if campaign is None else campaign.retried
                 request = analysis_request(store, campaign_id, self._coordinator.records)
             future = self._submit(request)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._end(campaign_id, _failure_of(error, campaign_id))
+            self._end(campaign_id, _failure_of(error, campaign_id), retried)
             return
-        future.add_done_callback(partial(self._done, campaign_id))
+        future.add_done_callback(partial(self._done, campaign_id, retried))
 
     def _submit(self, request: AnalysisRequest) -> Future[tuple[bytes, bytes]]:
         with self._lock:
@@ -143,14 +146,14 @@ class Analyses:
                 self._executor = self._make_executor()
                 return submit_analysis(self._executor, request)
 
-    def _done(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
+    def _done(self, campaign_id: str, retried: int, future: Future[tuple[bytes, bytes]]) -> None:
         with self._ending:
             with self._lock:
                 if self._closed:
                     return
-            self._keep(campaign_id, future)
+            self._keep(campaign_id, retried, future)
 
-    def _keep(self, campaign_id: str, future: Future[tuple[bytes, bytes]]) -> None:
+    def _keep(self, campaign_id: str, retried: int, future: Future[tuple[bytes, bytes]]) -> None:
         try:
             document, page = future.result()
             self._coordinator.records.write_report(campaign_id, "json", document)
@@ -158,16 +161,16 @@ class Analyses:
         except CancelledError:
             return
         except BrokenExecutor as error:
-            self._again_or_end(campaign_id, error)
+            self._again_or_end(campaign_id, retried, error)
         except RecordsChangedError as error:
-            self._measure_again(campaign_id, error)
+            self._measure_again(campaign_id, retried, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._end(campaign_id, _failure_of(error, campaign_id))
+            self._end(campaign_id, _failure_of(error, campaign_id), retried)
         else:
-            if not self._repeated(campaign_id, document):
-                self._end(campaign_id, None)
+            if not self._repeated(campaign_id, retried, document):
+                self._end(campaign_id, None, retried)
 
-    def _repeated(self, campaign_id: str, document: bytes) -> bool:
+    def _repeated(self, campaign_id: str, retried: int, document: bytes) -> bool:
         """Plan further repeats if the campaign asks for less noise than the report states."""
         with self._coordinator.snapshot() as store:
             campaign = store.campaign(campaign_id)
@@ -176,15 +179,13 @@ class Analyses:
         if not wanted:
             return False
         # Before the new runs can end, because they start another analysis.
-        with self._lock:
-            self._running.discard(campaign_id)
+        self._forget(campaign_id, retried)
         with self._coordinator.schedule() as schedule:
-            return schedule.repeat(campaign_id, wanted)
+            return schedule.repeat(campaign_id, wanted, retried)
 
-    def _measure_again(self, campaign_id: str, error: RecordsChangedError) -> None:
+    def _measure_again(self, campaign_id: str, retried: int, error: RecordsChangedError) -> None:
         """Files of runs changed since they were published, so the campaign measures those runs again."""
-        with self._lock:
-            self._running.discard(campaign_id)
+        self._forget(campaign_id, retried)
         try:
             lose_records(self._coordinator, error.files)
             with self._coordinator.snapshot() as store:
@@ -193,29 +194,35 @@ class Analyses:
             if campaign is not None and campaign.state is CampaignState.ANALYSING:
                 self.start(campaign_id)
         except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._end(campaign_id, _failure_of(refused, campaign_id))
+            self._end(campaign_id, _failure_of(refused, campaign_id), retried)
 
-    def _again_or_end(self, campaign_id: str, error: BrokenExecutor) -> None:
+    def _again_or_end(self, campaign_id: str, retried: int, error: BrokenExecutor) -> None:
         """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
         with self._lock:
             first = campaign_id not in self._broken
             self._broken.add(campaign_id)
-            self._running.discard(campaign_id)
+        self._forget(campaign_id, retried)
         with log_about(campaign=campaign_id):
             if first:
                 self.start(campaign_id)
             else:
-                self._end(campaign_id, _failure_of(error, campaign_id))
+                self._end(campaign_id, _failure_of(error, campaign_id), retried)
 
-    def _end(self, campaign_id: str, why: Failure | None) -> None:
+    def _end(self, campaign_id: str, why: Failure | None, retried: int) -> None:
+        # Before the end is recorded: where the campaign was tried again, this starts its next analysis.
+        self._forget(campaign_id, retried)
         try:
             with self._coordinator.schedule() as schedule:
-                schedule.end_analysis(campaign_id, why)
+                schedule.end_analysis(campaign_id, why, retried)
         except StorageError as error:
             _log.warning("the analysis of %s continues at the server's next start: %s", campaign_id, error)
-        with self._lock:
-            self._running.discard(campaign_id)
         self._on_end(why is None)
+
+    def _forget(self, campaign_id: str, retried: int) -> None:
+        """This analysis runs no longer; a later one of the campaign still does."""
+        with self._lock:
+            if self._running.get(campaign_id) == retried:
+                del self._running[campaign_id]
 
 
 def analysis_request(store: MetadataReader, campaign_id: str, records: RecordStore) -> AnalysisRequest:

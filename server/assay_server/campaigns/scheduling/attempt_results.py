@@ -111,7 +111,7 @@ class AttemptResults(Transitions):
                 continue
             cause = f"{kind.cause}: {flag.detail}" if flag.detail else kind.cause
             why = failure(kind.retry_as, str(attempt.key), cause, kind.remedy)
-            others = [a for a in self.store.attempts(*_slice_of(attempt)) if a.key != attempt.key]
+            others = [a for a in self.tries(attempt.key) if a.key != attempt.key]
             if self.policy.retry.delay_after([*others, replace(attempt, failure=why)], why) is not None:
                 return why
         return None
@@ -158,10 +158,6 @@ class AttemptResults(Transitions):
         if run is not None and run.level == "light":
             self.start_detailed(run, plan)
         return True
-
-
-def _slice_of(attempt: Attempt) -> tuple[str, int]:
-    return attempt.key.run_id, attempt.key.slice_index
 
 
 def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> Failure | None:

@@ -26,7 +26,11 @@ class CampaignCourse(Transitions):
         self.effects.work = True
 
     def cancel(self, campaign_id: str) -> Campaign:
-        """Stop a campaign for good; an ended one stays as it is. Raises UnknownThingError."""
+        """Stop a campaign for good, in this transaction; an ended one stays as it is.
+
+        For campaigns of any size see :mod:`assay_server.campaigns.scheduling.runs_requests`. Raises
+        UnknownThingError.
+        """
         campaign = known_campaign(self.store.campaign(campaign_id), campaign_id)
         if campaign.state in ENDED_CAMPAIGNS:
             return campaign
@@ -45,19 +49,23 @@ class CampaignCourse(Transitions):
 
     def _stop(self, ended: Campaign) -> Campaign:
         """Save a campaign that ends now, and cancel its open runs."""
-        stopped = replace(ended, ended_at_ms=self.now_ms)
+        stopped = replace(ended, ended_at_ms=self.now_ms, paused=False)
         self.store.save_campaign(stopped)
         for run in self.store.runs(stopped.campaign_id):
             if run.state not in ENDED_RUNS:
                 self.cancel_slices(run.run_id)
                 self.store.save_run(replace(run, state=RunState.CANCELLED))
+                self.store.pause_runs([run.run_id], False)
         self.effects.campaigns.add(stopped.campaign_id)
         return stopped
 
-    def repeat(self, campaign_id: str, wanted: Mapping[Key, int]) -> bool:
-        """Plan further repeats of an analysed campaign, which then runs again; False if none are wanted."""
+    def repeat(self, campaign_id: str, wanted: Mapping[Key, int], retried: int = 0) -> bool:
+        """Plan further repeats of an analysed campaign, which then runs again; False if none are wanted.
+
+        ``retried`` as for :meth:`end_analysis`.
+        """
         campaign = self.store.campaign(campaign_id)
-        if campaign is None or campaign.state is not CampaignState.ANALYSING:
+        if campaign is None or campaign.state is not CampaignState.ANALYSING or campaign.retried != retried:
             return False
         runs = further_runs(self.store.runs(campaign_id), wanted)
         runs = [run for run in runs if not too_many(gpus_lost(self.store, run))]
@@ -69,10 +77,17 @@ class CampaignCourse(Transitions):
         self.effects.work = True
         return True
 
-    def end_analysis(self, campaign_id: str, why: Failure | None) -> None:
-        """End an analysis: the report is written (``why`` None), or ``why`` it could not be made."""
+    def end_analysis(self, campaign_id: str, why: Failure | None, retried: int = 0) -> None:
+        """End an analysis: the report is written (``why`` None), or ``why`` it could not be made.
+
+        ``retried``: how often the campaign had been tried again when the analysis began. If a person had it
+        tried again since, the report lacks those runs, and the campaign is analysed once more.
+        """
         campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.ANALYSING:
+            return
+        if campaign.retried != retried:
+            self.effects.analyse.add(campaign_id)
             return
         found = why or failure_of_runs(self.store.runs(campaign_id))
         self.store.save_campaign(
@@ -81,6 +96,7 @@ class CampaignCourse(Transitions):
                 state=CampaignState.DONE if found is None else CampaignState.FAILED,
                 failure=found,
                 has_report=why is None,
+                paused=False,
                 ended_at_ms=self.now_ms,
             )
         )

@@ -55,4 +55,6 @@ def lost_gpu(failure: Failure | None) -> bool:
 
 
 def _counts(failure: Failure) -> bool:
+    if failure.failure_class == FailureClass.CANCELLED:  # a person stopped it
+        return False
     return not is_loss(failure) and failure.known_class.fault is not Fault.BOX

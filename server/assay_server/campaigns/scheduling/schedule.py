@@ -13,7 +13,8 @@ from __future__ import annotations
 from assay_server.campaigns.scheduling.attempt_results import AttemptResults
 from assay_server.campaigns.scheduling.campaign_course import CampaignCourse
 from assay_server.campaigns.scheduling.leases import Leases
+from assay_server.campaigns.scheduling.runs_requests import RunsRequests
 
 
-class Schedule(Leases, AttemptResults, CampaignCourse):
+class Schedule(Leases, AttemptResults, CampaignCourse, RunsRequests):
     """The scheduler's operations in one transaction at one moment; apply ``effects`` after the commit."""

@@ -22,10 +22,15 @@ def run_state(slices: Collection[SliceState]) -> RunState:
 
 
 def campaign_state(runs: Collection[RunState]) -> CampaignState:
-    """Running until every run has ended; then analysing if any run has data, else failed."""
+    """Running until every run has ended; then analysing if any run has data, else failed.
+
+    Cancelled if a person cancelled every run.
+    """
     if any(state not in ENDED_RUNS for state in runs):
         return CampaignState.RUNNING
-    return CampaignState.ANALYSING if RunState.DONE in runs else CampaignState.FAILED
+    if RunState.DONE in runs:
+        return CampaignState.ANALYSING
+    return CampaignState.FAILED if RunState.FAILED in runs else CampaignState.CANCELLED
 
 
 def failure_of_runs(runs: Sequence[Run]) -> Failure | None:

@@ -108,7 +108,7 @@ class Transitions:
         if is_of_box(why) and not lost_gpu(why):
             delay_ms, why = self._after_fault_of_box(attempt, why)
         else:
-            delay_ms = self.policy.retry.delay_after(self.store.attempts(key.run_id, key.slice_index), why)
+            delay_ms = self.policy.retry.delay_after(self.tries(key), why)
         if delay_ms is not None:
             self.effects.work = True
             self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
@@ -117,9 +117,15 @@ class Transitions:
             self.end_attempt(attempt, AttemptState.FAILED, why)
         self.set_slice(replace(piece, state=SliceState.FAILED), why)
 
+    def tries(self, key: AttemptKey) -> list[Attempt]:
+        """The attempts of a slice that count as its tries: those since a person last had it tried again."""
+        piece = self.store.slice(key.run_id, key.slice_index)
+        first = 1 if piece is None else piece.tries_from
+        return [a for a in self.store.attempts(key.run_id, key.slice_index) if a.key.attempt >= first]
+
     def _after_fault_of_box(self, attempt: Attempt, why: Failure) -> tuple[int | None, Failure]:
         """Let the slot rest; returns RetryPolicy.delay_after's delay, and the failure if the run ends."""
-        attempts = self.store.attempts(attempt.key.run_id, attempt.key.slice_index)
+        attempts = self.tries(attempt.key)
         if self.resting.run_is_to_blame(attempts):
             tried = len({(a.agent_id, a.slot_id) for a in attempts if is_of_box(a.failure)})
             slots = "1 slot" if tried == 1 else f"{tried} slots"
@@ -191,7 +197,7 @@ class Transitions:
         elif not self.store.slices(run.run_id):  # it waits for its light run
             self.store.save_run(replace(run, state=RunState.FAILED, failure=why))
             self.note_change(run.run_id)
-            self._advance(run.campaign_id)
+            self.advance(run.campaign_id)
 
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
@@ -212,10 +218,12 @@ class Transitions:
             self.store.save_run(replace(run, state=state, failure=why))
             self.note_change(run.run_id)
         if state in ENDED_RUNS:
+            if run.paused:
+                self.store.pause_runs([run.run_id], False)
             self.cancel_slices(run.run_id)
             if state is not RunState.DONE:
                 self.start_detailed(run, None)
-            self._advance(run.campaign_id)
+            self.advance(run.campaign_id)
 
     def start_detailed(self, light: Run, plan: SlicePlan | None) -> None:
         """Give the detailed runs that waited for a light run their slices: those of ``plan``, or, if there is
@@ -239,22 +247,23 @@ class Transitions:
                 why = failure(FailureClass.CANCELLED, f"run {run_id}")
                 self.end_attempt(attempt, AttemptState.CANCELLED, why)
 
-    def _advance(self, campaign_id: str) -> None:
+    def advance(self, campaign_id: str) -> None:
+        """Analyse or end a campaign whose runs have all ended, once no request about it is pending."""
         campaign = self.store.campaign(campaign_id)
         self.effects.campaigns.add(campaign_id)
         if campaign is None or campaign.state is not CampaignState.RUNNING:
             return
-        if self.store.open_runs(campaign_id):
+        if self.store.open_runs(campaign_id) or self.store.pending_requests(campaign_id):
             return
-        runs = self.store.runs(campaign_id)
-        state = campaign_state([run.state for run in runs])
+        state = campaign_state(self.store.run_counts(campaign_id))
         if state is CampaignState.ANALYSING:
             self.store.save_campaign(replace(campaign, state=state))
             self.effects.analyse.add(campaign_id)
-        elif state is CampaignState.FAILED:
-            self.store.save_campaign(
-                replace(campaign, state=state, failure=failure_of_runs(runs), ended_at_ms=self.now_ms)
-            )
+            return
+        why = failure_of_runs(self.store.runs(campaign_id))
+        self.store.save_campaign(
+            replace(campaign, state=state, failure=why, paused=False, ended_at_ms=self.now_ms)
+        )
 
     def note_change(self, run_id: str) -> None:
         """Note that this transaction changes the status of a run's campaign."""

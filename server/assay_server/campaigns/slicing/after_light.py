@@ -20,7 +20,7 @@ from assay_server.campaign_file.slices.cost import LightPace, cost_from_light
 from assay_server.campaign_file.slices.windows import MOST_SLICES_OF_A_RUN, planned_windows
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
-from assay_server.store.model import Run, Slice
+from assay_server.store.model import OPEN_RUNS, Run, Slice
 from assay_server.store.protocols import MetadataReader
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _NS_PER_S = 1e9
 
 def waiting_for_light(store: MetadataReader, light: Run) -> list[Run]:
     """The detailed runs that have no slices until this run has ended; none if it is not their light run."""
-    if (light.level, light.condition, light.repeat, light.under_mps) != ("light", BASELINE, 0, False):
+    if not _decides_slices(light):
         return []
     campaign = store.campaign(light.campaign_id)
     slicing = None if campaign is None else campaign.compiled.slicing
@@ -46,6 +46,30 @@ def waiting_for_light(store: MetadataReader, light: Run) -> list[Run]:
         and run.state is RunState.WAITING
         and not store.slices(run.run_id)
     ]
+
+
+def awaited_lights(store: MetadataReader, campaign_id: str) -> list[Run]:
+    """The ended light runs for whose end runs of a campaign wait: a person had these tried again since."""
+    campaign = store.campaign(campaign_id)
+    slicing = None if campaign is None else campaign.compiled.slicing
+    if slicing is None or not slicing.by_light:
+        return []
+    runs = store.runs(campaign_id)
+    waiting = {
+        (run.workload, run.device_kind)
+        for run in runs
+        if run.in_windows and run.state is RunState.WAITING and not store.slices(run.run_id)
+    }
+    return [
+        run
+        for run in runs
+        if (run.workload, run.device_kind) in waiting and _decides_slices(run) and run.state not in OPEN_RUNS
+    ]
+
+
+def _decides_slices(run: Run) -> bool:
+    """Whether detailed runs of its workload and GPU wait for this run."""
+    return (run.level, run.condition, run.repeat, run.under_mps) == ("light", BASELINE, 0, False)
 
 
 def plan_from(store: MetadataReader, light: Run, path: Path) -> SlicePlan | None:

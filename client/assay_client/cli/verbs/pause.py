@@ -1,0 +1,35 @@
+"""``assay pause ID``: hold a campaign, a workload or a run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.options import CampaignArgument, JsonOption, RunOption, ServerOption, WorkloadOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.runs_request import render_request
+from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
+
+app = verb_app()
+
+
+@app.command()
+def pause(
+    campaign_id: CampaignArgument,
+    *,
+    workload: WorkloadOption = "",
+    run_id: RunOption = "",
+    now: Annotated[
+        bool, typer.Option("--now", help="Hand back what is running; its slices are measured again.")
+    ] = False,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hold a campaign, a workload or a run.
+
+    What is running ends its slice first. Nothing is lost: 'assay resume' lets it go on."""
+    with Client(server) as client:
+        done = client.pause(campaign_id, workload=workload, run_id=run_id, at_once=now)
+    show(done, as_json, lambda console: render_request(done, console))

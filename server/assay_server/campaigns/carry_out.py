@@ -1,0 +1,121 @@
+"""Carries out requests of people about runs, piece by piece, with a rest after each piece."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_sampling.errors import StorageError
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.slicing.after_light import awaited_lights, plan_from
+from assay_server.store.model import PendingRequest, Run
+from assay_server.store.protocols import MetadataReader
+
+# Runs of a piece: its transaction takes some milliseconds, which is as long as a heartbeat waits for it.
+PIECE_RUNS = 500
+# The rest after a piece, as a multiple of its time: others get the writer's lock between two pieces.
+_REST = 1.0
+_LEAST_REST_SECONDS = 0.002
+
+
+class RequestRunner:
+    """Carries out requests one after another. Thread-safe.
+
+    Whoever asks waits until the request is carried out. :meth:`resume` carries on what a crash, an end of the
+    server or a full disk interrupted.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        *,
+        piece_runs: int = PIECE_RUNS,
+        rest: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._coordinator = coordinator
+        self._piece_runs = piece_runs
+        self._rest = rest
+        # One request at a time: two about the same runs would each undo half of the other.
+        self._lock = threading.Lock()
+        self._closed = False
+        self._looked_for_awaiting = False
+
+    def close(self) -> None:
+        """Begin no further piece; the next server carries on."""
+        self._closed = True
+
+    def ask(self, action: RunsAction, asked: RunsRequest) -> PendingRequest:
+        """Carry out a request; returns it with its counts. Raises what the request is refused with."""
+        with self._lock:
+            self._carry_on_all()
+            with self._coordinator.schedule() as schedule:
+                request = schedule.ask(action, asked)
+            return self._carry_on(request)
+
+    def resume(self) -> None:
+        """Carry on interrupted requests; returns at once if one is being carried out."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._carry_on_all()
+                if not self._looked_for_awaiting:
+                    self._start_all_awaiting()
+                    self._looked_for_awaiting = True
+            finally:
+                self._lock.release()
+
+    def _carry_on_all(self) -> None:
+        with self._coordinator.snapshot() as store:
+            pending = store.pending_requests()
+        for request in pending:
+            self._carry_on(request)
+
+    def _carry_on(self, request: PendingRequest) -> PendingRequest:
+        while True:
+            if self._closed:
+                cause = "it ends; its next start carries on what is left of the request"
+                raise StorageError("server", cause, "start it again, then see: assay status")
+            began = time.monotonic()
+            with self._coordinator.schedule() as schedule:
+                now = schedule.carry_on(request, self._piece_runs)
+                left = schedule.store.pending_requests(request.asked.campaign_id)
+            request = now or request
+            if request.request_id not in [each.request_id for each in left]:
+                break
+            self._rest(max(_LEAST_REST_SECONDS, _REST * (time.monotonic() - began)))
+        if request.action is RunsAction.RETRY:
+            self._start_awaiting(request.asked.campaign_id)
+        return request
+
+    def _start_all_awaiting(self) -> None:
+        """After a start: a crash may have come between a retry and the slices of the runs it brought back."""
+        with self._coordinator.snapshot() as store:
+            running = [c.campaign_id for c in store.campaigns() if c.state is CampaignState.RUNNING]
+        for campaign_id in running:
+            self._start_awaiting(campaign_id)
+
+    def _start_awaiting(self, campaign_id: str) -> None:
+        """Give detailed runs that were tried again their slices if their light run has already ended."""
+        with self._coordinator.snapshot() as store:
+            lights = awaited_lights(store, campaign_id)
+        for light in lights:
+            with self._coordinator.snapshot() as store:
+                file = _file_of(store, light)
+                path = self._coordinator.records.path(file) if file else None
+                plan = None if path is None else plan_from(store, light, path)
+            with self._coordinator.schedule() as schedule:
+                schedule.start_detailed(light, plan)
+
+    def running(self, asked: RunsRequest) -> int:
+        """How many attempts of the requested runs are running."""
+        with self._coordinator.snapshot() as store:
+            return len(store.requested_attempts(asked, (AttemptState.LEASED, AttemptState.PUBLISHING)))
+
+
+def _file_of(store: MetadataReader, light: Run) -> str:
+    """The published file of a light run that succeeded; "" if it did not."""
+    if light.state is not RunState.DONE:
+        return ""
+    return next((piece.file for piece in store.slices(light.run_id) if piece.file), "")
