@@ -22,6 +22,7 @@ from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy, live_keys
 from assay_server.clock import Clock, SteadyClock, wall_ms
@@ -116,6 +117,8 @@ class Server:
         coordinator.listen(lambda effects: changes.announce(_topics(effects)))
         ingest = Ingest(coordinator)
         resources.callback(ingest.close)
+        heartbeats = Heartbeats(coordinator)
+        resources.callback(heartbeats.close)
         publisher = Publisher(coordinator)
         analyses = self._analyses(coordinator, resources)
         requests = RequestRunner(coordinator)
@@ -123,7 +126,7 @@ class Server:
         metrics.watch(coordinator, lambda: analyses.running)
         server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
-            AgentHandler(coordinator, publisher, self.settings.heartbeat_ms, self._limits.agents),
+            AgentHandler(coordinator, publisher, heartbeats, self.settings.heartbeat_ms, self._limits.agents),
             CampaignHandler(coordinator, self._limits.queries, requests),
             ingest,
             changes,

@@ -26,6 +26,7 @@ from assay_core.records.work import CommandSource
 from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.rpc.agent_handler import AgentHandler
@@ -128,7 +129,7 @@ def _end(coordinator: Coordinator, key: AttemptKey) -> None:
 
 def vain_ms(coordinator: Coordinator, agents: int) -> np.ndarray:
     """Each request of a slot for which there is no work."""
-    handler = AgentHandler(coordinator, Publisher(coordinator), 5_000)
+    handler = AgentHandler(coordinator, Publisher(coordinator), Heartbeats(coordinator), 5_000)
     taken: list[tuple[float, float]] = []
     for number in range(agents):
         with timed(taken):

@@ -389,6 +389,39 @@ class TestMetadataStore:
         with metadata.snapshot() as read:
             assert read.agents() == agents[::-1]
 
+    def test_agents_and_attempts_of_heartbeats_are_found_and_noted_together(
+        self, metadata: MetadataStore
+    ) -> None:
+        first = attempt()
+        second = attempt(8, ordinal=1, slot_id="other", launches_spooled=50)
+        unknown = replace(first.key, token=99)
+        agents = [Agent(name, f"process of {name}", name, Inventory(), (), 7) for name in "abc"]
+        with metadata.transaction() as store:
+            fill(store)
+            for each in (first, second):
+                store.add_attempt(each)
+            for agent in agents:
+                store.put_agent(agent)
+        with metadata.transaction() as store:
+            store.saw_agents(["a", "c"], 100)
+            store.saw_agents([], 200)
+            store.extend_attempts([(first.key, 20), (second.key, 20)], 5_000)
+            store.extend_attempts([], 6_000)
+        with metadata.snapshot() as read:
+            sessions = read.sessions(["a", "b", "c", "d"])
+            found = {each.key: each for each in read.attempts_of([first.key, second.key, unknown])}
+            assert read.sessions([]) == {}
+            assert read.attempts_of([]) == []
+            assert [agent.seen_at_ms for agent in read.agents()] == [100, 7, 100]
+        assert {name: (s.session_id, s.seen_at_ms) for name, s in sessions.items()} == {
+            "a": ("process of a", 100), "b": ("process of b", 7), "c": ("process of c", 100),
+        }  # fmt: skip
+        extended = {"lease_ends_at_ms": 5_000, "confirmed": True}
+        assert found == {
+            first.key: replace(first, launches_spooled=20, **extended),
+            second.key: replace(second, launches_spooled=50, **extended),
+        }
+
     def test_attempts_are_found_by_state_agent_slot_and_deadline(self, metadata: MetadataStore) -> None:
         with metadata.transaction() as store:
             fill(store, runs=3)

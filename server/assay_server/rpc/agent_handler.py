@@ -1,8 +1,9 @@
-"""Answers agents' requests from the scheduler. Plain functions of a record; they may block."""
+"""Answers agents' requests from the scheduler. Plain functions of a record; all but heartbeats may block."""
 
 from __future__ import annotations
 
 import math
+from concurrent.futures import Future
 
 from assay_core.program import distribution_version
 from assay_core.records.lease import (
@@ -19,6 +20,7 @@ from assay_core.records.machine import Registered, Registration
 from assay_sampling.errors import ParameterError
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.rpc.statuses import work_of
@@ -31,12 +33,14 @@ class AgentHandler:
         self,
         coordinator: Coordinator,
         publisher: Publisher,
+        heartbeats: Heartbeats,
         heartbeat_ms: int,
         limits: AgentLimits = DEFAULT_LIMITS.agents,
     ) -> None:
         self._limits = limits
         self._coordinator = coordinator
         self._publisher = publisher
+        self._heartbeats = heartbeats
         self._heartbeat_ms = heartbeat_ms
 
     def register(self, registration: Registration) -> Registered:
@@ -68,21 +72,10 @@ class AgentHandler:
             cause = f"it reports {number:,} {what}; at most {most:,} are taken"
             raise ParameterError(subject, cause, "run the same release of Assay on agent and server")
 
-    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer:
+    def heartbeat(self, heartbeat: Heartbeat) -> Future[HeartbeatAnswer]:
+        """The answer to come; raises ParameterError for a heartbeat with too many attempts."""
         self._require("heartbeat", "attempts", len(heartbeat.attempts), self._limits.heartbeat_attempts)
-        with self._coordinator.schedule() as schedule:
-            if not schedule.is_registered(heartbeat.agent_id, heartbeat.session_id):
-                return HeartbeatAnswer(register_again=True)
-            drop = [
-                progress.key
-                for progress in heartbeat.attempts
-                if not (
-                    schedule.is_held(heartbeat.claim(progress))
-                    and schedule.extend(progress.key, progress.launches_spooled)
-                )
-            ]
-        self._coordinator.spools.note(heartbeat.agent_id, heartbeat.spool, self._coordinator.clock.now_ms())
-        return HeartbeatAnswer(tuple(drop))
+        return self._heartbeats.take(heartbeat)
 
     def lease(self, request: LeaseRequest) -> LeaseAnswer:
         """Work for a slot, now; an empty answer if there is none."""

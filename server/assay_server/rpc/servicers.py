@@ -155,8 +155,12 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         return await sent(context, self._threads.short, self._handler.register, read, request)
 
     async def Heartbeat(self, request: Any, context: Context) -> Any:
-        read = Heartbeat.from_proto
-        return await sent(context, self._threads.short, self._handler.heartbeat, read, request)
+        """Heartbeats wait for no thread of other calls."""
+        try:
+            answer = self._handler.heartbeat(Heartbeat.from_proto(request))
+            return (await asyncio.wrap_future(answer)).to_proto()
+        except Exception as error:  # noqa: BLE001 - as in answer()
+            await abort(context, error, "heartbeat")
 
     async def Lease(self, request: Any, context: Context) -> Any:
         asked = LeaseRequest.from_proto(request)

@@ -321,6 +321,14 @@ class StoreLoad:
 
 
 @dataclass(frozen=True)
+class AgentSession:
+    """The current process of an agent, and when the agent was last seen."""
+
+    session_id: str
+    seen_at_ms: int
+
+
+@dataclass(frozen=True)
 class CampaignProgress:
     """How far a campaign is. ``needs``: for each distinct need of open runs, one such run and how many
     have that need. ``retries``: attempts beyond the first of each slice."""

@@ -14,6 +14,7 @@ from assay_core.records.failure import Failure
 from assay_core.records.runs_request import RunsRequest
 from assay_server.store.model import (
     Agent,
+    AgentSession,
     Attempt,
     Campaign,
     CampaignOverview,
@@ -178,6 +179,14 @@ class MetadataReader(Protocol):
 
     def agent(self, agent_id: str) -> Agent | None: ...
 
+    def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
+        """The current processes of those of these agents that are known."""
+        ...
+
+    def attempts_of(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+        """The attempts with exactly these keys, in no order; keys without an attempt are left out."""
+        ...
+
     def agents(self) -> list[Agent]:
         """All agents that ever registered, in the order of their identifiers."""
 
@@ -265,6 +274,15 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def put_identity(self, identity: Identity) -> None:
         """Add or replace an identity."""
+
+    def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
+        """Note that these agents were seen now."""
+
+    def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
+        """Note that leased attempts live: their leases end later, and they are confirmed.
+
+        ``progress``: with each, how many launches its agent has spooled; the number never falls.
+        """
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

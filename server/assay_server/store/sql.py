@@ -21,10 +21,11 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import identities, queue, selected_runs, statements, tables
+from assay_server.store import heartbeats, identities, queue, selected_runs, statements, tables
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
+    AgentSession,
     Attempt,
     Campaign,
     CampaignOverview,
@@ -297,6 +298,14 @@ class SqlTransaction:
             {AttemptState(s): n for s, n in counted(statements.active_attempts_by_state()).items()},
         )
 
+    def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
+        return heartbeats.sessions(self._connection, agent_ids)
+
+    def attempts_of(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+        found = [_attempt(row) for row in heartbeats.attempts_of(self._connection, keys)]
+        wanted = set(keys)
+        return [attempt for attempt in found if attempt.key in wanted]
+
     def agents(self) -> list[Agent]:
         query = statements.agents_with_labels().order_by(tables.agents.c.agent_id)
         return [_agent(row) for row in self._rows(query)]
@@ -431,6 +440,12 @@ class SqlTransaction:
 
     def put_identity(self, identity: Identity) -> None:
         identities.put(self._connection, identity)
+
+    def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
+        heartbeats.saw_agents(self._connection, agent_ids, now_ms)
+
+    def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
+        heartbeats.extend_attempts(self._connection, progress, lease_ends_at_ms)
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c

@@ -22,6 +22,7 @@ from assay_server.store.model import (
     ACTIVE_ATTEMPTS,
     OPEN_RUNS,
     Agent,
+    AgentSession,
     Attempt,
     Campaign,
     CampaignOverview,
@@ -353,6 +354,14 @@ class MemoryReader:
             Counter(a.state for a in active),
         )
 
+    def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
+        known = [agent for agent in self.agents() if agent.agent_id in agent_ids]
+        return {agent.agent_id: AgentSession(agent.session_id, agent.seen_at_ms) for agent in known}
+
+    def attempts_of(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+        found = [self.attempt(key.run_id, key.slice_index, key.attempt) for key in set(keys)]
+        return [attempt for attempt in found if attempt is not None and attempt.key in keys]
+
     def agents(self) -> list[Agent]:
         found = (self.agent(agent_id) for agent_id in sorted(self._tables.agents))
         return [agent for agent in found if agent is not None]
@@ -492,6 +501,20 @@ class MemoryTransaction(MemoryReader):
 
     def put_identity(self, identity: Identity) -> None:
         self._tables.identities[identity.identity_id] = identity
+
+    def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
+        for agent_id in agent_ids:
+            known = self._tables.agents[agent_id]
+            self._tables.agents[agent_id] = replace(known, seen_at_ms=now_ms)
+
+    def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
+        for key, spooled in progress:
+            known = self.attempt(key.run_id, key.slice_index, key.attempt)
+            assert known is not None
+            more = max(known.launches_spooled, spooled)
+            self.save_attempt(
+                replace(known, lease_ends_at_ms=lease_ends_at_ms, confirmed=True, launches_spooled=more)
+            )
 
     def forget_agents(self, most: int) -> None:
         seen = sorted(self._tables.agents.values(), key=lambda agent: (-agent.seen_at_ms, agent.agent_id))

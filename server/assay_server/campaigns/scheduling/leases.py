@@ -16,7 +16,7 @@ from assay_server.campaigns.scheduling.choice import Chooser
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import Agent, Attempt, Run, Slice, SliceState
 
-_SEEN_EVERY_MS = 10_000
+SEEN_EVERY_MS = 10_000
 _SECRET_BYTES = 32
 
 
@@ -68,7 +68,7 @@ class Leases(Transitions):
             return known
         places = (known.place, agent.place)
         silent_ms = self.now_ms - known.seen_at_ms
-        if all(places) and places[0] != places[1] and silent_ms < _SEEN_EVERY_MS + self.policy.lease_ms // 2:
+        if all(places) and places[0] != places[1] and silent_ms < SEEN_EVERY_MS + self.policy.lease_ms // 2:
             raise DuplicateIdentityError(
                 f"agent {agent.name}",
                 f"its identity {agent.agent_id} is also that of agent {known.name} on host "
@@ -83,7 +83,7 @@ class Leases(Transitions):
         agent = self.store.agent(agent_id)
         if agent is None or agent.session_id != session_id:
             return False
-        if self.now_ms - agent.seen_at_ms > _SEEN_EVERY_MS:
+        if self.now_ms - agent.seen_at_ms > SEEN_EVERY_MS:
             self.store.put_agent(replace(agent, seen_at_ms=self.now_ms))
         return True
 
