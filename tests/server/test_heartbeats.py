@@ -37,7 +37,7 @@ def heartbeats(box: Box) -> Iterator[Heartbeats]:
 
 def attempt(box: Box, key: AttemptKey) -> Attempt:
     with box.coordinator.snapshot() as store:
-        [found] = store.attempts_of([key])
+        [found] = store.attempts_by_key([key])
     return found
 
 

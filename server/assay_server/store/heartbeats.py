@@ -23,12 +23,12 @@ def sessions(connection: sa.Connection, agent_ids: Sequence[str]) -> dict[str, A
     return {row.agent_id: AgentSession(row.session_id, row.seen_at_ms) for row in rows}
 
 
-def attempts_of(connection: sa.Connection, keys: Sequence[AttemptKey]) -> Iterator[Mapping[Any, Any]]:
+def attempts_by_key(connection: sa.Connection, keys: Sequence[AttemptKey]) -> Iterator[Mapping[Any, Any]]:
     """Rows of the attempts with these runs, slices and numbers."""
     wanted = list({(key.run_id, key.slice_index, key.attempt) for key in keys})
     for start in range(0, len(wanted), _MOST_KEYS):
         given = {"keys": wanted[start : start + _MOST_KEYS]}
-        yield from connection.execute(_attempts_of(), given).mappings().all()
+        yield from connection.execute(_attempts_by_key(), given).mappings().all()
 
 
 def saw_agents(connection: sa.Connection, agent_ids: Sequence[str], now_ms: int) -> None:
@@ -65,7 +65,7 @@ def _sessions() -> sa.Select[Any]:
 
 
 @cache
-def _attempts_of() -> sa.Select[Any]:
+def _attempts_by_key() -> sa.Select[Any]:
     a = tables.attempts.c
     key = sa.tuple_(a.run_id, a.slice, a.attempt)
     return sa.select(tables.attempts).where(key.in_(sa.bindparam("keys", expanding=True)))

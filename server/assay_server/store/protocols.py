@@ -183,7 +183,7 @@ class MetadataReader(Protocol):
         """The current processes of those of these agents that are known."""
         ...
 
-    def attempts_of(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+    def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
         """The attempts with exactly these keys, in no order; keys without an attempt are left out."""
         ...
 

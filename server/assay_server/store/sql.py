@@ -301,8 +301,8 @@ class SqlTransaction:
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
         return heartbeats.sessions(self._connection, agent_ids)
 
-    def attempts_of(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
-        found = [_attempt(row) for row in heartbeats.attempts_of(self._connection, keys)]
+    def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+        found = [_attempt(row) for row in heartbeats.attempts_by_key(self._connection, keys)]
         wanted = set(keys)
         return [attempt for attempt in found if attempt.key in wanted]
 

@@ -358,7 +358,7 @@ class MemoryReader:
         known = [agent for agent in self.agents() if agent.agent_id in agent_ids]
         return {agent.agent_id: AgentSession(agent.session_id, agent.seen_at_ms) for agent in known}
 
-    def attempts_of(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
+    def attempts_by_key(self, keys: Sequence[AttemptKey]) -> list[Attempt]:
         found = [self.attempt(key.run_id, key.slice_index, key.attempt) for key in set(keys)]
         return [attempt for attempt in found if attempt is not None and attempt.key in keys]
 

@@ -117,7 +117,7 @@ def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[HeartbeatAnsw
         if is_known and now_ms - sessions[beat.agent_id].seen_at_ms > SEEN_EVERY_MS
     ]
     store.saw_agents(seen, now_ms)
-    wanted = store.attempts_of([each.key for beat in beats for each in beat.attempts])
+    wanted = store.attempts_by_key([each.key for beat in beats for each in beat.attempts])
     attempts = {attempt.key: attempt for attempt in wanted}
     longer: list[tuple[AttemptKey, int]] = []
     answers = []
