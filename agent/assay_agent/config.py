@@ -68,8 +68,8 @@ class AgentSettings(ProgramSettings):
     server: Annotated[
         str,
         Setting(
-            "unix:PATH, or HOST:PORT on this machine, which needs a policy file.",
-            default="this user's own socket",
+            "unix:PATH, or HOST:PORT after 'assay-agent join', which needs a policy file.",
+            default="the server that was joined, else this user's own socket",
             variable=SERVER_VARIABLE,
             metavar="ADDRESS",
         ),

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from assay_agent.cli.join import join
 from assay_agent.cli.policy import policy_app, policy_in_force
 from assay_agent.cli.quarantine import quarantine_app
 from assay_agent.config import AgentSettings
@@ -44,6 +45,7 @@ def _program(version: Annotated[bool, version_option("assay-agent")] = False) ->
     """The agent of a GPU box: takes runs from an assay-server, measures, and streams launches."""
 
 
+app.command()(join)
 app.add_typer(policy_app, name="policy")
 app.add_typer(quarantine_app, name="quarantine")
 

@@ -30,6 +30,15 @@ class ClientSettings(ProgramSettings):
             metavar="ADDRESS",
         ),
     ] = Field(default_factory=default_address)
+    credentials_dir: Annotated[
+        Path,
+        Setting(
+            "Folder in which 'assay login' keeps your certificates.",
+            default="assay/servers in $XDG_CONFIG_HOME, else in ~/.config",
+            flag="credentials",
+            metavar="DIR",
+        ),
+    ] = Field(default_factory=lambda: _config_home() / "assay" / "servers")
     memory_limit_bytes: Annotated[
         int,
         Setting("Refuse before holding more launches than this; K, M, G, Ki, Mi, Gi may follow the number."),
@@ -47,9 +56,12 @@ class ClientSettings(ProgramSettings):
     @classmethod
     def default_file(cls) -> Path:
         """The settings file of a user: assay/client.toml in $XDG_CONFIG_HOME, else in ~/.config."""
-        given = os.environ.get("XDG_CONFIG_HOME", "")
-        folder = given if given.startswith("/") else f"{os.environ.get('HOME') or '/nonexistent'}/.config"
-        return Path(folder) / "assay" / "client.toml"
+        return _config_home() / "assay" / "client.toml"
+
+
+def _config_home() -> Path:
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(given if given.startswith("/") else f"{os.environ.get('HOME') or '/nonexistent'}/.config")
 
 
 def settings_of(**flags: str | None) -> ClientSettings:

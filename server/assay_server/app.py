@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -27,14 +28,19 @@ from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy, live_keys
 from assay_server.clock import Clock, SteadyClock, wall_ms
 from assay_server.config import ServerSettings, check_listen_address
+from assay_server.identity.authority import read_authority
+from assay_server.identity.enrolment import Enrolment
+from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
+from assay_server.rpc.identity_servicers import Identified
 from assay_server.rpc.server import RpcServer
 from assay_server.state_lock import locked_state
-from assay_server.store.protocols import KnownFiles
+from assay_server.store.protocols import KnownFiles, MetadataStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
@@ -71,6 +77,7 @@ class Server:
         self._limits = limits
         self.addresses: tuple[str, ...] = ()
         self.metrics_address = ""
+        self.joins: tuple[str, ...] = ()
         self._clock = clock or SteadyClock()
         self._make_executor = make_executor
         self._resources = contextlib.ExitStack()
@@ -124,28 +131,45 @@ class Server:
         requests = RequestRunner(coordinator)
         directory = IdentityDirectory(metadata)
         metrics.watch(coordinator, lambda: analyses.running)
+        withdrawn = WithdrawnCertificates(metadata)
         server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
             AgentHandler(coordinator, publisher, heartbeats, self.settings.heartbeat_ms, self._limits.agents),
             CampaignHandler(coordinator, self._limits.queries, requests),
             ingest,
             changes,
-            recognition=Recognition(directory, plain_tcp_is_owner=True),
+            recognition=Recognition(directory, is_withdrawn=lambda one: one.serial in withdrawn),
             metadata=metadata,
+            identified=self._identified(metadata, directory, withdrawn),
             limits=self._limits,
             meter=metrics,
         )
         resources.callback(server.stop)
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
         self.addresses = server.start()
-        resources.enter_context(_address_file(state, self.addresses))
-        resources.enter_context(upkeep(coordinator, publisher, directory, requests))
+        self.joins = server.joins
+        resources.enter_context(_address_file(state / "address", self.addresses))
+        if self.joins:
+            resources.enter_context(_address_file(state / "join-address", self.joins))
+        resources.enter_context(upkeep(coordinator, publisher, directory, withdrawn, requests))
         endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)
         metrics.tell_certificates(state, lambda: endpoint.certificate)
         endpoint.serve(self.settings.metrics_place)
         self.metrics_address = endpoint.address
         analyses.resume()
+
+    def _identified(
+        self, metadata: MetadataStore, directory: IdentityDirectory, withdrawn: WithdrawnCertificates
+    ) -> Identified:
+        """Who is who; without ``assay-server init`` there is no authority, and no TLS."""
+        authority = read_authority(self.settings.state_dir)
+        validity = datetime.timedelta(seconds=self.settings.certificate_validity_seconds)
+        return Identified(
+            Enrolment(metadata, directory, withdrawn, authority, validity),
+            None if authority is None else ServerCertificate(authority, validity),
+            [check_listen_address(address, "join") for address in self.settings.join],
+        )
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor
@@ -189,9 +213,8 @@ def _recover(coordinator: Coordinator) -> None:
 
 
 @contextlib.contextmanager
-def _address_file(state: Path, addresses: tuple[str, ...]) -> Iterator[None]:
-    """``<state>/address`` lists the addresses, one per line, while the server listens."""
-    path = state / "address"
+def _address_file(path: Path, addresses: tuple[str, ...]) -> Iterator[None]:
+    """The file lists the addresses, one per line, while the server listens."""
     with storage_errors(path):
         write_atomically(path, "".join(f"{address}\n" for address in addresses).encode())
     try:

@@ -35,12 +35,24 @@ class ServerSettings(ProgramSettings):
     listen: Annotated[
         tuple[str, ...],
         Setting(
-            "unix:PATH, or HOST:PORT on loopback (port 0: any free), to which any user of this machine can "
-            "connect.",
+            "unix:PATH, or HOST:PORT with mutual TLS (port 0: any free), which needs 'assay-server init'.",
             default="this user's own socket",
             metavar="ADDRESS",
         ),
     ] = Field(default_factory=lambda: (default_address(),))
+    join: Annotated[
+        tuple[str, ...],
+        Setting(
+            "HOST:PORT at which agents and people join with a token; they connect to --listen.",
+            default="nobody can join",
+            metavar="ADDRESS",
+        ),
+    ] = ()
+    certificate_validity_seconds: Annotated[
+        float,
+        Setting("How long certificates are valid; agents and people renew them when a third is left."),
+        Field(ge=3, le=400 * 86_400),
+    ] = 86_400.0
     lease_ms: Annotated[
         int, Setting("If an agent is silent for this long, its attempt goes to another slot."), Field(ge=1)
     ] = 60_000
@@ -78,6 +90,14 @@ class ServerSettings(ProgramSettings):
         for address in self.listen:
             check_listen_address(address)
         _ = self.metrics_place  # raises if it is not an address, or not safe
+        listens_on_tcp = any(check_listen_address(each).socket is None for each in self.listen)
+        for address in self.join:
+            if check_listen_address(address, "join").socket is not None or not listens_on_tcp:
+                raise ParameterError(
+                    "--join",
+                    "agents and people who join connect over TCP",
+                    "give HOST:PORT, and another HOST:PORT to --listen",
+                )
         return self
 
     @property
@@ -86,14 +106,6 @@ class ServerSettings(ProgramSettings):
         return metrics_place(self.metrics, self.metrics_certificate, self.metrics_key, self.metrics_readers)
 
 
-def check_listen_address(address: str) -> ServerAddress:
-    """The address; raises ParameterError if it is not an address, or is open to other machines."""
-    subject = f"listen address {address!r}"
-    found = parse_address(address, subject, any_port=True)
-    if not found.on_this_machine:
-        raise ParameterError(
-            subject,
-            "it is open to other machines, and connections are neither encrypted nor authenticated",
-            "listen on unix:PATH or 127.0.0.1, and reach it from elsewhere through an SSH tunnel",
-        )
-    return found
+def check_listen_address(address: str, purpose: str = "listen") -> ServerAddress:
+    """The address; raises ParameterError if it is not an address."""
+    return parse_address(address, f"{purpose} address {address!r}", any_port=True)

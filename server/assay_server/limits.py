@@ -35,6 +35,14 @@ class CallLimits:
 
 
 @dataclass(frozen=True)
+class JoinLimits:
+    """Bounds of the listener on which strangers join (:mod:`assay_server.rpc.server`)."""
+
+    join_calls: int = 32
+    join_message_bytes: int = 16 * _KIB
+
+
+@dataclass(frozen=True)
 class QueryLimits:
     """Bounds of people's queries and watches (:mod:`assay_server.rpc`).
 
@@ -91,6 +99,7 @@ class Limits:
 
     campaign_file: CampaignFileLimits = field(default_factory=CampaignFileLimits)
     calls: CallLimits = field(default_factory=CallLimits)
+    joins: JoinLimits = field(default_factory=JoinLimits)
     queries: QueryLimits = field(default_factory=QueryLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
     agents: AgentLimits = field(default_factory=AgentLimits)

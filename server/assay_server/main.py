@@ -14,9 +14,11 @@ import typer
 from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_option
 from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
-from assay_sampling.errors import AssayError, MissingExtraError
+from assay_sampling.errors import AssayError
+from assay_server.cli.extras import server_extra
 from assay_server.cli.init import init
 from assay_server.cli.state import backup, check, restore
+from assay_server.cli.token import token
 from assay_server.config import ServerSettings
 from assay_server.ending import until_asked_to_end
 
@@ -52,7 +54,7 @@ serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: 
 serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
 del serve.__wrapped__
 program.callback(invoke_without_command=True)(serve)
-for _verb in (init, backup, restore, check):
+for _verb in (init, token, backup, restore, check):
     program.command()(_verb)
 
 
@@ -63,24 +65,22 @@ def _serve(settings: ServerSettings, json_output: bool) -> None:
                 {
                     "addresses": server.addresses,
                     "metrics": server.metrics_address,
+                    "join": server.joins,
                     "state": str(settings.state_dir),
                     "version": distribution_version(),
                 }
             )
         else:
             text = f"listening on {' '.join(server.addresses)}"
+            text += f", joining at {' '.join(server.joins)}" if server.joins else ""
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
         wait()
 
 
 def _server_class() -> Any:
-    try:
+    with server_extra():
         from assay_server.app import Server  # noqa: PLC0415 - without its extra, the program says so
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("assay_"):
-            raise
-        raise MissingExtraError("assay-server", error.name or "?", "server") from None
     return Server
 
 

@@ -14,6 +14,7 @@ from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.identity.withdrawn import WithdrawnCertificates
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +56,11 @@ class LeaseKeeper:
 
 @contextlib.contextmanager
 def upkeep(
-    coordinator: Coordinator, publisher: Publisher, directory: IdentityDirectory, requests: RequestRunner
+    coordinator: Coordinator,
+    publisher: Publisher,
+    directory: IdentityDirectory,
+    withdrawn: WithdrawnCertificates,
+    requests: RequestRunner,
 ) -> Iterator[None]:
     """Four threads: watch leases, publish what a restart or a full disk interrupted, carry on people's
     requests that it interrupted, read identities.
@@ -63,11 +68,16 @@ def upkeep(
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
     leases = LeaseKeeper(coordinator)
+
+    def read_identities() -> None:
+        withdrawn.refresh()
+        directory.refresh()
+
     with (
         _repeated("assay-leases", leases.look, leases.pause_seconds),
         _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
         _repeated("assay-requests", requests.resume, _TICK_SECONDS),
-        _repeated("assay-identities", directory.refresh, REFRESH_SECONDS),
+        _repeated("assay-identities", read_identities, REFRESH_SECONDS),
     ):
         yield
 

@@ -310,15 +310,15 @@ def test_without_a_policy_our_own_server_may_all_and_one_over_tcp_nothing() -> N
     refused = tcp.decide(wish)
     assert not refused.allowed
     assert refused.why == (
-        "there is no policy file, and over TCP any user of this machine can be the server, or ask it for a "
-        "run: it may not run any command"
+        "there is no policy file, and over TCP other people and other machines ask for runs, and none of "
+        "them is this agent's user: it may not run any command"
     )
     assert "--policy FILE" in refused.remedy and "unix:PATH" in refused.remedy
     assert ours.decide_recording(Path("/x.csv")).allowed
     assert not tcp.decide_recording(Path("/x.csv")).allowed
     assert "nothing is run, and no recording is read" in tcp.describe()
     assert "may run any command" in ours.describe()
-    with pytest.raises(NotReadyError, match="over TCP any user"):
+    with pytest.raises(NotReadyError, match="over TCP other people"):
         tcp.require_a_use()
 
 

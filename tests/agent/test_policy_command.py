@@ -74,7 +74,7 @@ def test_check_knows_our_own_server_from_those_over_tcp(tmp_path: Path) -> None:
     for address in ("127.0.0.1:7170", "localhost:7170", "127.attacker.example:7170", "gpu.example:7170"):
         refused = run_agent("policy", "check", "--server", address, "/bin/true")
         assert refused.returncode == 7
-        assert "any user of this machine can be the server, or ask it for a run" in refused.stdout
+        assert "over TCP other people and other machines ask for runs" in refused.stdout
     (tmp_path / "program").write_text("#!/bin/sh\n")
     (tmp_path / "program").chmod(0o777)
     rules = tmp_path / "policy.toml"

@@ -32,6 +32,14 @@ def _wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
 
 
+@pytest.fixture(autouse=True)
+def logins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty folder for logins, instead of this user's own."""
+    folder = tmp_path / "logins"
+    monkeypatch.setenv("ASSAY_CREDENTIALS", str(folder))
+    return folder
+
+
 @pytest.fixture
 def assay(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run a command line in this process."""

@@ -8,15 +8,20 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
 from assay_client.remote.client import Client
 from assay_client.remote.connection import Connection, server_address
+from assay_client.remote.logins import login_folder
+from assay_core.identity.roles import IdentityKind
+from assay_core.server_address import parse_address
 from assay_protos import campaign_pb2
 from assay_sampling import errors
 from tests.support.client.scripted_server import FakeServer, Refusal, Script, status
+from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 
 
 @pytest.mark.parametrize(
@@ -43,25 +48,31 @@ def test_what_is_not_an_address_is_a_parameter_error(address: str) -> None:
         server_address(address)
 
 
-@pytest.mark.parametrize("address", ["gpu1.lab:7170", "10.0.0.4:7170", "[2001:db8::1]:7170", "0.0.0.0:7170"])
-def test_nothing_goes_off_loopback_in_plain_text(address: str) -> None:
-    with pytest.raises(errors.ServerUnreachableError, match=r"plain text.*ssh"):
-        server_address(address)
+@pytest.mark.parametrize(
+    "address", ["gpu1.lab:7170", "10.0.0.4:7170", "[2001:db8::1]:7170", "127.0.0.1:7170", "localhost:7170"]
+)
+def test_over_tcp_nothing_is_sent_without_a_login(address: str) -> None:
+    with pytest.raises(errors.NotIdentifiedError, match=r"you have not logged in to it .*: assay login"):
+        Connection(address)
 
 
-def _free_port() -> int:
+def _logged_in(address: str, **given: Any) -> None:
+    credentials = made_credentials(made_authority(), IdentityKind.PERSON, server=address, **given)
+    login_folder(parse_address(address)).write(credentials)
+
+
+def test_a_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def test_a_server_that_is_not_there_is_told_at_once() -> None:
+        port = int(probe.getsockname()[1])
+    _logged_in(f"127.0.0.1:{port}")
     began = time.monotonic()
-    with (
-        Connection(f"127.0.0.1:{_free_port()}") as connection,
-        pytest.raises(errors.ServerUnreachableError, match=r"no server answers there.*assay-server"),
-    ):
-        connection.campaigns()
+    for address in (f"unix:{tmp_path}/s", f"127.0.0.1:{port}"):
+        with (
+            Connection(address) as connection,
+            pytest.raises(errors.ServerUnreachableError, match=r"no server answers there"),
+        ):
+            connection.campaigns()
     assert time.monotonic() - began < 5
 
 
@@ -69,13 +80,27 @@ def test_a_port_that_takes_connections_and_says_nothing_ends_in_a_deadline() -> 
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        _logged_in(address)
         began = time.monotonic()
         with (
-            Connection(f"127.0.0.1:{silent.getsockname()[1]}", connect_seconds=0.3) as connection,
+            Connection(address, connect_seconds=0.3) as connection,
             pytest.raises(errors.ServerUnreachableError, match="no server answers there"),
         ):
             connection.campaigns()
         assert time.monotonic() - began < 10
+
+
+def test_an_expired_login_says_how_to_log_in_again() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        _logged_in(address, at=now() - 2 * DAY)
+        with (
+            Connection(address) as connection,
+            pytest.raises(errors.NotIdentifiedError, match=r"has expired; log in again .*assay login"),
+        ):
+            connection.campaigns()
 
 
 def test_a_proxy_in_the_environment_is_not_used(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -280,10 +279,8 @@ def test_runs_show_has_command_environment_log_and_files(assay: Assay, script: S
     assert "\x1b" not in shown
 
 
-def test_a_server_that_is_not_there_ends_with_5(assay: Assay) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = f"127.0.0.1:{probe.getsockname()[1]}"
+def test_a_server_that_is_not_there_ends_with_5(assay: Assay, tmp_path: Path) -> None:
+    free = f"unix:{tmp_path}/s"
     for verb in (["status"], ["watch", "c-1"], ["cancel", "c-1"], ["report", "c-1"], ["runs", "show", "r"]):
         ended = assay(*verb, "--server", free)
         assert (ended.code, ended.stdout) == (5, "")

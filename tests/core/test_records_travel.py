@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay_core.records import attempt, campaign, lease, machine, upload, work
+from assay_core.identity.roles import IdentityKind, Role
+from assay_core.records import attempt, campaign, identity, lease, machine, upload, work
 from assay_core.records.condition import condition_from_proto, condition_to_proto
 from assay_core.records.error_metadata import MOST_BYTES, MOST_DIFFERENCES, ErrorMetadata
 from assay_core.records.failure import Failure, failure
@@ -55,7 +56,18 @@ DETAIL = campaign.AttemptDetail(
     launches=3, failure=WHY, log=LOG,
 )  # fmt: skip
 
+ISSUED = identity.Issued("abc", 1, 2, 3)
+KNOWN = identity.KnownIdentity(
+    "a" * 32, IdentityKind.PERSON, "alice", Role.VIEWER, "sim", ("l",), 1, 2, (ISSUED,)
+)
+OPEN_TOKEN = identity.OpenToken("t-1", Role.AGENT, "n", "p", ("l", "m"), 4, 5)
+
 RECORDS: list[Any] = [
+    identity.JoinAsked(b"secret", b"request", "box", "a" * 32), identity.RenewalAsked(b"request"),
+    identity.Joined(b"certificate", "box", Role.AGENT, 7170), identity.Renewed(b"certificate"),
+    identity.TokenAsked(Role.ADMIN, "n", "p", ("l",), 2, 3), identity.NamedForRevocation("alice"),
+    identity.TokenMade("token", "t-1", "f" * 64, 9, 7171), identity.Revoked("token", "t-1", "n"), ISSUED,
+    KNOWN, OPEN_TOKEN, identity.IdentitiesAsked(), identity.Identities((KNOWN,), (OPEN_TOKEN,)),
     KEY, attempt.HeldAttempt(KEY, b"s"), LOG, WHY, FLAG, DEVICE, SLOT, replace(SLOT, device=None), INVENTORY,
     machine.Registration("a", "s", "n", INVENTORY, (SLOT,), (attempt.HeldAttempt(KEY, b"s"),), "place"),
     machine.Registered(5, 6, (KEY,), (KEY,), "0.1.0"), COMMAND,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.integration.harness import BIN, wait_until
+from tests.support.integration.harness import BIN
 from tests.support.integration.second_user import NOBODY, as_nobody, needs_second_user, start_as_nobody
 
 pytestmark = pytest.mark.processes
@@ -134,26 +134,23 @@ def test_by_default_all_programs_meet_where_nobody_else_can_connect(shared: Path
 
 
 @needs_second_user
-def test_over_tcp_an_agent_without_a_policy_runs_nothing_whoever_submits(shared: Path) -> None:
-    """Measured on 2026-11-22: what another user submitted ran as root."""
+def test_over_tcp_nobody_without_a_certificate_gets_in_and_an_agent_needs_a_policy(shared: Path) -> None:
+    """Until 2026-11-22 loopback was open to every user, and what another user submitted ran as root."""
     victim, campaign = shared / "victim", shared / "campaign.yaml"
     campaign.write_text(ATTACK.replace("VICTIM", str(victim)))
     campaign.chmod(0o644)
+    refused = ended("assay-server", "--state", shared / "state", "--listen", "127.0.0.1:0")
+    assert (refused.returncode, "assay-server init" in refused.stderr) == (2, True)
+    assert ended("assay-server", "init", "--state", shared / "state").returncode == 0
     with program("assay-server", "--state", shared / "state", "--listen", "127.0.0.1:0") as server:
         assert server.stdout is not None
         address = server.stdout.readline().split()[-1]
-        assert as_nobody(SUBMIT, address, campaign) == "attack-1"  # a server over TCP cannot tell users apart
-        arguments = ("run", "--server", address, "--state", shared / "agent", "--virtual", "V100")
-        with program("assay-agent", *arguments) as agent:
-            wait_until(lambda: victim.exists() or agent.poll() is not None, "the attack, or the refusal")
-            assert not victim.exists(), f"it ran as user {victim.read_text()}"
-            assert agent.returncode == 10
-            assert agent.stderr is not None
-            said = agent.stderr.read()
-        assert "over TCP any user of this machine can be the server, or ask it for a run" in said
-        assert "leave --server out, or give unix:PATH" in said
-        listed = json.loads(ended("assay", "status", "attack-1", "--json", "--server", address).stdout)
-        assert {run["state"] for run in listed["runs"]} == {"waiting"}
+        assert as_nobody(SUBMIT, address, campaign) == "UNAVAILABLE"
+        alone = ended("assay-agent", "run", "--server", address, "--state", shared / "agent")
+        assert alone.returncode == 10
+        assert "over TCP other people and other machines ask for runs" in alone.stderr
+        assert "leave --server out, or give unix:PATH" in alone.stderr
+        assert not victim.exists()
 
 
 @needs_second_user
@@ -231,10 +228,3 @@ def test_a_runtime_folder_with_a_long_name_says_so(shared: Path) -> None:
         refused = ended(name, *arguments, runtime=runtime)
         assert refused.returncode == 2
         assert "bytes, and a socket's has at most 107" in refused.stderr
-
-
-def test_a_name_that_begins_like_loopback_is_not_this_machine(shared: Path) -> None:
-    for address in ("127.attacker.example:7170", "LOCALHOST:7170"):
-        refused = ended("assay-agent", "run", "--server", address, "--state", shared / "agent")
-        assert refused.returncode == 2
-        assert "is not on this machine" in refused.stderr

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from assay_server.app import Server, ServerSettings
+from assay_server.identity.authority import read_authority, write_authority
 from assay_server.limits import DEFAULT_LIMITS, Limits
+from tests.support.identity.authorities import made_authority
 from tests.support.server.server_support import HandClock, StandInExecutor
 
 
@@ -32,10 +34,15 @@ def short_path() -> Iterator[Path]:
 def make_server(short_path: Path, analysis: StandInExecutor) -> Iterator[Callable[..., Server]]:
     """Starts servers in this process over one state directory; all are stopped at the end."""
     started: list[Server] = []
+    state = short_path / "state"
 
     def make(clock: HandClock | None = None, limits: Limits = DEFAULT_LIMITS, **settings: Any) -> Server:
+        listen = settings.get("listen", ())
+        if any(not address.startswith("unix:") for address in listen) and read_authority(state) is None:
+            state.mkdir(mode=0o700, exist_ok=True)
+            write_authority(made_authority(), state)
         config = ServerSettings(
-            state_dir=short_path / "state",
+            state_dir=state,
             listen=settings.pop("listen", (f"unix:{short_path}/server.sock",)),
             **{"lease_ms": 60_000, "retry_delay_ms": 1, **settings},
         )

@@ -18,6 +18,8 @@ import pytest
 
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.readers import open_recording
+from assay_server.identity.authority import write_authority
+from tests.support.identity.authorities import made_authority
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import eventually
@@ -102,16 +104,19 @@ def test_a_signal_that_comes_many_times_is_one_request(process: Process) -> None
 
 
 def test_a_free_port_is_chosen_and_told_as_json(short_path: Path) -> None:
+    write_authority(made_authority(), short_path / "s")
+    own = f"unix:{short_path}/own.sock"
     child = subprocess.Popen(
-        [PROGRAM, "--state", str(short_path / "s"), "--listen", "127.0.0.1:0", "--json"],
+        [PROGRAM, "--state", str(short_path / "s"), "--listen", "127.0.0.1:0", "--listen", own, "--json"],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert child.stdout is not None
     told = json.loads(child.stdout.readline())
-    [address] = told["addresses"]
-    assert (short_path / "s" / "address").read_text() == f"{address}\n"
-    with PlayingAgent(address) as agent:
+    address, second = told["addresses"]
+    assert (address.startswith("127.0.0.1:"), address.endswith(":0"), second) == (True, False, own)
+    assert (short_path / "s" / "address").read_text() == f"{address}\n{own}\n"
+    with PlayingAgent(own) as agent:
         assert agent.submit(ONE_RUN) == "made-1"
     child.terminate()
     assert (child.wait(timeout=30), child.stdout.read()) == (0, "")
@@ -121,7 +126,7 @@ def test_a_free_port_is_chosen_and_told_as_json(short_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["--listen", "0.0.0.0:7170"], 2, "it is open to other machines"),
+        (["--listen", "0.0.0.0:7170"], 2, "make one with: assay-server init --state DIR"),
         (["--lease", "1s"], 2, "one lost heartbeat ends a lease of 1000 ms"),
         (["--listen", "unix:/no/such/folder/x.sock"], 2, "there is no folder /no/such/folder"),
     ],
@@ -144,6 +149,7 @@ def test_what_it_cannot_do_it_says_in_one_paragraph(
 def test_a_port_in_use_is_said_in_one_paragraph_and_nothing_else(short_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
+        write_authority(made_authority(), short_path / "state")
         ended = subprocess.run(
             [PROGRAM, "--state", short_path / "state", "--listen", address],
             capture_output=True,

@@ -18,11 +18,13 @@ from assay_core.records.lease import LeaseAnswer
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import RecordedSource
 from assay_protos import campaign_pb2, ingest_pb2
-from assay_sampling.errors import AssayError, CampaignError, ParameterError, StorageError
+from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_sampling.readers import open_recording
 from assay_server.app import Server, ServerSettings
+from assay_server.identity.authority import write_authority
 from assay_server.store.model import Segment
 from assay_server.store.records import LocalRecordStore
+from tests.support.identity.authorities import made_authority
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN, PAGE, REPORT, StandInExecutor, eventually
@@ -37,11 +39,7 @@ def play_campaign(agent: PlayingAgent) -> str:
     return campaign_id
 
 
-@pytest.mark.parametrize("listen", ["unix", "tcp"])
-def test_a_campaign_goes_the_whole_way(
-    listen: str, make_server: Callable[..., Server], analysis: StandInExecutor
-) -> None:
-    server = make_server(**({"listen": ("127.0.0.1:0",)} if listen == "tcp" else {}))
+def test_a_campaign_goes_the_whole_way(server: Server, analysis: StandInExecutor) -> None:
     with PlayingAgent(server.addresses[0]) as agent:
         registered = agent.register()
         assert (registered.lease_ms, registered.heartbeat_ms) == (60_000, 5_000)
@@ -460,6 +458,7 @@ def test_a_state_directory_has_one_server(make_server: Callable[..., Server], sh
 
 def test_a_socket_has_one_server_and_a_port_too(make_server: Callable[..., Server], short_path: Path) -> None:
     first = make_server(listen=("127.0.0.1:0", f"unix:{short_path}/server.sock"))
+    write_authority(made_authority(), short_path / "second")
     for address in first.addresses:
         config = ServerSettings(state_dir=short_path / "second", listen=(address,))
         with pytest.raises(ParameterError, match="cannot listen on it"):
@@ -478,16 +477,19 @@ def test_a_file_that_is_no_socket_is_not_removed(short_path: Path) -> None:
     assert (short_path / "precious").read_text() == "data"
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"])
+def test_without_an_authority_nothing_listens_on_tcp(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ParameterError, match="no certificate authority; make one with: assay-server init"):
+        Server(ServerSettings(state_dir=tmp_path, listen=(address,))).start()
+
+
 @pytest.mark.parametrize(
-    "address",
-    ["0.0.0.0:7170", "192.168.1.4:7170", "[::]:7170", "example.org:7170", "[2001:db8::1]:80"],
+    ("listen", "join"),
+    [("unix:/run/s", "127.0.0.1:0"), ("127.0.0.1:0", "unix:/run/s"), ("127.0.0.1:0", "host")],
 )
-def test_off_loopback_is_refused(tmp_path: Path, address: str) -> None:
-    with pytest.raises(AssayError) as caught:
-        ServerSettings(state_dir=tmp_path, listen=(address,))
-    assert caught.value.cause == (
-        "it is open to other machines, and connections are neither encrypted nor authenticated"
-    )
+def test_a_join_address_that_leads_nowhere_is_refused(tmp_path: Path, listen: str, join: str) -> None:
+    with pytest.raises(ParameterError):
+        ServerSettings(state_dir=tmp_path, listen=(listen,), join=(join,))
 
 
 @pytest.mark.parametrize(
@@ -499,9 +501,9 @@ def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1:0", "127.8.8.8:80", "localhost:7170", "[::1]:7170", "unix:/run/assay.sock"]
+    "address", ["127.0.0.1:0", "0.0.0.0:80", "lab.example:7170", "[2001:db8::1]:7170", "unix:/run/assay.sock"]
 )
-def test_loopback_and_sockets_are_taken(tmp_path: Path, address: str) -> None:
+def test_hosts_and_sockets_are_taken(tmp_path: Path, address: str) -> None:
     assert ServerSettings(state_dir=tmp_path, listen=(address,)).listen == (address,)
 
 
@@ -527,7 +529,7 @@ def test_the_socket_is_for_its_owner_only(server: Server, short_path: Path) -> N
 def test_a_state_directory_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StorageError):
-        Server(ServerSettings(state_dir=tmp_path / "file" / "state", listen=("127.0.0.1:0",))).start()
+        Server(ServerSettings(state_dir=tmp_path / "file" / "state", listen=(f"unix:{tmp_path}/s",))).start()
 
 
 def test_a_campaign_needs_an_absolute_base_for_relative_paths(server: Server) -> None:

@@ -17,7 +17,7 @@ from assay_agent.config import AgentSettings
 from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
 from assay_agent.daemon.slots import SlotWorker
-from assay_agent.daemon.state import StateDirectory
+from assay_agent.daemon.state import StateDirectory, credentials_folder
 from assay_agent.execution.environment import remove_old_jobs
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.health.quarantine import Quarantine
@@ -29,15 +29,18 @@ from assay_agent.policy.gate import Gate
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.profilers.seam import Profiler
 from assay_agent.spool.spool import DiscardedAttempt, Spool, SpooledAttempt, default_limit_bytes
-from assay_agent.uplink.connection import Connection, ServerRefusedError, check_address
+from assay_agent.uplink.connection import Connection, ServerRefusedError
+from assay_agent.uplink.renewal import Renewal
 from assay_agent.uplink.session import Identity, Session
 from assay_agent.uplink.uplink import Uplink
+from assay_core.identity.credentials import Credentials
 from assay_core.records.attempt import AttemptKey, AttemptLog, HeldAttempt
 from assay_core.records.failure import failure
 from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.machine import Inventory, Registration
 from assay_core.records.wire import WireError
-from assay_sampling.errors import AssayError, ServerUnreachableError
+from assay_core.server_address import parse_address
+from assay_sampling.errors import AssayError, NotReadyError, ServerUnreachableError
 from assay_sampling.running.failures import FailureClass
 
 _log = logging.getLogger(__name__)
@@ -101,7 +104,9 @@ class Agent:
         does not allow the user of this process, or if nothing could run because there is no policy file.
         """
         settings = self.settings
-        gate = _gate(settings)
+        credentials = credentials_folder(settings.state_dir).read()
+        server = server_of(settings, credentials)
+        gate = _gate(settings, server)
         with StateDirectory(settings.state_dir, settings.agent_id) as state:
             _log.info("%s", gate.describe())
             limit = settings.spool_limit_bytes
@@ -114,13 +119,14 @@ class Agent:
             try:
                 inventory = self._read_inventory()
                 places = self._places(inventory, state)
-                connection = Connection(settings.server)
+                connection = Connection(server, _own(credentials, state.agent_id))
                 process = _Process(
                     self,
                     state.agent_id,
                     state.place,
                     spool=spool,
                     connection=connection,
+                    renewal=Renewal(credentials_folder(state.directory), connection),
                     places=places,
                     gate=gate,
                     quarantine=Quarantine(state.directory),
@@ -153,6 +159,7 @@ class _Process:
         *,
         spool: Spool,
         connection: Connection,
+        renewal: Renewal,
         places: Sequence[Place],
         gate: Gate,
         quarantine: Quarantine,
@@ -163,6 +170,7 @@ class _Process:
         self._place = place
         self._spool = spool
         self._connection = connection
+        self._renewal = renewal
         self._session = agent._session
         self._give_up = agent._give_up
         self._identity = Identity(agent_id, self._session.session_id)
@@ -290,6 +298,7 @@ class _Process:
             return
         if not all(worker.thread.is_alive() for worker in self._workers) or not self._uplink.alive:
             raise AssayError("agent", "one of its threads crashed", "see the log, and report the crash")
+        self._renewal.tick()
         if self._session.registered:
             self._heartbeat()
         else:
@@ -406,10 +415,28 @@ def _source(worker: SlotWorker) -> SlotSource:
     return SlotSource(lambda: worker.measuring, lambda: worker.health.reason)
 
 
-def _gate(settings: AgentSettings) -> Gate:
+def server_of(settings: AgentSettings, credentials: Credentials | None) -> str:
+    """The server's address: the one that was given, else the one that was joined, else the own socket."""
+    if "server" not in settings.model_fields_set and credentials is not None:
+        return credentials.server
+    return settings.server
+
+
+def _own(credentials: Credentials | None, agent_id: str) -> Credentials | None:
+    """The credentials; raises NotReadyError if they are another agent's, as in a copied folder."""
+    if credentials is not None and credentials.identity.identity_id != agent_id:
+        raise NotReadyError(
+            f"agent {agent_id}",
+            f"its certificate is of agent {credentials.identity.identity_id}",
+            "join again with a new token: assay-agent join HOST:PORT --token TOKEN",
+        )
+    return credentials
+
+
+def _gate(settings: AgentSettings, server: str) -> Gate:
     """The gate that judges what the server asks for. Raises InputError, NotReadyError."""
     policy = read_policy(settings.policy_file) if settings.policy_file is not None else None
-    gate = Gate(policy, server_is_ours=check_address(settings.server).socket is not None)
+    gate = Gate(policy, server_is_ours=parse_address(server).socket is not None)
     gate.require_user()
     gate.require_a_use()
     return gate

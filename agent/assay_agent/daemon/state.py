@@ -13,10 +13,29 @@ from typing import Self
 from assay_core.files import durable
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import take_state_folder
+from assay_core.identity.credentials import CredentialsFolder
 from assay_sampling.errors import StorageError
 
 _LOCK = "lock"
 _IDENTITY = "agent.json"
+_CREDENTIALS = "credentials"
+
+
+def credentials_folder(state: Path) -> CredentialsFolder:
+    """Where an agent keeps what ``assay-agent join`` got for it."""
+    return CredentialsFolder(state.absolute() / _CREDENTIALS)
+
+
+def kept_agent_id(state: Path) -> str | None:
+    """The identity in a state directory, whether or not an agent uses it now; None if there is none yet.
+
+    Raises StorageError if it is damaged.
+    """
+    path = state.absolute() / _IDENTITY
+    try:
+        return _read_identity(path) if path.exists() else None
+    except OSError as error:
+        raise durable.storage_error(path, error) from error
 
 
 class StateDirectory:
@@ -62,17 +81,11 @@ class StateDirectory:
     def _identity(self) -> str:
         path = self.directory / _IDENTITY
         try:
-            return str(json.loads(path.read_bytes())["agent_id"])
+            return _read_identity(path)
         except FileNotFoundError:
             agent_id = self._new_agent_id or uuid.uuid4().hex
             durable.write_atomically(path, json.dumps({"agent_id": agent_id}).encode())
             return agent_id
-        except (ValueError, KeyError, TypeError) as error:
-            raise StorageError(
-                str(path),
-                f"it does not hold an agent's identity ({error})",
-                "remove the file; the agent gets a new identity",
-            ) from error
 
     @property
     def place(self) -> str:
@@ -85,8 +98,12 @@ class StateDirectory:
         return f"{boot}:{found.st_dev}:{found.st_ino}"
 
     def renew_identity(self) -> str:
-        """Give the folder a new identity, which a copy of another folder needs; returns it."""
+        """Give the folder a new identity, which a copy of another folder needs; returns it.
+
+        The credentials of the old one are removed.
+        """
         with storage_errors(self._subject):
+            credentials_folder(self.directory).remove()
             self.agent_id = uuid.uuid4().hex
             document = json.dumps({"agent_id": self.agent_id}).encode()
             durable.write_atomically(self.directory / _IDENTITY, document)
@@ -103,3 +120,14 @@ class StateDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _read_identity(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_bytes())["agent_id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(
+            str(path),
+            f"it does not hold an agent's identity ({error})",
+            "remove the file; the agent gets a new identity",
+        ) from error

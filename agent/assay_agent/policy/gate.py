@@ -1,8 +1,8 @@
 """Decides in one place, before any process is started, whether this agent does what a server asks.
 
 Without a policy file, a server behind a socket that only this user and root can take may run any command, as
-they may anyway. Over TCP it may run none: any user of this machine can connect to the server, or pretend to
-be it. Some requests are refused regardless of the file, because no honest campaign makes them. Source:
+they may anyway. Over TCP it may run none: the server is certified, but it and whoever submits to it are other
+users. Some requests are refused regardless of the file, because no honest campaign makes them. Source:
 docs/agent.md, "The policy file".
 """
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 # These also reach the profiler, so they are refused without a policy that allows them.
 _INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ANYBODY = "over TCP any user of this machine can be the server, or ask it for a run"
+_ANYBODY = "over TCP other people and other machines ask for runs, and none of them is this agent's user"
 _SAY_WHAT = (
     "connect through a Unix socket (leave --server out, or give unix:PATH), or write a policy file that says "
     "what may run, and start the agent with --policy FILE"

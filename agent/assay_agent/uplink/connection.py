@@ -1,10 +1,14 @@
-"""The agent's calls to its server: one channel, retries with growing, jittered pauses, typed errors."""
+"""The agent's calls to its server: one channel, retries with growing, jittered pauses, typed errors.
+
+When the certificate was renewed, new calls take a new channel; the old one ends with its last call.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import grpc
@@ -16,6 +20,9 @@ from tenacity import (
     wait_random_exponential,
 )
 
+from assay_core.connecting.channel import mutual_channel, why_unreachable
+from assay_core.connecting.joining import renewed
+from assay_core.identity.credentials import Credentials
 from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.records.lease import (
     FailedAttempt,
@@ -27,9 +34,9 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Registered, Registration
-from assay_core.server_address import ServerAddress, parse_address, require_our_socket
+from assay_core.server_address import parse_address, require_our_socket
 from assay_protos import agent_pb2_grpc, ingest_pb2_grpc
-from assay_sampling.errors import AssayError, DuplicateIdentityError, ParameterError, ServerUnreachableError
+from assay_sampling.errors import AssayError, DuplicateIdentityError, NotReadyError, ServerUnreachableError
 
 _log = logging.getLogger(__name__)
 
@@ -63,18 +70,6 @@ class ServerRefusedError(AssayError):
     exit_code = 5
 
 
-def check_address(address: str) -> ServerAddress:
-    """A server's address on this machine; raises ParameterError. Does not touch the disk."""
-    found = parse_address(address)
-    if not found.on_this_machine:
-        raise ParameterError(
-            "server address",
-            f"{address!r} is not on this machine, and the connection is neither encrypted nor authenticated",
-            "reach a server elsewhere through an SSH tunnel to a local socket or port",
-        )
-    return found
-
-
 def _may_pass(state: RetryCallState) -> bool:
     error = state.outcome.exception() if state.outcome else None
     if not isinstance(error, grpc.Call):
@@ -83,40 +78,141 @@ def _may_pass(state: RetryCallState) -> bool:
     return doubtful or error.code() in _AWAY
 
 
+class _Line:
+    """A channel with its stubs; once it is :meth:`retired`, it closes when its last call has ended."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.channel = channel
+        self.agent: Any = agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.ingest: Any = ingest_pb2_grpc.IngestServiceStub(channel)  # type: ignore[no-untyped-call]
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._retired = False
+
+    def begin(self) -> None:
+        with self._lock:
+            self._calls += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._calls -= 1
+            unused = self._retired and self._calls == 0
+        if unused:
+            self.channel.close()
+
+    def retire(self) -> None:
+        with self._lock:
+            self._retired = True
+            unused = self._calls == 0
+        if unused:
+            self.channel.close()
+
+
 class Connection:
     """A channel to the server, and the agent's unary calls over it.
 
     Every call is repeated until it is answered or its ``give_up`` is set, then raises
-    ServerUnreachableError; an answer that refuses for good raises ServerRefusedError. ParameterError is
-    raised at once for an address that is not on this machine, or a socket where others could answer.
+    ServerUnreachableError; an answer that refuses for good raises ServerRefusedError.
+
+    Args:
+        address: "unix:PATH", or "HOST:PORT", which needs ``credentials``.
+        credentials: what ``assay-agent join`` got; over TCP both sides prove themselves.
+
+    Raises ParameterError for what is not an address, or a socket where others could answer; NotReadyError if
+    there are no credentials for TCP.
     """
 
-    def __init__(self, address: str) -> None:
-        found = check_address(address)
+    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+        self._found = parse_address(address)
         # The answers are run as commands, so nobody else may take the server's place, now or later.
-        require_our_socket(found)
-        self.address = found.text
-        self._channel = grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
-        self._agent: Any = agent_pb2_grpc.AgentServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self.ingest: Any = ingest_pb2_grpc.IngestServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        require_our_socket(self._found)
+        if self._found.socket is None and credentials is None:
+            raise NotReadyError(
+                f"server {self._found.text}",
+                "over TCP agent and server prove who they are, and this agent has no certificate yet",
+                "ask an admin for a token, and run: assay-agent join HOST:PORT --token TOKEN",
+            )
+        self.address = self._found.text
+        self._credentials = credentials if self._found.socket is None else None
+        self._lines = threading.Lock()
+        self._line = self._new_line()
+        self._draining: list[_Line] = []
+
+    def _new_line(self) -> _Line:
+        if self._credentials is None:
+            return _Line(grpc.insecure_channel(self.address, options=_CHANNEL_OPTIONS))
+        return _Line(mutual_channel(self._found, self._credentials, _CHANNEL_OPTIONS))
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """What this agent proves itself with; None: the server is behind a socket."""
+        return self._credentials
+
+    @property
+    def line(self) -> object:
+        """Stands for the present channel; another object once the credentials were replaced."""
+        return self._line
+
+    def use(self, credentials: Credentials) -> None:
+        """Make further calls with these credentials; calls under way end as they began."""
+        with self._lines:
+            self._credentials = credentials
+            old, self._line = self._line, self._new_line()
+            self._draining.append(old)
+        old.retire()
+
+    def renew(self, timeout_seconds: float) -> Credentials:
+        """Ask for the next certificate, once; it is not yet in use.
+
+        Raises ServerUnreachableError, ServerRefusedError, or ParameterError for an answer that is not for us.
+        """
+        if self._credentials is None:
+            raise NotReadyError(f"server {self.address}", "there is no certificate to renew")
+        credentials = self._credentials
+        with self._open_line() as line:
+            return self._translated(lambda: renewed(line.channel, credentials, timeout_seconds))
+
+    @contextmanager
+    def _open_line(self) -> Iterator[_Line]:
+        with self._lines:
+            line = self._line
+            line.begin()
+        try:
+            yield line
+        finally:
+            line.end()
 
     def close(self) -> None:
-        self._channel.close()
+        with self._lines:
+            lines = [self._line, *self._draining]
+        for line in lines:
+            line.channel.close()
+
+    @contextmanager
+    def upload(self, requests: Iterable[Any]) -> Iterator[Any]:
+        """The stream of acknowledgements for a stream of segments."""
+        with self._open_line() as line:
+            yield line.ingest.Upload(requests)
 
     def register(self, registration: Registration, give_up: threading.Event) -> Registered:
         request = registration.to_proto()
-        return Registered.from_proto(self._repeat(lambda: self._agent.Register(request, timeout=10), give_up))
+        return Registered.from_proto(self._repeat(lambda agent: agent.Register(request, timeout=10), give_up))
 
     def heartbeat(self, heartbeat: Heartbeat, timeout: float) -> HeartbeatAnswer:
         """One try: the next heartbeat retries."""
         request = heartbeat.to_proto()
-        return HeartbeatAnswer.from_proto(
-            self._translated(lambda: self._agent.Heartbeat(request, timeout=timeout))
-        )
+        with self._open_line() as line:
+            return HeartbeatAnswer.from_proto(
+                self._translated(lambda: line.agent.Heartbeat(request, timeout=timeout))
+            )
 
     def start_lease(self, request: LeaseRequest) -> Any:
         """Ask for work; the future can be cancelled, and its answer is read with :meth:`lease`."""
-        return self._agent.Lease.future(request.to_proto(), timeout=request.wait_ms / 1000 + 15)
+        with self._open_line() as line:
+            future = line.agent.Lease.future(request.to_proto(), timeout=request.wait_ms / 1000 + 15)
+            line.begin()
+        future.add_done_callback(lambda _: line.end())
+        return future
 
     def lease(self, future: Any) -> LeaseAnswer:
         """The answer of a future; raises ServerUnreachableError also if it was cancelled."""
@@ -129,14 +225,20 @@ class Connection:
         # Publishing a large run takes long, and asking again meanwhile does not help.
         request = finished.to_proto()
         return FinishAnswer.from_proto(
-            self._repeat(lambda: self._agent.FinishAttempt(request, timeout=600), give_up)
+            self._repeat(lambda agent: agent.FinishAttempt(request, timeout=600), give_up)
         )
 
     def fail(self, failed: FailedAttempt, give_up: threading.Event) -> None:
         request = failed.to_proto()
-        self._repeat(lambda: self._agent.FailAttempt(request, timeout=10), give_up)
+        self._repeat(lambda agent: agent.FailAttempt(request, timeout=10), give_up)
 
-    def _repeat(self, call: Callable[[], Response], give_up: threading.Event) -> Response:
+    def _repeat(self, call: Callable[[Any], Response], give_up: threading.Event) -> Response:
+        """The answer to a call of the agent's stub, each try over the channel that is then in use."""
+
+        def once() -> Response:
+            with self._open_line() as line:
+                return call(line.agent)
+
         retrying = Retrying(
             retry=_may_pass,
             wait=PAUSES,
@@ -145,12 +247,16 @@ class Connection:
             before_sleep=self._tell_first,
             reraise=True,
         )
-        return self._translated(lambda: retrying(call))
+        return self._translated(lambda: retrying(once))
 
     def _tell_first(self, state: RetryCallState) -> None:
         """Log once why the agent does nothing."""
         if state.attempt_number == 1:
-            _log.warning("server %s does not answer: it is tried again until it does", self.address)
+            why = ""
+            if self._credentials is not None:
+                cause, remedy = why_unreachable(self._found, self._credentials.authority, self._credentials)
+                why = f" ({cause}; {remedy})"
+            _log.warning("server %s does not answer%s: it is tried again until it does", self.address, why)
 
     def _translated(self, call: Callable[[], Response]) -> Response:
         try:

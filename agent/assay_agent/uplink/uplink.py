@@ -38,6 +38,7 @@ class _Stream:
     """One stream to the server: the segments in flight, and how far each attempt has been sent."""
 
     call: Any = None
+    line: object = None
     closed: bool = False
     answers: int = 0
     next_segment: dict[AttemptKey, int] = field(default_factory=dict)
@@ -144,9 +145,10 @@ class Uplink:
             self._stream = stream
         cause = "the server ended the stream"
         try:
-            stream.call = self._connection.ingest.Upload(self._requests(stream))
-            for response in stream.call:
-                self._receive(stream, response)
+            stream.line = self._connection.line
+            with self._connection.upload(self._requests(stream)) as stream.call:
+                for response in stream.call:
+                    self._receive(stream, response)
         except grpc.RpcError as error:
             cause = str(self._connection.error_of(error))
         finally:
@@ -179,7 +181,13 @@ class Uplink:
         with self._changed:
             idle_until = time.monotonic() + self._idle_seconds
             while not stream.closed:
-                found = self._pending(stream) if self._has_room(stream) else None
+                # The certificate was renewed: what was sent is acknowledged here, the rest goes over the new
+                # channel.
+                replaced = stream.line is not self._connection.line
+                if replaced and not stream.in_flight:
+                    stream.closed = True
+                    return None
+                found = self._pending(stream) if self._has_room(stream) and not replaced else None
                 if found is not None:
                     attempt, number = found
                     stream.next_segment[attempt.key] = number + 1

@@ -60,6 +60,11 @@ VERBS: dict[str, str] = {
     "runs": "assay_client.cli.verbs.runs",
     "report": "assay_client.cli.verbs.report",
     "demo": "assay_client.cli.verbs.demo",
+    "login": "assay_client.cli.verbs.login",
+    "logout": "assay_client.cli.verbs.logout",
+    "token": "assay_client.cli.verbs.token",
+    "identities": "assay_client.cli.verbs.identities",
+    "revoke": "assay_client.cli.verbs.revoke",
     "docs": "assay_client.cli.verbs.docs",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -12,14 +12,19 @@ from assay_client.remote.connection import CONNECT_SECONDS, Connection
 from assay_client.remote.documents import (
     campaign_document,
     changed_document,
+    identities_document,
     request_document,
     rest_documents,
     run_detail_document,
     set_aside_document,
     spool_document,
+    token_document,
 )
+from assay_core.identity.roles import Role
 from assay_core.records.campaign import ReportFormat
+from assay_core.records.identity import TokenAsked
 from assay_core.records.runs_request import RunsAction, RunsRequest
+from assay_sampling.errors import ParameterError
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report
@@ -35,7 +40,7 @@ class Client:
     """A client of a campaign server. Use it as a context manager, or call :meth:`close`.
 
     Args:
-        server: "unix:PATH", or "HOST:PORT" on this machine; None: $ASSAY_SERVER, else this user's own socket.
+        server: "unix:PATH", or "HOST:PORT" after ``assay login``; None: $ASSAY_SERVER, else your own socket.
         connect_seconds: how long to wait for the server to answer at all.
     """
 
@@ -90,6 +95,31 @@ class Client:
             "changed_records": [changed_document(each) for each in answer.changed],
             "spools": [spool_document(each) for each in answer.spools],
         }
+
+    def make_token(
+        self,
+        role: str,
+        name: str = "",
+        *,
+        project: str = "",
+        labels: Sequence[str] = (),
+        uses: int = 1,
+        valid_seconds: float = 3600.0,
+    ) -> dict[str, Any]:
+        """A join token, which only its receiver should see; ``role``: agent, viewer, submitter, ..."""
+        if role not in set(Role):
+            raise ParameterError("role", f"there is no {role!r}", f"use one of {', '.join(Role)}")
+        asked = TokenAsked(Role(role), name, project, tuple(labels), uses, round(1000 * valid_seconds))
+        return {**token_document(self._connection.make_token(asked)), "role": role}
+
+    def identities(self) -> dict[str, Any]:
+        """``identities`` with their certificates, and the ``tokens`` that can still be used."""
+        return identities_document(self._connection.identities())
+
+    def revoke(self, subject: str) -> dict[str, Any]:
+        """Revoke an identity (id or name), a token (id) or a key's certificates (serial number)."""
+        revoked = self._connection.revoke(subject)
+        return {"what": revoked.what, "id": revoked.id, "name": revoked.name}
 
     def status(self, campaign_id: str) -> dict[str, Any]:
         """A campaign and its runs, now."""

@@ -13,7 +13,9 @@ from typing import Any, Protocol, Self, TypeVar
 import grpc
 
 from assay_client.ending import ended_in_order, raise_if_asked
+from assay_client.remote.logins import Login, login_again
 from assay_client.settings import settings_of
+from assay_core.connecting.channel import why_unreachable
 from assay_core.records.campaign import (
     CampaignsPage,
     CampaignStatus,
@@ -29,17 +31,21 @@ from assay_core.records.campaign import (
     Submitted,
 )
 from assay_core.records.error_metadata import ErrorMetadata
-from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
-from assay_core.server_address import (
-    ServerAddress,
-    parse_address,
-    require_our_socket,
-    runtime_folder,
+from assay_core.records.identity import (
+    Identities,
+    IdentitiesAsked,
+    NamedForRevocation,
+    Revoked,
+    TokenAsked,
+    TokenMade,
 )
-from assay_protos import campaign_pb2_grpc
+from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_core.server_address import ServerAddress, parse_address, require_our_socket
+from assay_protos import campaign_pb2_grpc, identity_pb2_grpc
 from assay_sampling.errors import (
     AssayError,
     CampaignError,
+    NotIdentifiedError,
     ParameterError,
     RefusedError,
     ServerUnreachableError,
@@ -66,24 +72,13 @@ class _Sent(Protocol):
 def server_address(given: str | None = None) -> str:
     """The server to talk to: the one given, else $ASSAY_SERVER, else this user's own socket.
 
-    Raises ParameterError if it is not an address, ServerUnreachableError if it is not on this machine:
-    a connection off loopback is never made in plain text.
+    Raises ParameterError if it is not an address.
     """
     return _address(given).text
 
 
 def _address(given: str | None) -> ServerAddress:
-    text = utf8(given or settings_of(server=None).server)
-    found = parse_address(text, "--server")
-    if not found.on_this_machine:
-        raise ServerUnreachableError(
-            text,
-            "it is not on this machine, and nothing is sent over a network in plain text",
-            f"forward a socket of your own to it with: mkdir -pm 700 {runtime_folder()} && ssh -N -L "
-            f"{runtime_folder()}/remote.sock:localhost:{found.port} {found.host}, and use "
-            f"--server unix:{runtime_folder()}/remote.sock",
-        )
-    return found
+    return parse_address(utf8(given or settings_of(server=None).server), "--server")
 
 
 def utf8(text: str) -> str:
@@ -100,29 +95,53 @@ class Connection:
     """One server. Every method raises the typed error that the server raised, or ServerUnreachableError.
 
     Args:
-        address: "unix:PATH", or "HOST:PORT" on loopback; None: $ASSAY_SERVER, else this user's own socket.
+        address: "unix:PATH", or "HOST:PORT" after ``assay login``; None: $ASSAY_SERVER, else this user's own
+            socket.
         connect_seconds: how long to wait for the server to answer at all.
 
-    A socket is refused (ServerUnreachableError) if another user could answer there.
+    A socket is refused (ServerUnreachableError) if another user could answer there. Over TCP both sides prove
+    who they are: NotIdentifiedError if nobody has logged in to that server.
     """
 
     def __init__(self, address: str | None = None, *, connect_seconds: float = CONNECT_SECONDS) -> None:
-        found = _address(address)
-        self.address = found.text
-        _require_ours(found)
-        self._channel = grpc.insecure_channel(
-            self.address,
-            options=[
-                ("grpc.enable_http_proxy", 0),
-                ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
-                # gRPC's limit for one attempt to connect, including the handshake.
-                ("grpc.min_reconnect_backoff_ms", int(1000 * connect_seconds)),
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 2000),
-            ],
-        )
-        self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._found = _address(address)
+        self.address = self._found.text
+        self._options: list[tuple[str, int | str]] = [
+            ("grpc.enable_http_proxy", 0),
+            ("grpc.max_receive_message_length", _LARGEST_MESSAGE_BYTES),
+            # gRPC's limit for one attempt to connect, including the handshake.
+            ("grpc.min_reconnect_backoff_ms", int(1000 * connect_seconds)),
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 2000),
+        ]
+        self._login: Login | None = None
+        if self._found.socket is None:
+            self._login = Login(self._found, self._options)
+            self._login.renew_if_due(lambda: None)
+        else:
+            _require_ours(self._found)
         self._reached = False
+        self._old_channel: grpc.Channel | None = None
+        self._open()
+
+    def _open(self) -> None:
+        if self._login is not None:
+            self._channel = self._login.channel()
+        else:
+            self._channel = grpc.insecure_channel(self.address, options=self._options)
+        self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._identity_stub: Any = identity_pb2_grpc.IdentityServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def _open_again(self) -> None:
+        """A new channel, with the renewed certificate; other threads' calls end over the old one."""
+        if self._old_channel is not None:
+            self._old_channel.close()
+        self._old_channel = self._channel
+        self._open()
+
+    def _renew_if_due(self) -> None:
+        if self._login is not None:
+            self._login.renew_if_due(self._open_again)
 
     def __enter__(self) -> Self:
         return self
@@ -137,10 +156,12 @@ class Connection:
 
     def close(self) -> None:
         self._channel.close()
+        if self._old_channel is not None:
+            self._old_channel.close()
 
     def submit(self, text: str, file_name: str, base_directory: str) -> Submitted:
         submission = Submission(text, utf8(file_name), utf8(base_directory))
-        return self._call(self._stub.Submit, submission, Submitted.from_proto)
+        return self._call(lambda: self._stub.Submit, submission, Submitted.from_proto)
 
     def campaigns(self) -> Overview:
         """All campaigns, from all pages of the server's answer."""
@@ -151,26 +172,26 @@ class Connection:
         return overview
 
     def _campaigns(self, page: CampaignsPage) -> Overview:
-        return self._call(self._stub.ListCampaigns, page, Overview.from_proto)
+        return self._call(lambda: self._stub.ListCampaigns, page, Overview.from_proto)
 
     def status(self, campaign_id: str, *, with_runs: bool = True) -> CampaignStatus:
         """The status now, with its runs from all pages of the server's answer."""
         asked = StatusRequest(utf8(campaign_id), without_runs=not with_runs)
-        status = page = self._call(self._stub.GetStatus, asked, CampaignStatus.from_proto)
+        status = page = self._call(lambda: self._stub.GetStatus, asked, CampaignStatus.from_proto)
         runs = list(page.runs)
         while page.runs_next:
             asked = replace(asked, first=page.runs_next)
-            page = self._call(self._stub.GetStatus, asked, CampaignStatus.from_proto)
+            page = self._call(lambda: self._stub.GetStatus, asked, CampaignStatus.from_proto)
             runs += page.runs
         return replace(status, runs=tuple(runs), runs_next=0)
 
     def ask(self, action: RunsAction, asked: RunsRequest) -> RunsAnswer:
         """Have the server carry out a request about runs; raises what it refuses it with."""
-        method = {
-            RunsAction.PAUSE: self._stub.Pause,
-            RunsAction.RESUME: self._stub.Resume,
-            RunsAction.CANCEL: self._stub.CancelRuns,
-            RunsAction.RETRY: self._stub.Retry,
+        method: Callable[[], Callable[..., Any]] = {
+            RunsAction.PAUSE: lambda: self._stub.Pause,
+            RunsAction.RESUME: lambda: self._stub.Resume,
+            RunsAction.CANCEL: lambda: self._stub.CancelRuns,
+            RunsAction.RETRY: lambda: self._stub.Retry,
         }[action]
         named = replace(
             asked,
@@ -179,21 +200,35 @@ class Connection:
             run_id=utf8(asked.run_id),
         )
         return self._call(
-            lambda message, timeout: method(message, timeout=_REQUEST_SECONDS), named, RunsAnswer.from_proto
+            lambda: lambda message, timeout: method()(message, timeout=_REQUEST_SECONDS),
+            named,
+            RunsAnswer.from_proto,
         )
 
     def run(self, run_id: str) -> RunDetail:
-        return self._call(self._stub.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto)
+        return self._call(lambda: self._stub.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto)
 
     def report(self, campaign_id: str, form: ReportFormat) -> tuple[bytes, list[ChangedFile]]:
         """The report of an ended campaign, and what changed since it was made."""
         chunks = self._call(
             # The server checks all records of the campaign before it ends its answer.
-            lambda message, timeout: list(self._stub.GetReport(message, timeout=_REPORT_SECONDS)),
+            lambda: lambda message, timeout: list(self._stub.GetReport(message, timeout=_REPORT_SECONDS)),
             ReportRequest(utf8(campaign_id), form),
             lambda messages: [ReportChunk.from_proto(message) for message in messages],
         )
         return b"".join(chunk.data for chunk in chunks), [each for chunk in chunks for each in chunk.changed]
+
+    def make_token(self, asked: TokenAsked) -> TokenMade:
+        return self._call(lambda: self._identity_stub.MakeToken, asked, TokenMade.from_proto)
+
+    def revoke(self, subject: str) -> Revoked:
+        named = NamedForRevocation(utf8(subject))
+        return self._call(lambda: self._identity_stub.Revoke, named, Revoked.from_proto)
+
+    def identities(self) -> Identities:
+        return self._call(
+            lambda: self._identity_stub.ListIdentities, IdentitiesAsked(), Identities.from_proto
+        )
 
     def watch(
         self, campaign_id: str, *, give_up_seconds: float = _RECONNECT_SECONDS
@@ -222,7 +257,10 @@ class Connection:
             time.sleep(0.2)
 
     def _watch_once(self, campaign_id: str) -> Iterator[CampaignStatus]:
-        stream = self._stub.Watch(StatusRequest(utf8(campaign_id)).to_proto())
+        self._renew_if_due()
+        # A stream ends with its certificate, so the next one begins in time with the renewed one.
+        seconds = self._login.seconds_to_renewal if self._login is not None else None
+        stream = self._stub.Watch(StatusRequest(utf8(campaign_id)).to_proto(), timeout=seconds)
         try:
             with ended_in_order(stream.cancel):
                 for message in stream:
@@ -231,13 +269,19 @@ class Connection:
                     raise_if_asked()
         except grpc.RpcError as error:
             raise_if_asked()
+            if seconds is not None and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._reached:
+                return
             raise self._typed(error) from None
         finally:
             stream.cancel()
 
-    def _call(self, method: Callable[..., Any], asked: _Sent, read: Callable[[Any], Answer]) -> Answer:
+    def _call(
+        self, method: Callable[[], Callable[..., Any]], asked: _Sent, read: Callable[[Any], Answer]
+    ) -> Answer:
+        """The answer to one call; ``method`` finds it on the channel that is then in use."""
+        self._renew_if_due()
         try:
-            answer = method(asked.to_proto(), timeout=_CALL_SECONDS)
+            answer = method()(asked.to_proto(), timeout=_CALL_SECONDS)
         except grpc.RpcError as error:
             raise self._typed(error) from None
         self._reached = True
@@ -245,9 +289,17 @@ class Connection:
 
     def _typed(self, error: grpc.RpcError) -> AssayError:
         typed = typed_error(error, self.address)
-        if isinstance(typed, ServerUnreachableError) and not self._reached:
+        if not isinstance(typed, ServerUnreachableError) or self._reached:
+            return typed
+        if self._login is None:
             return unreachable(self.address, "no server answers there")
-        return typed
+        credentials = self._login.credentials
+        if credentials.expired:
+            return NotIdentifiedError(
+                f"server {self.address}", "your certificate has expired", login_again(self.address)
+            )
+        cause, remedy = why_unreachable(self._found, credentials.authority)
+        return ServerUnreachableError(self.address, cause, remedy)
 
 
 def _require_ours(address: ServerAddress) -> None:

@@ -19,6 +19,7 @@ from assay_core.records.campaign import (
     SlotRest,
 )
 from assay_core.records.failure import Failure
+from assay_core.records.identity import Identities, TokenMade
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 
 
@@ -168,3 +169,54 @@ def _time(milliseconds: int) -> str | None:
     if not milliseconds:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def token_document(made: TokenMade) -> dict[str, Any]:
+    """A new join token: its text, id, the authority's fingerprint, and until when it can be used."""
+    return {
+        "token": made.token,
+        "token_id": made.token_id,
+        "fingerprint": made.fingerprint,
+        "expires_at": _time(made.expires_at_ms),
+        "join_port": made.join_port or None,
+    }
+
+
+def identities_document(found: Identities) -> dict[str, Any]:
+    """Identities with their certificates that have not expired, and the tokens that can still be used."""
+    return {
+        "identities": [
+            {
+                "identity_id": each.identity_id,
+                "kind": str(each.kind),
+                "name": each.name,
+                "role": str(each.role),
+                "project": each.project,
+                "labels": list(each.labels),
+                "created_at": _time(each.created_at_ms),
+                "revoked_at": _time(each.revoked_at_ms),
+                "certificates": [
+                    {
+                        "serial": one.serial,
+                        "issued_at": _time(one.issued_at_ms),
+                        "expires_at": _time(one.expires_at_ms),
+                        "withdrawn_at": _time(one.withdrawn_at_ms),
+                    }
+                    for one in each.certificates
+                ],
+            }
+            for each in found.identities
+        ],
+        "tokens": [
+            {
+                "token_id": each.token_id,
+                "role": str(each.role),
+                "name": each.name,
+                "project": each.project,
+                "labels": list(each.labels),
+                "uses_left": each.uses_left,
+                "expires_at": _time(each.expires_at_ms),
+            }
+            for each in found.tokens
+        ],
+    }

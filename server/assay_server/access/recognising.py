@@ -42,13 +42,11 @@ class Recognition:
     Args:
         directory: the identities.
         is_withdrawn: whether one certificate was withdrawn though its identity was not; must not block.
-        plain_tcp_is_owner: whether TCP without TLS counts as the socket; only where the server listens so.
         now_ms: the wall clock, which certificates' dates are compared with.
     """
 
     directory: IdentityDirectory
     is_withdrawn: Callable[[CertifiedIdentity], bool] = _never_withdrawn
-    plain_tcp_is_owner: bool = False
     now_ms: Callable[[], int] = field(default=wall_ms)
 
     def is_known(self, peer: Peer) -> bool:
@@ -74,7 +72,7 @@ class Recognition:
         )
 
     def _owner(self, peer: Peer) -> Caller:
-        if not peer.on_socket and (peer.encrypted or not self.plain_tcp_is_owner):
+        if not peer.on_socket:
             raise NotIdentifiedError(f"caller at {peer.address}", "it presented no certificate", _JOIN)
         return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET, address=peer.address)
 

@@ -9,7 +9,7 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 import grpc
@@ -17,6 +17,7 @@ import grpc
 from assay_core.files.sockets import address_taken, clear_socket
 from assay_core.server_address import ServerAddress, require_our_socket
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
+from assay_sampling.errors import ParameterError
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
@@ -26,6 +27,7 @@ from assay_server.rpc.changes import Changes
 from assay_server.rpc.claims import Claims
 from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.guard import Guard
+from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.observing import CallMeter, Observing
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
@@ -37,7 +39,10 @@ _GRACE_SECONDS = 2.0
 
 
 class RpcServer:
-    """Serves the three services on every address; ``start`` returns once it listens."""
+    """Serves all services on every address, TCP with mutual TLS; ``start`` returns once it listens.
+
+    Joining has addresses of its own, where callers have no certificate yet, and nothing else is served.
+    """
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class RpcServer:
         *,
         recognition: Recognition,
         metadata: MetadataStore,
+        identified: Identified,
         limits: Limits = DEFAULT_LIMITS,
         meter: CallMeter,
     ) -> None:
@@ -61,6 +67,8 @@ class RpcServer:
         self._changes = changes
         self._recognition = recognition
         self._metadata = metadata
+        self._identified = identified
+        self.joins: tuple[str, ...] = ()
         self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -71,6 +79,7 @@ class RpcServer:
 
         Raises ParameterError if one is taken, or if others could answer on a socket in the server's place.
         """
+        self._require_certificate()
         with _places_taken(self._listen):
             self._thread.start()
             return self._listening.result()
@@ -82,6 +91,15 @@ class RpcServer:
         if self._loop is not None and self._end is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
+
+    def _require_certificate(self) -> None:
+        on_tcp = [address for address in (*self._listen, *self._identified.join) if address.socket is None]
+        if on_tcp and self._identified.certificate is None:
+            raise ParameterError(
+                f"listen address {on_tcp[0].text!r}",
+                "over TCP both sides prove who they are, and this server has no certificate authority",
+                "make one with: assay-server init --state DIR, or listen on unix:PATH",
+            )
 
     def _run(self) -> None:
         try:
@@ -97,26 +115,49 @@ class RpcServer:
         self._end = asyncio.Event()
         self._changes.attach(self._loop)
         threads = Threads.of(self._limits.queries)
-        server = grpc.aio.server(
+        joins = self._limits.joins
+        bounds = CallLimits(joins.join_calls, joins.join_message_bytes, joins.join_message_bytes)
+        server, joining = self._server(self._limits.calls), self._server(bounds)
+        try:
+            self._add_services(server, threads)
+            add_joining(joining, self._identified.enrolment, threads)
+            addresses = self._bind(server, joining)
+            await server.start()
+            if self._identified.join:
+                await joining.start()
+            self._listening.set_result(addresses)
+            await self._end.wait()
+        finally:
+            self._changes.stop()
+            await asyncio.gather(server.stop(_GRACE_SECONDS), joining.stop(_GRACE_SECONDS))
+            await asyncio.to_thread(threads.close)
+
+    def _server(self, limits: CallLimits) -> grpc.aio.Server:
+        return grpc.aio.server(
             interceptors=[
                 Observing(self._meter),
                 Guard(self._recognition),
                 Decoding(self._limits.log),
                 Claims(self._metadata),
             ],
-            options=_options(self._limits.calls),
-            maximum_concurrent_rpcs=self._limits.calls.calls,
+            options=_options(limits),
+            maximum_concurrent_rpcs=limits.calls,
         )
-        try:
-            self._add_services(server, threads)
-            addresses = tuple(_bound(server, address) for address in self._listen)
-            await server.start()
-            self._listening.set_result(addresses)
-            await self._end.wait()
-        finally:
-            self._changes.stop()
-            await server.stop(_GRACE_SECONDS)
-            await asyncio.to_thread(threads.close)
+
+    def _bind(self, server: grpc.aio.Server, joining: grpc.aio.Server) -> tuple[str, ...]:
+        """Bind all listeners; the addresses of the main ones, with their ports."""
+        certificate, enrolment = self._identified.certificate, self._identified.enrolment
+        mutual = certificate.credentials(ask_client=True) if certificate is not None else None
+        addresses = tuple(_bound(server, address, mutual) for address in self._listen)
+        if certificate is not None:
+            one_sided = certificate.credentials(ask_client=False)
+            joins = [_bound(joining, address, one_sided) for address in self._identified.join]
+            enrolment.join_port = _port(joins)
+            self.joins = tuple(joins)
+        enrolment.port = _port(
+            a for a, given in zip(addresses, self._listen, strict=True) if not given.socket
+        )
+        return addresses
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
         agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
@@ -128,6 +169,7 @@ class RpcServer:
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits.uploads), server
         )
+        add_identity_services(server, self._identified.enrolment, threads)
 
 
 def _options(limits: CallLimits) -> list[tuple[str, int]]:
@@ -139,11 +181,21 @@ def _options(limits: CallLimits) -> list[tuple[str, int]]:
     ]
 
 
-def _bound(server: grpc.aio.Server, address: ServerAddress) -> str:
+def _port(addresses: Iterable[str]) -> int:
+    """The port of the first address; 0 without any."""
+    return next((int(address.rpartition(":")[2]) for address in addresses), 0)
+
+
+def _bound(server: grpc.aio.Server, address: ServerAddress, tls: grpc.ServerCredentials | None) -> str:
+    """Bind one address, TCP only with TLS; returns it with its port."""
     # A new socket has the permissions that the umask leaves; nobody else may connect before its chmod.
     before = os.umask(0o077)
     try:
-        port = server.add_insecure_port(address.text)
+        if address.socket is not None:
+            port = server.add_insecure_port(address.text)
+        else:
+            assert tls is not None  # checked in start
+            port = server.add_secure_port(address.text, tls)
     except RuntimeError as error:
         raise address_taken(f"listen address {address.text!r}") from error
     finally:

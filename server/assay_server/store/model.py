@@ -329,6 +329,40 @@ class AgentSession:
 
 
 @dataclass(frozen=True)
+class StoredToken:
+    """A join token: of its secret only ``secret_hash`` is kept.
+
+    ``uses_left`` 0: it was used up or withdrawn.
+    """
+
+    token_id: str
+    secret_hash: str
+    role: Role
+    name: str = ""
+    project: str = ""
+    labels: tuple[str, ...] = ()
+    uses_left: int = 1
+    created_at_ms: int = 0
+    expires_at_ms: int = 0
+
+
+@dataclass(frozen=True)
+class StoredCertificate:
+    """A certificate that was issued, by the hash of its public key; ``token_id``: of the join, "" if renewed.
+
+    ``withdrawn_at_ms`` 0: it was not withdrawn.
+    """
+
+    serial: str
+    identity_id: str
+    public_key_hash: str
+    issued_at_ms: int
+    expires_at_ms: int
+    token_id: str = ""
+    withdrawn_at_ms: int = 0
+
+
+@dataclass(frozen=True)
 class CampaignProgress:
     """How far a campaign is. ``needs``: for each distinct need of open runs, one such run and how many
     have that need. ``retries``: attempts beyond the first of each slice."""

@@ -29,6 +29,8 @@ from assay_server.store.model import (
     Slice,
     SliceState,
     SliceTime,
+    StoredCertificate,
+    StoredToken,
     StoreLoad,
 )
 from assay_server.store.segments import SegmentContent
@@ -195,6 +197,14 @@ class MetadataReader(Protocol):
     def identities(self) -> list[Identity]:
         """All identities, revoked ones too, in the order of their identifiers."""
 
+    def join_tokens(self) -> list[StoredToken]:
+        """All join tokens, oldest first."""
+
+    def join_token(self, secret_hash: str) -> StoredToken | None: ...
+
+    def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
+        """The certificates of an identity (None: of all), oldest first."""
+
 
 class MetadataTransaction(MetadataReader, Protocol):
     """Reads and writes that happen completely or not at all, one transaction at a time.
@@ -283,6 +293,18 @@ class MetadataTransaction(MetadataReader, Protocol):
 
         ``progress``: with each, how many launches its agent has spooled; the number never falls.
         """
+
+    def put_join_token(self, token: StoredToken) -> None:
+        """Add or replace a join token; StorageError if another one has its secret."""
+
+    def forget_join_tokens(self, expired_before_ms: int) -> None:
+        """Remove join tokens that expired before a moment."""
+
+    def put_certificate(self, certificate: StoredCertificate) -> None:
+        """Add or replace a certificate."""
+
+    def forget_certificate(self, serial: str) -> None:
+        """Remove a certificate, if it is there."""
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

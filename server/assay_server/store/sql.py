@@ -21,7 +21,15 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import heartbeats, identities, queue, selected_runs, statements, tables
+from assay_server.store import (
+    certificates,
+    heartbeats,
+    identities,
+    queue,
+    selected_runs,
+    statements,
+    tables,
+)
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -41,6 +49,8 @@ from assay_server.store.model import (
     Slice,
     SliceState,
     SliceTime,
+    StoredCertificate,
+    StoredToken,
     StoreLoad,
     need_of,
 )
@@ -316,6 +326,15 @@ class SqlTransaction:
     def identities(self) -> list[Identity]:
         return identities.all_identities(self._connection)
 
+    def join_tokens(self) -> list[StoredToken]:
+        return certificates.all_tokens(self._connection)
+
+    def join_token(self, secret_hash: str) -> StoredToken | None:
+        return certificates.token_of(self._connection, secret_hash)
+
+    def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
+        return certificates.certificates(self._connection, identity_id)
+
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
         values = {**_campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
@@ -446,6 +465,18 @@ class SqlTransaction:
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
         heartbeats.extend_attempts(self._connection, progress, lease_ends_at_ms)
+
+    def put_join_token(self, token: StoredToken) -> None:
+        certificates.put_token(self._connection, token)
+
+    def forget_join_tokens(self, expired_before_ms: int) -> None:
+        certificates.forget_tokens(self._connection, expired_before_ms)
+
+    def put_certificate(self, certificate: StoredCertificate) -> None:
+        certificates.put_certificate(self._connection, certificate)
+
+    def forget_certificate(self, serial: str) -> None:
+        certificates.forget_certificate(self._connection, serial)
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c

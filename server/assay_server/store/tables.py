@@ -224,6 +224,34 @@ requests = sa.Table(
     _integer("attempts_ended"),
 )
 
+join_tokens = sa.Table(
+    "join_tokens",
+    metadata,
+    sa.Column("token_id", sa.Text, primary_key=True),
+    _text("secret_hash"),
+    _text("role"),
+    _text("name"),
+    _text("project"),
+    sa.Column("labels", sa.JSON, nullable=False),
+    _integer("uses_left"),
+    _integer("created_at_ms"),
+    _integer("expires_at_ms"),
+    sa.UniqueConstraint("secret_hash"),
+)
+
+certificates = sa.Table(
+    "certificates",
+    metadata,
+    sa.Column("serial", sa.Text, primary_key=True),
+    _text("identity_id"),
+    _text("public_key_hash"),
+    _integer("issued_at_ms"),
+    _integer("expires_at_ms"),
+    _text("token_id"),
+    _integer("withdrawn_at_ms"),
+    sa.Index(None, "identity_id"),
+)
+
 # One row: the last fencing token.
 tokens = sa.Table(
     "tokens",

@@ -1,8 +1,13 @@
-"""A campaign service with scripted answers, on a real port: what the client does is what is tested."""
+"""A campaign service with scripted answers, on a real socket: what the client does is what is tested."""
 
 from __future__ import annotations
 
+import atexit
+import functools
+import itertools
 import json
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -160,24 +165,31 @@ def _abort(context: grpc.ServicerContext, refusal: Refusal) -> None:
     context.abort(refusal.code, refusal.details)
 
 
-class FakeServer:
-    """The script behind a port; it can go away and come back at the same address."""
+_NUMBERS = itertools.count()
 
-    def __init__(self, script: Script, port: int = 0) -> None:
+
+@functools.cache
+def _folder() -> str:
+    """A folder for sockets, of this process; pytest's own folders have too long names."""
+    folder = tempfile.mkdtemp(prefix="assay-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+class FakeServer:
+    """The script behind a socket; it can go away and come back at the same address."""
+
+    def __init__(self, script: Script) -> None:
         self.script = script
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
-        self.port = port
+        self.address = f"unix:{_folder()}/{next(_NUMBERS)}.sock"
         self.start()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
         server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(_Servicer(self.script), server)
-        self.port = server.add_insecure_port(f"127.0.0.1:{self.port}")
+        assert server.add_insecure_port(self.address)
         server.start()
         with self._lock:
             self._server = server

@@ -42,6 +42,40 @@ class Lab:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     lease_ms: int = LEASE_MS
     heartbeat_ms: int = HEARTBEAT_MS
+    certificate_validity: str = "24h"
+
+    @property
+    def tcp(self) -> bool:
+        """Whether server, agents and people meet over mutual TLS."""
+        return not self.address.startswith("unix:")
+
+    @property
+    def own_socket(self) -> str:
+        """The socket of the server's owner."""
+        return f"unix:{self.root}/socket"
+
+    @property
+    def join_address(self) -> str:
+        """Where agents and people join."""
+        return (self.server_state / "join-address").read_text().strip()
+
+    def token(self, role: str, *options: str) -> str:
+        """A join token, made in the server's state folder."""
+        command = [str(BIN / "assay-server"), "token", "--state", str(self.server_state), "--role", role,
+                   "--json", *options]  # fmt: skip
+        token: str = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["token"]
+        return token
+
+    def join(self, name: str, *, token: str = "") -> subprocess.CompletedProcess[str]:
+        """``assay-agent join`` for the agent of this name."""
+        token = token or self.token("agent")
+        command = [str(BIN / "assay-agent"), "join", self.join_address, "--token", token,
+                   "--state", str(self.root / name), "--name", name, "--json"]  # fmt: skip
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def login(self, role: str, name: str) -> None:
+        """Log in on this machine; the login before is forgotten."""
+        self.assay("login", self.join_address, "--token", self.token(role, "--name", name))
 
     @property
     def server_state(self) -> Path:
@@ -52,13 +86,25 @@ class Lab:
             str(BIN / "assay-server"), "--listen", self.address, "--state", str(self.server_state),
             "--lease", f"{self.lease_ms}ms", "--heartbeat", f"{self.heartbeat_ms}ms", *options,
         ]  # fmt: skip
+        if self.tcp:
+            if not (self.server_state / "authority").exists():
+                init = [str(BIN / "assay-server"), "init", "--state", str(self.server_state)]
+                subprocess.run(init, check=True, capture_output=True)
+            command += ["--listen", self.own_socket, "--certificate-validity", self.certificate_validity]
+            command += ["--join", "127.0.0.1:0"]
         # Port 0 is chosen once: a restarted server must be where its agents look for it.
-        (self.server_state / "address").unlink(missing_ok=True)
+        for left in ("address", "join-address"):
+            (self.server_state / left).unlink(missing_ok=True)
         self._start("server", command)
         wait_until((self.server_state / "address").exists, "the server's start")
         self.address = (self.server_state / "address").read_text().split()[0]
+        if self.tcp and not (self.root / "logins").exists():
+            self.login("submitter", "tester")
 
     def start_agent(self, name: str = "agent", *options: str) -> None:
+        if self.tcp and not (self.root / name / "credentials").exists():
+            joined = self.join(name)
+            assert joined.returncode == 0, joined.stderr
         command = [
             str(BIN / "assay-agent"), "run", "--server", self.address,
             "--state", str(self.root / name), "--name", name, *self._policy(), *options,
@@ -96,7 +142,11 @@ class Lab:
 
     def assay(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """The command line against this server."""
-        environment = {**os.environ, "ASSAY_SERVER": self.address}
+        environment = {
+            **os.environ,
+            "ASSAY_SERVER": self.address,
+            "ASSAY_CREDENTIALS": str(self.root / "logins"),
+        }
         result = subprocess.run(
             [str(BIN / "assay"), *arguments],
             env=environment,
@@ -115,6 +165,7 @@ class Lab:
 
     def state(self, campaign_id: str) -> str:
         """The campaign's state; "unreachable" where the server is down, which some tests are about."""
+        os.environ["ASSAY_CREDENTIALS"] = str(self.root / "logins")
         try:
             with Client(self.address) as client:
                 state: str = client.status(campaign_id)["state"]
@@ -158,13 +209,25 @@ class Lab:
 
 
 @contextlib.contextmanager
-def lab(listen: str = "unix", *, lease_ms: int = LEASE_MS, heartbeat_ms: int = HEARTBEAT_MS) -> Iterator[Lab]:
-    """A lab in a directory of its own; ``listen`` is "unix" or "tcp"."""
+def lab(
+    listen: str = "unix",
+    *,
+    lease_ms: int = LEASE_MS,
+    heartbeat_ms: int = HEARTBEAT_MS,
+    certificate_validity: str = "24h",
+) -> Iterator[Lab]:
+    """A lab in a directory of its own; ``listen`` is "unix", or "tcp" for mutual TLS."""
     # Unix socket paths are limited to about 100 bytes: pytest's own directories are too deep.
     with tempfile.TemporaryDirectory(prefix="assay-") as directory:
         root = Path(directory)
         address = f"unix:{root / 'socket'}" if listen == "unix" else "127.0.0.1:0"
-        made = Lab(root, address, lease_ms=lease_ms, heartbeat_ms=heartbeat_ms)
+        made = Lab(
+            root,
+            address,
+            lease_ms=lease_ms,
+            heartbeat_ms=heartbeat_ms,
+            certificate_validity=certificate_validity,
+        )
         (root / "server").mkdir()
         try:
             yield made

@@ -39,6 +39,8 @@ from assay_server.store.model import (
     Slice,
     SliceState,
     SliceTime,
+    StoredCertificate,
+    StoredToken,
     StoreLoad,
     need_of,
 )
@@ -59,6 +61,8 @@ class _Tables:
     agents: dict[str, Agent] = field(default_factory=dict)
     identities: dict[str, Identity] = field(default_factory=dict)
     requests: dict[int, PendingRequest] = field(default_factory=dict)
+    join_tokens: dict[str, StoredToken] = field(default_factory=dict)
+    certificates: dict[str, StoredCertificate] = field(default_factory=dict)
     token: int = 0
 
     def copy(self) -> _Tables:
@@ -372,6 +376,16 @@ class MemoryReader:
     def identities(self) -> list[Identity]:
         return sorted(self._tables.identities.values(), key=lambda identity: identity.identity_id)
 
+    def join_tokens(self) -> list[StoredToken]:
+        return sorted(self._tables.join_tokens.values(), key=lambda t: (t.created_at_ms, t.token_id))
+
+    def join_token(self, secret_hash: str) -> StoredToken | None:
+        return next((t for t in self._tables.join_tokens.values() if t.secret_hash == secret_hash), None)
+
+    def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
+        chosen = [c for c in self._tables.certificates.values() if identity_id in (None, c.identity_id)]
+        return sorted(chosen, key=lambda c: (c.issued_at_ms, c.serial))
+
 
 class MemoryTransaction(MemoryReader):
     """A ``MetadataTransaction``."""
@@ -515,6 +529,22 @@ class MemoryTransaction(MemoryReader):
             self.save_attempt(
                 replace(known, lease_ends_at_ms=lease_ends_at_ms, confirmed=True, launches_spooled=more)
             )
+
+    def put_join_token(self, token: StoredToken) -> None:
+        same = self.join_token(token.secret_hash)
+        if same is not None and same.token_id != token.token_id:
+            raise StorageError("metadata", "two tokens with one secret")
+        self._tables.join_tokens[token.token_id] = token
+
+    def forget_join_tokens(self, expired_before_ms: int) -> None:
+        kept = self._tables.join_tokens.items()
+        self._tables.join_tokens = {k: t for k, t in kept if t.expires_at_ms >= expired_before_ms}
+
+    def put_certificate(self, certificate: StoredCertificate) -> None:
+        self._tables.certificates[certificate.serial] = certificate
+
+    def forget_certificate(self, serial: str) -> None:
+        self._tables.certificates.pop(serial, None)
 
     def forget_agents(self, most: int) -> None:
         seen = sorted(self._tables.agents.values(), key=lambda agent: (-agent.seen_at_ms, agent.agent_id))

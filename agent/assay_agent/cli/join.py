@@ -1,0 +1,57 @@
+"""``assay-agent join``: makes this box's agent a member of a lab."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from assay_agent.config import AgentSettings
+from assay_agent.daemon.state import StateDirectory, credentials_folder, kept_agent_id
+from assay_core.connecting import joining
+from assay_core.connecting.token_option import given_token, token_option
+from assay_core.settings.command_line import with_settings
+
+
+@with_settings(AgentSettings, "state_dir", "name", "agent_id")
+def join(
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The server's --join listener.")],
+    *,
+    settings: AgentSettings,
+    token: Annotated[str, token_option()],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Join a lab with a token; the certificate is kept in the state folder, and renewed while the agent runs.
+
+    Joining again, after the certificate has expired, keeps the agent's identity and its spool; a running
+    agent takes the new certificate over."""
+    folder = credentials_folder(settings.state_dir)
+    agent_id = kept_agent_id(settings.state_dir)
+    if agent_id is None:
+        with StateDirectory(settings.state_dir, settings.agent_id) as state:
+            agent_id = state.agent_id
+    before = folder.read()
+    # The same key proves that the identity is ours, even after the certificate has expired.
+    key = before.key if before is not None and before.identity.identity_id == agent_id else None
+    credentials, joined = joining.join(
+        address, given_token(token), name=settings.name, identity_id=agent_id, key=key
+    )
+    folder.write(credentials)
+    until = datetime.fromtimestamp(credentials.identity.not_after_ms / 1000, UTC)
+    document = {
+        "agent_id": agent_id,
+        "name": joined.name,
+        "server": credentials.server,
+        "fingerprint": credentials.authority_fingerprint,
+        "valid_until": f"{until:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        typer.echo(
+            f"agent {joined.name} ({agent_id}) joined {credentials.server}, authority "
+            f"{credentials.authority_fingerprint}\nstart it with: assay-agent run --state "
+            f"{settings.state_dir} --policy FILE"
+        )

@@ -1,0 +1,58 @@
+"""Draws logins, join tokens and identities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table
+
+
+def render_login(document: Mapping[str, Any], console: Console) -> None:
+    """Who logged in where, and how to use it."""
+    until = datetime.fromtimestamp(document["expires_at_ms"] / 1000, UTC)
+    console.print(
+        f"logged in to {document['server']} as {document['name']} ({document['role']})", soft_wrap=True
+    )
+    console.print(f"authority {document['fingerprint']}", soft_wrap=True)
+    console.print(f"renewed by use until {until:%Y-%m-%d %H:%M} UTC", soft_wrap=True)
+    console.print(f"use it with --server {document['server']} or $ASSAY_SERVER", soft_wrap=True)
+
+
+def render_token(made: Mapping[str, Any], console: Console) -> None:
+    """The token on a line of its own, then what is known of it."""
+    console.print(made["token"], soft_wrap=True)
+    console.print(f"id {made['token_id']}, to be used before {made['expires_at']}", soft_wrap=True)
+    console.print(f"authority {made['fingerprint']}", soft_wrap=True)
+    where = f"HOST:{made['join_port']}" if made["join_port"] else "HOST:PORT of the server's --join listener"
+    verb = "assay-agent join" if made["role"] == "agent" else "assay login"
+    console.print(f"{verb} {where} --token TOKEN", soft_wrap=True)
+
+
+def render_identities(found: Mapping[str, Any], console: Console) -> None:
+    """A table of identities, and one of tokens if there are any."""
+    table = Table("identities", ("name", "role", "project", "labels", "valid until", "identity"))
+    for each in found["identities"]:
+        table.add_row(
+            each["name"], each["role"], each["project"], " ".join(each["labels"]), _until(each),
+            each["identity_id"],
+        )  # fmt: skip
+    table.print(console)
+    if found["tokens"]:
+        tokens = Table("open join tokens", ("token", "role", "name", "uses left", "to be used before"))
+        for each in found["tokens"]:
+            tokens.add_row(
+                each["token_id"], each["role"], each["name"], str(each["uses_left"]), each["expires_at"]
+            )
+        tokens.print(console)
+
+
+def _until(identity: Mapping[str, Any]) -> str:
+    """When the last certificate ends that was not withdrawn."""
+    if identity["revoked_at"]:
+        return "revoked"
+    ends = [each["expires_at"] for each in identity["certificates"] if not each["withdrawn_at"]]
+    return max(ends) if ends else "expired"

@@ -1,0 +1,19 @@
+"""``assay identities``: the agents and people of a lab, their certificates, and open join tokens."""
+
+from __future__ import annotations
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.identities import render_identities
+from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
+
+app = verb_app()
+
+
+@app.command()
+def identities(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Show who may connect to a server, until when, and which join tokens can still be used."""
+    with Client(server) as client:
+        found = client.identities()
+    show(found, as_json, lambda console: render_identities(found, console))

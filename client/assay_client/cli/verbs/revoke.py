@@ -1,0 +1,34 @@
+"""``assay revoke``: withdraw an identity, a join token, or the certificates of one key."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
+
+app = verb_app()
+
+
+@app.command()
+def revoke(
+    subject: Annotated[
+        str,
+        typer.Argument(metavar="WHAT", help="An identity's id or name, a token's id, or a serial number."),
+    ],
+    *,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Withdraw an identity with all its certificates, one key's certificates, or a join token.
+
+    It holds within a minute, for calls under way too. A serial number withdraws all certificates of its
+    key: one machine of a person, who may log in again with a new token."""
+    with Client(server) as client:
+        done = client.revoke(subject)
+    shown = f"revoked {done['what']} {done['id']} {done['name']}".rstrip()
+    show(done, as_json, lambda console: console.print(shown))

@@ -1,0 +1,42 @@
+"""``assay token``: make a join token for an agent, a fleet of agents, or a person."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.identities import render_token
+from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
+from assay_core.identity.roles import Role
+from assay_core.settings.quantities import parse_span_seconds
+
+app = verb_app()
+
+
+@app.command()
+def token(
+    *,
+    role: Annotated[Role, typer.Option("--role", help="What whoever joins may do.")],
+    name: Annotated[str, typer.Option(metavar="TEXT", help="The person's name; agents have their own.")] = "",
+    project: Annotated[str, typer.Option(metavar="TEXT", help="The project of the person's campaigns.")] = "",
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="TEXT", help="Of the agents. Repeatable.")
+    ] = None,
+    uses: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How often it can be used.")] = 1,
+    valid: Annotated[str, typer.Option(metavar="SPAN", help="How long it can be used.")] = "1h",
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a join token; whoever has it can join, so hand it over in private.
+
+    It can be used once and for an hour, unless --uses and --valid say otherwise."""
+    with Client(server) as client:
+        seconds = parse_span_seconds(valid, "--valid")
+        made = client.make_token(
+            role, name, project=project, labels=label or (), uses=uses, valid_seconds=seconds
+        )
+    show(made, as_json, lambda console: render_token(made, console))

@@ -1,0 +1,110 @@
+"""Logins: a person's certificates on this machine, one folder for each server."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from assay_client.settings import settings_of
+from assay_core.connecting import joining
+from assay_core.connecting.channel import mutual_channel
+from assay_core.connecting.joining import renewed
+from assay_core.identity.credentials import Credentials, CredentialsFolder
+from assay_core.server_address import ServerAddress, parse_address
+from assay_sampling.errors import AssayError, NotIdentifiedError
+
+_RENEW_SECONDS = 5.0
+
+
+def login_again(address: str) -> str:
+    """The remedy for a login that no longer holds."""
+    return f"log in again with a new token of an admin: assay login HOST:PORT --token TOKEN (for {address})"
+
+
+def login_folder(address: ServerAddress, folder: Path | None = None) -> CredentialsFolder:
+    """Where the login to a server is kept; ``folder``: None takes the setting."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", address.text)
+    return CredentialsFolder((folder or settings_of(credentials_dir=None).credentials_dir) / name)
+
+
+def log_in(address: str, token: str) -> dict[str, Any]:
+    """Join the server whose join listener is at ``address`` as the person of the token.
+
+    Returns ``server`` (to connect to), ``name``, ``role``, ``identity_id``, ``fingerprint`` of the authority
+    and ``expires_at_ms``. Raises ParameterError, ServerUnreachableError, NotIdentifiedError.
+    """
+    credentials, joined = joining.join(address, token)
+    login_folder(parse_address(credentials.server)).write(credentials)
+    identity = credentials.identity
+    return {
+        "server": credentials.server,
+        "name": joined.name,
+        "role": str(joined.role),
+        "identity_id": identity.identity_id,
+        "fingerprint": credentials.authority_fingerprint,
+        "expires_at_ms": identity.not_after_ms,
+    }
+
+
+def log_out(address: str) -> bool:
+    """Forget the login to a server; whether there was one. Raises ParameterError, StorageError."""
+    return login_folder(parse_address(address)).remove()
+
+
+class Login:
+    """The login to one server, its channel, and the renewal of its certificate.
+
+    Raises NotIdentifiedError if nobody has logged in there.
+    """
+
+    def __init__(self, address: ServerAddress, options: list[tuple[str, int | str]]) -> None:
+        self._address = address
+        self._options = options
+        self._folder = login_folder(address)
+        found = self._folder.read()
+        if found is None:
+            raise NotIdentifiedError(
+                f"server {address.text}",
+                "you have not logged in to it on this machine",
+                "ask an admin for a token, then: assay login HOST:PORT --token TOKEN",
+            )
+        self.credentials = found
+
+    def channel(self) -> grpc.Channel:
+        """A new channel with the present certificate."""
+        return mutual_channel(self._address, self.credentials, self._options)
+
+    def renew_if_due(self, replace: Callable[[], None]) -> None:
+        """Renew the certificate if it is time, and then ``replace`` the channel; a failure changes nothing.
+
+        Another process of this user may have renewed it meanwhile.
+        """
+        if not self.credentials.renewal_due:
+            return
+        kept = self._folder.read()
+        if kept is not None and not kept.renewal_due:
+            self.credentials = kept
+            replace()
+            return
+        if self.credentials.expired or (next_one := self._renewed()) is None:
+            return
+        self._folder.write(next_one)
+        self.credentials = next_one
+        replace()
+
+    @property
+    def seconds_to_renewal(self) -> float:
+        """Until the certificate is due, at least one."""
+        return max(1.0, self.credentials.renewal_ms / 1000 - time.time())
+
+    def _renewed(self) -> Credentials | None:
+        try:
+            with self.channel() as channel:
+                return renewed(channel, self.credentials, _RENEW_SECONDS)
+        except (grpc.RpcError, AssayError):
+            return None  # the certificate is valid still; the next call tells what is wrong

@@ -1,0 +1,70 @@
+"""``assay-server token``: makes a join token from the state folder, whether or not the server runs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from assay_core.identity.roles import Role
+from assay_core.records.identity import TokenAsked
+from assay_core.settings.command_line import with_settings
+from assay_core.settings.quantities import parse_span_seconds
+from assay_sampling.errors import NotReadyError
+from assay_server.cli.extras import server_extra
+from assay_server.clock import wall_ms
+from assay_server.config import ServerSettings
+from assay_server.identity.authority import read_authority
+
+
+@with_settings(ServerSettings, "state_dir")
+def token(
+    *,
+    settings: ServerSettings,
+    role: Annotated[Role, typer.Option(help="What whoever joins may do.")],
+    name: Annotated[str, typer.Option(metavar="TEXT", help="The person's name; agents have their own.")] = "",
+    project: Annotated[str, typer.Option(metavar="TEXT", help="The project of the person's campaigns.")] = "",
+    label: Annotated[
+        list[str] | None, typer.Option("--label", metavar="TEXT", help="Of the agents. Repeatable.")
+    ] = None,
+    uses: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="How often it can be used.")] = 1,
+    valid: Annotated[str, typer.Option(metavar="SPAN", help="How long it can be used.")] = "1h",
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Make a join token; whoever has it can join, so hand it over in private.
+
+    It can be used once and for an hour, unless --uses and --valid say otherwise. The server may run."""
+    with server_extra():
+        from assay_server.identity.tokens import make_token  # noqa: PLC0415 - needs the extra
+        from assay_server.store.sqlite import SqliteStore  # noqa: PLC0415
+
+    state = settings.state_dir.absolute()
+    authority = read_authority(state)
+    if authority is None:
+        raise NotReadyError(
+            str(state), "this server has no certificate authority", "run: assay-server init --state DIR"
+        )
+    valid_ms = round(1000 * parse_span_seconds(valid, "--valid"))
+    asked = TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms)
+    store = SqliteStore(state / "metadata.sqlite")
+    try:
+        with store.transaction() as transaction:
+            made = make_token(transaction, authority, asked, wall_ms())
+    finally:
+        store.close()
+    until = datetime.fromtimestamp(made.stored.expires_at_ms / 1000, UTC)
+    document = {
+        "token": made.text,
+        "token_id": made.stored.token_id,
+        "fingerprint": authority.fingerprint,
+        "expires_at": f"{until:%Y-%m-%dT%H:%M:%SZ}",
+    }
+    if json_output:
+        typer.echo(json.dumps(document))
+    else:
+        typer.echo(
+            f"{made.text}\nid {made.stored.token_id}, to be used before {document['expires_at']}\n"
+            f"authority {authority.fingerprint}"
+        )

@@ -1,0 +1,308 @@
+"""Joining, renewal and revocation: who gets a certificate, and who does not any more.
+
+Source: docs/security.md, "Identities".
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+
+from cryptography import x509
+
+from assay_core.identity.certificates import (
+    IDENTITY_ID,
+    certificate_der,
+    certified_identity,
+    read_request,
+)
+from assay_core.identity.join_token import secret_hash
+from assay_core.identity.keys import public_key_hash
+from assay_core.identity.roles import IdentityKind
+from assay_core.records.identity import (
+    Identities,
+    IdentitiesAsked,
+    Issued,
+    JoinAsked,
+    Joined,
+    KnownIdentity,
+    NamedForRevocation,
+    OpenToken,
+    RenewalAsked,
+    Renewed,
+    Revoked,
+    TokenAsked,
+    TokenMade,
+)
+from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError
+from assay_server.access.caller import current_caller
+from assay_server.access.directory import IdentityDirectory
+from assay_server.clock import wall_ms
+from assay_server.identity.authority import Authority
+from assay_server.identity.tokens import checked_name, make_token, person_named, usable_token, use_up
+from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.store.model import Identity, StoredCertificate, StoredToken
+from assay_server.store.protocols import MetadataReader, MetadataStore, MetadataTransaction
+
+_log = logging.getLogger(__name__)
+
+# Expired certificates are kept this long, to say whose they were; the newest of an identity for ever, because
+# its key proves who joins again.
+_KEPT_MS = 30 * 86_400_000
+
+
+class Enrolment:
+    """Answers everything about identities. Plain functions of a record; may block.
+
+    Args:
+        metadata: the store of identities, tokens and certificates.
+        directory: the identities in memory, read again after each change.
+        withdrawn: the withdrawn certificates in memory, read again after each change.
+        authority: signs; None: ``assay-server init`` was not run, so nobody can join.
+        validity: of the certificates of agents and people.
+        now_ms: the wall clock, by which tokens and certificates expire.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        directory: IdentityDirectory,
+        withdrawn: WithdrawnCertificates,
+        authority: Authority | None,
+        validity: datetime.timedelta,
+        *,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._metadata = metadata
+        self._directory = directory
+        self._withdrawn = withdrawn
+        self._given_authority = authority
+        self._validity = validity
+        self._now_ms = now_ms
+        # Where members connect, and where people join; known once the server listens.
+        self.port = 0
+        self.join_port = 0
+
+    def join(self, asked: JoinAsked) -> Joined:
+        """Admit the holder of a join token; the token is used up in the same transaction.
+
+        Raises NotIdentifiedError for a token that is not good, NotPermittedError for an identity that is
+        another's, ParameterError for a request that cannot be read.
+        """
+        request = read_request(asked.certificate_request)
+        key_hash = public_key_hash(request.public_key())
+        now_ms = self._now_ms()
+        with self._metadata.snapshot() as read:
+            # Strangers with a bad token do not get as far as the lock of those who write.
+            _usable(read, asked.secret, key_hash, now_ms)
+        with self._metadata.transaction() as store:
+            token, used_before = _usable(store, asked.secret, key_hash, now_ms)
+            identity = _joining(store, token, asked, key_hash, now_ms)
+            store.put_identity(identity)
+            certificate = self._issue(store, identity, request, now_ms, token.token_id)
+            if not used_before:
+                use_up(store, token)
+        self._directory.refresh()
+        _log.info("%s %s (%s) joined with token %s", identity.kind, identity.name, identity.identity_id,
+                  token.token_id)  # fmt: skip
+        return Joined(certificate, identity.name, identity.role, self.port)
+
+    def renew(self, asked: RenewalAsked) -> Renewed:
+        """The next certificate of the caller, for a key of its own that it has a certificate of."""
+        caller = current_caller()
+        if caller is None or caller.is_owner:
+            raise NotIdentifiedError(
+                "renewal", "the caller has no certificate to renew", "connect with a certificate"
+            )
+        request = read_request(asked.certificate_request)
+        key_hash = public_key_hash(request.public_key())
+        now_ms = self._now_ms()
+        with self._metadata.transaction() as store:
+            identity = store.identity(caller.identity_id)
+            if identity is None or identity.revoked_at_ms:
+                raise NotPermittedError(
+                    f"identity {caller.identity_id}", "it was revoked", "ask an admin of the lab"
+                )
+            _require_own_key(store, identity, key_hash)
+            certificate = self._issue(store, identity, request, now_ms)
+        return Renewed(certificate)
+
+    def make_token(self, asked: TokenAsked) -> TokenMade:
+        """A new join token; only its hash is kept."""
+        authority = self._authority
+        with self._metadata.transaction() as store:
+            made = make_token(store, authority, asked, self._now_ms())
+        stored = made.stored
+        return TokenMade(
+            made.text, stored.token_id, authority.fingerprint, stored.expires_at_ms, self.join_port
+        )
+
+    def revoke(self, asked: NamedForRevocation) -> Revoked:
+        """Withdraw a token, an identity, or the certificates of one key; raises ParameterError.
+
+        It holds at once in this process, and for streams under way within seconds.
+        """
+        now_ms = self._now_ms()
+        with self._metadata.transaction() as store:
+            revoked = _revoke(store, asked.subject, now_ms)
+        self._withdrawn.refresh()
+        self._directory.refresh()
+        _log.info("revoked %s %s %s", revoked.what, revoked.id, revoked.name)
+        return revoked
+
+    def identities(self, _asked: IdentitiesAsked) -> Identities:
+        """All identities with their certificates, and the tokens that can still be used."""
+        now_ms = self._now_ms()
+        with self._metadata.snapshot() as store:
+            issued: dict[str, list[Issued]] = {}
+            for each in store.certificates():
+                if each.expires_at_ms > now_ms:
+                    told = Issued(each.serial, each.issued_at_ms, each.expires_at_ms, each.withdrawn_at_ms)
+                    issued.setdefault(each.identity_id, []).append(told)
+            known = tuple(
+                _known(each, tuple(issued.get(each.identity_id, ()))) for each in store.identities()
+            )
+            tokens = tuple(
+                OpenToken(t.token_id, t.role, t.name, t.project, t.labels, t.uses_left, t.expires_at_ms)
+                for t in store.join_tokens()
+                if t.uses_left > 0 and t.expires_at_ms > now_ms
+            )
+        return Identities(known, tokens)
+
+    @property
+    def _authority(self) -> Authority:
+        if self._given_authority is None:
+            raise ParameterError(
+                "this server",
+                "it has no certificate authority, so nobody can join it",
+                "make one with: assay-server init --state DIR, and start the server again",
+            )
+        return self._given_authority
+
+    def _issue(
+        self,
+        store: MetadataTransaction,
+        identity: Identity,
+        request: x509.CertificateSigningRequest,
+        now_ms: int,
+        token_id: str = "",
+    ) -> bytes:
+        """A certificate (DER) for an identity, recorded."""
+        key = request.public_key()
+        key_hash = public_key_hash(key)
+        now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
+        certificate = self._authority.issue(key, identity.kind, identity.identity_id, self._validity, now)  # type: ignore[arg-type]
+        for old in store.certificates(identity.identity_id):
+            if old.expires_at_ms < now_ms - _KEPT_MS and not old.withdrawn_at_ms:
+                store.forget_certificate(old.serial)
+        issued = certified_identity(certificate)
+        store.put_certificate(
+            StoredCertificate(
+                issued.serial, identity.identity_id, key_hash, now_ms, issued.not_after_ms, token_id
+            )
+        )
+        return certificate_der(certificate)
+
+
+def _usable(store: MetadataReader, secret: bytes, key_hash: str, now_ms: int) -> tuple[StoredToken, bool]:
+    """The token, and whether the holder of the key has used it before; raises NotIdentifiedError."""
+    used_before = _has_used(store, secret_hash(secret), key_hash)
+    return usable_token(store, secret, now_ms, used_before=used_before), used_before
+
+
+def _has_used(store: MetadataReader, token_hash: str, key_hash: str) -> bool:
+    """Whether the holder of a key has joined with a token: its answer may have been lost on the way."""
+    token = store.join_token(token_hash)
+    if token is None:
+        return False
+    return any(
+        each.token_id == token.token_id and each.public_key_hash == key_hash and not each.withdrawn_at_ms
+        for each in store.certificates()
+    )
+
+
+def _joining(
+    store: MetadataReader, token: StoredToken, asked: JoinAsked, key_hash: str, now_ms: int
+) -> Identity:
+    """Whom the joiner becomes; raises NotPermittedError if that is another's identity."""
+    if token.role.kind is IdentityKind.PERSON:
+        name, identity_id = token.name, person_named(store, token.name) or uuid.uuid4().hex
+    else:
+        name, identity_id = checked_name(asked.name, "agent's name") or token.name, asked.identity_id
+        if not IDENTITY_ID.fullmatch(identity_id):
+            raise ParameterError(
+                "agent", "its identity is not 32 hexadecimal digits", "join with: assay-agent join"
+            )
+    known = store.identity(identity_id)
+    if known is None:
+        return Identity(
+            identity_id, token.role.kind, name, token.role, token.project, token.labels, created_at_ms=now_ms
+        )
+    if known.kind is not token.role.kind or known.revoked_at_ms:
+        raise NotPermittedError(
+            f"{known.kind} {identity_id}",
+            "this identity was revoked" if known.revoked_at_ms else "this identity is not an agent's",
+            "give the box a new identity with: assay-agent new-identity, and join again",
+        )
+    if known.kind is IdentityKind.PERSON:
+        return known
+    _require_own_key(store, known, key_hash)
+    return replace(known, name=name, project=token.project, labels=token.labels)
+
+
+def _require_own_key(store: MetadataReader, identity: Identity, key_hash: str) -> None:
+    """Raise NotPermittedError unless the identity has a certificate of this key, and none was withdrawn."""
+    own = [each for each in store.certificates(identity.identity_id) if each.public_key_hash == key_hash]
+    if own and not any(each.withdrawn_at_ms for each in own):
+        return
+    raise NotPermittedError(
+        f"{identity.kind} {identity.name or identity.identity_id}",
+        "the certificates of this key were withdrawn" if own else "this identity belongs to another key",
+        "if this box is another one, or has lost its key: assay-agent new-identity, and join again",
+    )
+
+
+def _revoke(store: MetadataTransaction, subject: str, now_ms: int) -> Revoked:
+    token = next((each for each in store.join_tokens() if each.token_id == subject), None)
+    if token is not None:
+        store.put_join_token(replace(token, uses_left=0))
+        return Revoked("token", token.token_id, token.name)
+    named = [each for each in store.identities() if subject in (each.identity_id, each.name)]
+    named = [each for each in named if not each.revoked_at_ms] or named
+    if len(named) > 1:
+        listed = ", ".join(each.identity_id for each in named)
+        raise ParameterError(subject, f"{len(named)} identities have this name: {listed}", "give an id")
+    if named:
+        store.put_identity(replace(named[0], revoked_at_ms=named[0].revoked_at_ms or now_ms))
+        return Revoked("identity", named[0].identity_id, named[0].name)
+    everything = store.certificates()
+    found = next((each for each in everything if each.serial == subject.lower()), None)
+    if found is None:
+        raise ParameterError(
+            subject[:80],
+            "it is no identity, token or certificate of this server",
+            "list them with: assay identities",
+        )
+    # One key has several certificates, by renewal: whoever has the key has them all.
+    for each in everything:
+        if (each.identity_id, each.public_key_hash) == (found.identity_id, found.public_key_hash):
+            store.put_certificate(replace(each, withdrawn_at_ms=each.withdrawn_at_ms or now_ms))
+    owner = store.identity(found.identity_id)
+    return Revoked("certificate", found.serial, owner.name if owner is not None else "")
+
+
+def _known(identity: Identity, certificates: tuple[Issued, ...]) -> KnownIdentity:
+    return KnownIdentity(
+        identity.identity_id,
+        identity.kind,
+        identity.name,
+        identity.role,
+        identity.project,
+        identity.labels,
+        identity.created_at_ms,
+        identity.revoked_at_ms,
+        certificates,
+    )

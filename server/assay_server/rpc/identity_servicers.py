@@ -1,0 +1,96 @@
+"""The services of identities: joining, on a listener of its own; renewal and administration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from assay_core.records.identity import (
+    IdentitiesAsked,
+    JoinAsked,
+    NamedForRevocation,
+    RenewalAsked,
+    TokenAsked,
+)
+from assay_core.server_address import ServerAddress
+from assay_protos import identity_pb2_grpc
+from assay_server.identity.enrolment import Enrolment
+from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.rpc.servicers import Threads, sent
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What a server needs to know who is who.
+
+    ``certificate`` None: the server has no authority, and listens on sockets only. ``join``: the addresses at
+    which people and agents join.
+    """
+
+    enrolment: Enrolment
+    certificate: ServerCertificate | None = None
+    join: Sequence[ServerAddress] = ()
+
+
+class JoinServicer(identity_pb2_grpc.EnrolmentServiceServicer):
+    """Joining alone: all that a caller without a certificate can reach."""
+
+    def __init__(self, enrolment: Enrolment, threads: Threads) -> None:
+        self._enrolment = enrolment
+        self._threads = threads
+
+    async def Join(self, request: Any, context: Context) -> Any:
+        return await sent(context, self._threads.people, self._enrolment.join, JoinAsked.from_proto, request)
+
+
+class RenewalServicer(identity_pb2_grpc.EnrolmentServiceServicer):
+    """Renewal alone: for callers with a certificate."""
+
+    def __init__(self, enrolment: Enrolment, threads: Threads) -> None:
+        self._enrolment = enrolment
+        self._threads = threads
+
+    async def Renew(self, request: Any, context: Context) -> Any:
+        read = RenewalAsked.from_proto
+        return await sent(context, self._threads.short, self._enrolment.renew, read, request)
+
+
+class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
+    """What admins do with identities."""
+
+    def __init__(self, enrolment: Enrolment, threads: Threads) -> None:
+        self._enrolment = enrolment
+        self._people = threads.people
+
+    async def MakeToken(self, request: Any, context: Context) -> Any:
+        return await sent(context, self._people, self._enrolment.make_token, TokenAsked.from_proto, request)
+
+    async def Revoke(self, request: Any, context: Context) -> Any:
+        read = NamedForRevocation.from_proto
+        return await sent(context, self._people, self._enrolment.revoke, read, request)
+
+    async def ListIdentities(self, request: Any, context: Context) -> Any:
+        read = IdentitiesAsked.from_proto
+        return await sent(context, self._people, self._enrolment.identities, read, request)
+
+
+def add_identity_services(server: grpc.aio.Server, enrolment: Enrolment, threads: Threads) -> None:
+    """Add what callers with an identity need to a server."""
+    identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+        RenewalServicer(enrolment, threads), server
+    )
+    identity_pb2_grpc.add_IdentityServiceServicer_to_server(  # type: ignore[no-untyped-call]
+        IdentityServicer(enrolment, threads), server
+    )
+
+
+def add_joining(server: grpc.aio.Server, enrolment: Enrolment, threads: Threads) -> None:
+    """Add joining, and nothing else, to a server."""
+    identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
+        JoinServicer(enrolment, threads), server
+    )

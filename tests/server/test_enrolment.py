@@ -1,0 +1,290 @@
+"""Joining, renewal and revocation, without sockets: who gets a certificate, and who does not any more."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Barrier, Thread
+
+import pytest
+
+from assay_core.identity.certificates import certificate_request, certified_identity, read_certificate
+from assay_core.identity.join_token import JoinToken
+from assay_core.identity.keys import PrivateKey, new_key
+from assay_core.identity.roles import IdentityKind, Role
+from assay_core.records.identity import (
+    IdentitiesAsked,
+    JoinAsked,
+    Joined,
+    NamedForRevocation,
+    RenewalAsked,
+    TokenAsked,
+)
+from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError, ParameterError
+from assay_server.access.caller import Caller, How, called_by
+from assay_server.access.directory import IdentityDirectory
+from assay_server.identity.enrolment import Enrolment
+from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.store.protocols import MetadataStore
+from tests.support.identity.authorities import made_authority
+from tests.support.server.memory_metadata_store import MemoryMetadataStore
+from tests.support.server.metadata_stores import METADATA_STORES
+
+AUTHORITY = made_authority()
+BOX, OTHER_BOX = "a" * 32, "b" * 32
+HOUR_MS = 3_600_000
+REFUSED = (NotIdentifiedError, NotPermittedError, ParameterError)
+
+
+@dataclass
+class Office:
+    """An enrolment over a store, with a clock that tests move."""
+
+    store: MetadataStore = field(default_factory=MemoryMetadataStore)
+    now_ms: int = 1_800_000_000_000
+
+    def __post_init__(self) -> None:
+        self.directory = IdentityDirectory(self.store)
+        self.withdrawn = WithdrawnCertificates(self.store)
+        self.enrolment = Enrolment(
+            self.store,
+            self.directory,
+            self.withdrawn,
+            AUTHORITY,
+            datetime.timedelta(hours=24),
+            now_ms=lambda: self.now_ms,
+        )
+
+    def token(self, role: Role = Role.AGENT, name: str = "", **asked: object) -> str:
+        return self.enrolment.make_token(TokenAsked(role, name, **asked)).token  # type: ignore[arg-type]
+
+    def join(self, token: str, key: PrivateKey, identity_id: str = BOX, name: str = "box") -> Joined:
+        secret = JoinToken.parse(token).secret
+        return self.enrolment.join(JoinAsked(secret, certificate_request(key), name, identity_id))
+
+    def renew(self, identity_id: str, key: PrivateKey) -> bytes:
+        with called_by(Caller(identity_id, "", Role.AGENT)):
+            return self.enrolment.renew(RenewalAsked(certificate_request(key))).certificate
+
+    def revoke(self, subject: str) -> str:
+        return self.enrolment.revoke(NamedForRevocation(subject)).what
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def identity_of(joined: Joined | bytes) -> tuple[IdentityKind, str]:
+    certificate = joined if isinstance(joined, bytes) else joined.certificate
+    found = certified_identity(read_certificate(certificate, "c"))
+    return found.kind, found.identity_id
+
+
+def test_a_token_admits_one_agent_with_what_the_token_says(office: Office) -> None:
+    token = office.token(labels=("rack-1", "nvlink"), project="sim")
+    joined = office.join(token, new_key())
+    assert (identity_of(joined), joined.name, joined.role) == ((IdentityKind.AGENT, BOX), "box", Role.AGENT)
+    known = office.directory.known(BOX)
+    assert known is not None
+    assert (known.role, known.labels, known.project) == (Role.AGENT, ("rack-1", "nvlink"), "sim")
+    read_certificate(joined.certificate, "c").verify_directly_issued_by(AUTHORITY.certificate)
+    with pytest.raises(NotIdentifiedError, match="it was used as often as it may be"):
+        office.join(token, new_key(), OTHER_BOX)
+    assert office.directory.known(OTHER_BOX) is None
+
+
+def test_a_fleets_token_admits_as_many_as_it_says(office: Office) -> None:
+    token = office.token(uses=3)
+    for number in range(3):
+        office.join(token, new_key(), f"{number:032x}")
+    with pytest.raises(NotIdentifiedError):
+        office.join(token, new_key(), f"{3:032x}")
+
+
+def test_a_joiner_whose_answer_was_lost_asks_again_with_the_same_key(office: Office) -> None:
+    token, key = office.token(), new_key()
+    first = office.join(token, key)
+    assert identity_of(office.join(token, key)) == identity_of(first)
+    with pytest.raises(NotIdentifiedError):
+        office.join(token, new_key())
+
+
+def test_a_token_expires_and_a_strangers_was_never_made(office: Office) -> None:
+    token = office.token(valid_ms=HOUR_MS)
+    office.now_ms += HOUR_MS
+    with pytest.raises(NotIdentifiedError, match="it has expired"):
+        office.join(token, new_key())
+    with pytest.raises(NotIdentifiedError, match="this server did not make it"):
+        office.join(JoinToken.new(AUTHORITY.der).text, new_key())
+
+
+def test_only_the_hash_of_a_token_is_kept(office: Office) -> None:
+    token = JoinToken.parse(office.token())
+    with office.store.snapshot() as read:
+        [kept] = read.join_tokens()
+    assert kept.secret_hash == token.secret_hash
+    assert token.secret.hex() not in repr(kept) and str(token.secret) not in repr(kept)
+
+
+def test_joining_again_keeps_the_identity_for_the_same_key_only(office: Office) -> None:
+    key = new_key()
+    office.join(office.token(), key)
+    office.now_ms += 40 * 24 * HOUR_MS
+    again = office.join(office.token(labels=("moved",)), key, name="renamed")
+    assert identity_of(again) == (IdentityKind.AGENT, BOX)
+    known = office.directory.known(BOX)
+    assert known is not None and (known.name, known.labels) == ("renamed", ("moved",))
+    thief = office.token()
+    with pytest.raises(NotPermittedError, match="belongs to another key"):
+        office.join(thief, new_key())
+    # What was refused did not use the token up.
+    office.join(thief, new_key(), OTHER_BOX)
+
+
+def test_a_person_gets_an_identity_by_name_and_keeps_it_on_every_machine(office: Office) -> None:
+    first = office.join(office.token(Role.SUBMITTER, "alice"), new_key(), "", "")
+    second = office.join(office.token(Role.SUBMITTER, "alice"), new_key(), "", "ignored")
+    assert identity_of(first) == identity_of(second)
+    assert (second.name, second.role) == ("alice", Role.SUBMITTER)
+    assert identity_of(office.join(office.token(Role.VIEWER, "bob"), new_key())) != identity_of(first)
+    with pytest.raises(ParameterError, match="alice has the role submitter already"):
+        office.token(Role.ADMIN, "alice")
+
+
+def test_an_agents_token_gives_nobody_a_persons_identity(office: Office) -> None:
+    _, alice = identity_of(office.join(office.token(Role.ADMIN, "alice"), new_key(), ""))
+    with pytest.raises(NotPermittedError):
+        office.join(office.token(), new_key(), alice)
+    for wrong in ("", "x", "A" * 32, "a" * 31, "a" * 33):
+        with pytest.raises(ParameterError, match="32 hexadecimal digits"):
+            office.join(office.token(), new_key(), wrong)
+
+
+def test_a_renewed_certificate_is_for_the_same_identity_and_a_known_key(office: Office) -> None:
+    key = new_key()
+    office.join(office.token(), key)
+    office.now_ms += 16 * HOUR_MS
+    renewed = office.renew(BOX, key)
+    assert identity_of(renewed) == (IdentityKind.AGENT, BOX)
+    until = certified_identity(read_certificate(renewed, "c")).not_after_ms
+    assert until == office.now_ms + 24 * HOUR_MS
+    with pytest.raises(NotPermittedError, match="belongs to another key"):
+        office.renew(BOX, new_key())
+    with pytest.raises(NotIdentifiedError), called_by(Caller("owner", "", Role.ADMIN, how=How.SOCKET)):
+        office.enrolment.renew(RenewalAsked(certificate_request(key)))
+
+
+def test_a_revoked_identity_can_neither_renew_nor_join(office: Office) -> None:
+    key = new_key()
+    office.join(office.token(), key)
+    assert office.revoke("box") == "identity"
+    known = office.directory.known(BOX)
+    assert known is not None and known.revoked_at_ms == office.now_ms
+    for refused in (lambda: office.renew(BOX, key), lambda: office.join(office.token(), key)):
+        with pytest.raises(NotPermittedError, match="revoked"):
+            refused()
+
+
+def test_a_withdrawn_certificate_takes_all_of_its_key_and_no_other(office: Office) -> None:
+    laptop, desk = new_key(), new_key()
+    first = office.join(office.token(Role.SUBMITTER, "alice"), laptop, "")
+    _, alice = identity_of(first)
+    office.join(office.token(Role.SUBMITTER, "alice"), desk, "")
+    office.now_ms += HOUR_MS
+    renewed = certified_identity(read_certificate(office.renew(alice, laptop), "c"))
+    lost = certified_identity(read_certificate(first.certificate, "c"))
+    assert office.revoke(lost.serial) == "certificate"
+    assert lost.serial in office.withdrawn and renewed.serial in office.withdrawn
+    with pytest.raises(NotPermittedError, match="withdrawn"):
+        office.renew(alice, laptop)
+    assert identity_of(office.renew(alice, desk)) == (IdentityKind.PERSON, alice)
+    # Nor does a joiner get in again with the withdrawn key while its token is valid.
+    assert office.directory.known(alice) is not None
+
+
+def test_a_withdrawn_token_and_what_is_not_known(office: Office) -> None:
+    token = office.token(uses=5)
+    [listed] = office.enrolment.identities(IdentitiesAsked()).tokens
+    assert (listed.uses_left, listed.role) == (5, Role.AGENT)
+    assert office.revoke(listed.token_id) == "token"
+    with pytest.raises(NotIdentifiedError):
+        office.join(token, new_key())
+    assert office.enrolment.identities(IdentitiesAsked()).tokens == ()
+    with pytest.raises(ParameterError, match="no identity, token or certificate"):
+        office.revoke("nobody")
+
+
+def test_two_of_one_name_are_revoked_by_id(office: Office) -> None:
+    for identity_id in (BOX, OTHER_BOX):
+        office.join(office.token(), new_key(), identity_id)
+    with pytest.raises(ParameterError, match="2 identities have this name"):
+        office.revoke("box")
+    assert office.revoke(BOX) == "identity"
+    assert office.revoke("box") == "identity"
+    assert all(each.revoked_at_ms for each in office.enrolment.identities(IdentitiesAsked()).identities)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TokenAsked(Role.SUBMITTER),
+        TokenAsked(Role.AGENT, uses=0),
+        TokenAsked(Role.AGENT, uses=1001),
+        TokenAsked(Role.AGENT, valid_ms=0),
+        TokenAsked(Role.AGENT, valid_ms=31 * 24 * HOUR_MS),
+        TokenAsked(Role.AGENT, labels=("",)),
+        TokenAsked(Role.AGENT, labels=tuple(map(str, range(17)))),
+        TokenAsked(Role.ADMIN, "x" * 65),
+        TokenAsked(Role.ADMIN, "a\nb"),
+    ],
+)
+def test_tokens_with_which_nobody_could_join_as_meant_are_refused(office: Office, asked: TokenAsked) -> None:
+    with pytest.raises(ParameterError):
+        office.enrolment.make_token(asked)
+
+
+def test_without_an_authority_nobody_can_join() -> None:
+    store = MemoryMetadataStore()
+    enrolment = Enrolment(
+        store, IdentityDirectory(store), WithdrawnCertificates(store), None, datetime.timedelta(hours=1)
+    )
+    with pytest.raises(ParameterError, match="assay-server init"):
+        enrolment.make_token(TokenAsked(Role.AGENT))
+
+
+@pytest.fixture(params=METADATA_STORES)
+def any_office(request: pytest.FixtureRequest, tmp_path: object) -> Iterator[Office]:
+    store = METADATA_STORES[request.param](tmp_path)
+    yield Office(store)
+    store.close()
+
+
+def test_of_many_who_join_at_once_with_one_token_one_gets_in(any_office: Office) -> None:
+    token, start = any_office.token(), Barrier(6)
+    admitted: list[str] = []
+    refused: list[AssayError] = []
+
+    def join(identity_id: str) -> None:
+        start.wait()
+        try:
+            any_office.join(token, new_key(), identity_id)
+            admitted.append(identity_id)
+        except REFUSED as error:
+            refused.append(error)
+
+    threads = [Thread(target=join, args=(f"{number:032x}",)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(admitted), len(refused)) == (1, 5)
+    with any_office.store.snapshot() as read:
+        assert [each.identity_id for each in read.identities()] == admitted
+        assert [each.uses_left for each in read.join_tokens()] == [0]
+        [certificate] = read.certificates(admitted[0])
+    with any_office.store.transaction() as write:
+        write.forget_certificate(certificate.serial)
+        write.forget_join_tokens(any_office.now_ms + 2 * HOUR_MS)
+        assert (write.certificates(), write.join_tokens()) == ([], [])
