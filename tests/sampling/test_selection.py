@@ -33,7 +33,8 @@ def test_the_keys_are_the_contract(selection: Selection) -> None:
         "version", "method", "parameters", "seed", "profile", "weights", "drawing", "groups", "cost",
         "error_percent",
         "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions", "speedup_launches",
-        "weighted_cov_percent", "decomposition", "interval", "interval_reason", "score_notes",
+        "weighted_cov_percent", "decomposition", "launches_without_time", "interval",
+        "interval_reason", "score_notes",
         "sweep", "pca_components",
     ]  # fmt: skip
     assert {"launches", "kernels", "devices", "sources", "synthetic"} <= set(document["profile"])
