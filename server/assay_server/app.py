@@ -15,7 +15,9 @@ from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import take_state_folder
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.campaign import AttemptState
+from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
+from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
 from assay_server.campaigns.carry_out import RequestRunner
@@ -113,9 +115,10 @@ class Server:
         with storage_errors(state):
             take_state_folder(state)
         resources.enter_context(locked_state(state))
-        metadata = SqliteStore(state / "metadata.sqlite")
-        resources.callback(metadata.close)
-        metadata.require_sound()
+        database = SqliteStore(state / "metadata.sqlite")
+        resources.callback(database.close)
+        database.require_sound()
+        metadata = AuditedStore(database)
         self.metrics = metrics = ServerMetrics(state)
         policy = SchedulePolicy(self.settings.lease_ms, RetryPolicy(delay_ms=self.settings.retry_delay_ms))
         coordinator = Coordinator(TimedStore(metadata, metrics), LocalRecordStore(state), policy, self._clock)
@@ -130,6 +133,7 @@ class Server:
         analyses = self._analyses(coordinator, resources)
         requests = RequestRunner(coordinator)
         directory = IdentityDirectory(metadata)
+        audit = AuditLog(metadata, self.settings.audit_days, self._limits.log.refusals_audited_per_minute)
         metrics.watch(coordinator, lambda: analyses.running)
         withdrawn = WithdrawnCertificates(metadata)
         server = RpcServer(
@@ -141,6 +145,8 @@ class Server:
             recognition=Recognition(directory, is_withdrawn=lambda one: one.serial in withdrawn),
             metadata=metadata,
             identified=self._identified(metadata, directory, withdrawn),
+            audit=audit,
+            people=PeopleHandler(metadata, directory),
             limits=self._limits,
             meter=metrics,
         )
@@ -151,7 +157,9 @@ class Server:
         resources.enter_context(_address_file(state / "address", self.addresses))
         if self.joins:
             resources.enter_context(_address_file(state / "join-address", self.joins))
-        resources.enter_context(upkeep(coordinator, publisher, directory, withdrawn, requests))
+        resources.enter_context(
+            upkeep(coordinator, publisher, requests, directory=directory, withdrawn=withdrawn, audit=audit)
+        )
         endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)
         metrics.tell_certificates(state, lambda: endpoint.certificate)

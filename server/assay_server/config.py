@@ -65,6 +65,7 @@ class ServerSettings(ProgramSettings):
         Setting("How long a failed slice rests before its next try, doubled each time."),
         Field(ge=0),
     ] = 1_000
+    audit_days: Annotated[int, Setting("How long the audit log is kept, in days."), Field(ge=1)] = 400
     metrics: MetricsSetting = ""
     metrics_certificate: MetricsCertificateSetting = None
     metrics_key: MetricsKeySetting = None

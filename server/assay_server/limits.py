@@ -88,9 +88,10 @@ class AgentLimits:
 
 @dataclass(frozen=True)
 class LogLimits:
-    """Bounds of what bad requests may write to the log."""
+    """Bounds of what bad and refused requests may write to the log, and to the audit log."""
 
     bad_requests_logged_per_minute: int = 10
+    refusals_audited_per_minute: int = 60
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
+from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.publish import Publisher
@@ -19,6 +20,7 @@ from assay_server.identity.withdrawn import WithdrawnCertificates
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
+_HOUR_SECONDS = 3600.0
 # Of a lease: a server that stood still for this long may have missed signs of life.
 _SLEPT = 0.25
 
@@ -58,12 +60,14 @@ class LeaseKeeper:
 def upkeep(
     coordinator: Coordinator,
     publisher: Publisher,
+    requests: RequestRunner,
+    *,
     directory: IdentityDirectory,
     withdrawn: WithdrawnCertificates,
-    requests: RequestRunner,
+    audit: AuditLog,
 ) -> Iterator[None]:
-    """Four threads: watch leases, publish what a restart or a full disk interrupted, carry on people's
-    requests that it interrupted, read identities.
+    """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
+    that it interrupted, read identities, forget old entries of the audit log.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
@@ -78,6 +82,7 @@ def upkeep(
         _repeated("assay-maintenance", publisher.resume, _TICK_SECONDS),
         _repeated("assay-requests", requests.resume, _TICK_SECONDS),
         _repeated("assay-identities", read_identities, REFRESH_SECONDS),
+        _repeated("assay-audit", audit.forget, _HOUR_SECONDS),
     ):
         yield
 

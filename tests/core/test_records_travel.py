@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_core.identity.roles import IdentityKind, Role
-from assay_core.records import attempt, campaign, identity, lease, machine, upload, work
+from assay_core.records import attempt, campaign, identity, lab, lease, machine, upload, work
 from assay_core.records.condition import condition_from_proto, condition_to_proto
 from assay_core.records.error_metadata import MOST_BYTES, MOST_DIFFERENCES, ErrorMetadata
 from assay_core.records.failure import Failure, failure
@@ -38,14 +38,14 @@ SPEC: dict[str, Any] = {
 RUN = campaign.RunStatus(
     run_id="c-1.0000", workload="w", device_kind="V100", level="detailed", condition=Condition(), repeat=1,
     state=campaign.RunState.FAILED, launches=9, attempts=3, flags=(FLAG,), failure=WHY, agent="box",
-    waiting_for="a V100", slices=4, slices_done=2, retries=1,
+    waiting_for="a V100", slices=4, slices_done=2, retries=1, paused=True,
 )  # fmt: skip
 REST = campaign.SlotRest("box", "GPU-1", 3, 4000, WHY)
 STATUS = campaign.CampaignStatus(
     campaign_id="c-1", name="c", state=campaign.CampaignState.ANALYSING, synthetic=True, failure=WHY,
     runs_total=5, runs_done=4, runs_failed=3, runs_running=2, slices=9, slices_done=8, retries=7,
     resting=(REST,), waiting=(campaign.WaitingRuns("a V100", "c-1.0000", 2),), runs=(RUN,), runs_next=6,
-    owner="a1", owner_name="vera", project="vision",
+    owner="a1", owner_name="vera", project="vision", runs_cancelled=1, runs_paused=1, paused=True,
 )  # fmt: skip
 CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNREADABLE)
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
@@ -61,6 +61,7 @@ KNOWN = identity.KnownIdentity(
     "a" * 32, IdentityKind.PERSON, "alice", Role.VIEWER, "sim", ("l",), 1, 2, (ISSUED,)
 )
 OPEN_TOKEN = identity.OpenToken("t-1", Role.AGENT, "n", "p", ("l", "m"), 4, 5)
+ENTRY = lab.AuditEntry(1, 2, "i", "vera", "viewer", "socket", "unix:", "Cancel", "c-1", "done", "x")
 
 RECORDS: list[Any] = [
     identity.JoinAsked(b"secret", b"request", "box", "a" * 32), identity.RenewalAsked(b"request"),
@@ -88,6 +89,9 @@ RECORDS: list[Any] = [
     campaign.NamedRun("c-1.0000"), REST, ASIDE, CHANGED, RUN, STATUS,
     campaign.Overview((STATUS,), (REST,), (ASIDE,), (CHANGED,), 3, (SPOOL,)), DETAIL,
     campaign.RunDetail(RUN, (DETAIL,), ("records/x",)), campaign.ReportChunk(b"data", (CHANGED,)),
+    lab.AuditAsked(1, 2, "vera", 3), ENTRY, lab.AuditPage((ENTRY,), 7),
+    lab.RoleSet("i", "vera", Role.VIEWER, "p"), lab.RoleChange("vera", Role.ADMIN),
+    lab.RoleChange("vera", Role.ADMIN, ""),
 ]  # fmt: skip
 
 
@@ -100,7 +104,14 @@ def test_a_record_comes_back_as_it_was_sent(record: Any) -> None:
 
 def test_the_examples_leave_no_field_of_a_message_unsaid() -> None:
     """An example with a default would not notice a field that its conversion forgets."""
-    for message in (STATUS.to_proto(), RUN.to_proto(), DEVICE.to_proto(), SLOT.to_proto(), LOG.to_proto()):
+    for message in (
+        STATUS.to_proto(),
+        RUN.to_proto(),
+        DEVICE.to_proto(),
+        SLOT.to_proto(),
+        LOG.to_proto(),
+        ENTRY.to_proto(),
+    ):
         assert {each.name for each, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
 
 

@@ -59,6 +59,8 @@ VERBS: dict[str, str] = {
     "retry": "assay_client.cli.verbs.retry",
     "runs": "assay_client.cli.verbs.runs",
     "report": "assay_client.cli.verbs.report",
+    "role": "assay_client.cli.verbs.role",
+    "audit": "assay_client.cli.verbs.audit",
     "demo": "assay_client.cli.verbs.demo",
     "login": "assay_client.cli.verbs.login",
     "logout": "assay_client.cli.verbs.logout",

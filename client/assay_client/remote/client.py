@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from assay_client.files import AnyPath, read_campaign
 from assay_client.remote.connection import CONNECT_SECONDS, Connection
 from assay_client.remote.documents import (
+    audit_document,
     campaign_document,
     changed_document,
     identities_document,
@@ -23,6 +25,7 @@ from assay_client.remote.documents import (
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import ReportFormat
 from assay_core.records.identity import TokenAsked
+from assay_core.records.lab import AuditAsked, RoleChange, role_named
 from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_sampling.errors import ParameterError
 
@@ -162,6 +165,26 @@ class Client:
     def _ask(self, action: RunsAction, asked: RunsRequest) -> dict[str, Any]:
         answer = self._connection.ask(action, asked)
         return {**self.status(asked.campaign_id), "request": request_document(action, asked, answer)}
+
+    def audit(self, *, identity: str = "", since_ms: int = 0, most: int = 100) -> dict[str, Any]:
+        """The newest ``entries`` of the audit log: who changed what, when, from where; for admins.
+
+        ``identity``: only those of this identity, by its id or its name then. ``since_ms``: Unix time.
+        """
+        entries: list[dict[str, Any]] = []
+        before = 0
+        while len(entries) < most:
+            page = self._connection.audit(AuditAsked(before, most - len(entries), identity, since_ms))
+            entries += [audit_document(each) for each in page.entries]
+            before = page.next
+            if not before:
+                break
+        return {"entries": entries, "more": before > 0}
+
+    def set_role(self, identity: str, role: str, *, project: str | None = None) -> dict[str, Any]:
+        """Give a person (id or name) another role, and another project unless that is None; for admins."""
+        told = self._connection.set_role(RoleChange(identity, role_named(role), project))
+        return {**asdict(told), "role": str(told.role)}
 
     def run(self, run_id: str) -> dict[str, Any]:
         """A run with its attempts: command, environment, log, flags, files."""

@@ -39,9 +39,10 @@ from assay_core.records.identity import (
     TokenAsked,
     TokenMade,
 )
+from assay_core.records.lab import AuditAsked, AuditPage, RoleChange, RoleSet
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_core.server_address import ServerAddress, parse_address, require_our_socket
-from assay_protos import campaign_pb2_grpc, identity_pb2_grpc
+from assay_protos import campaign_pb2_grpc, identity_pb2_grpc, lab_pb2_grpc
 from assay_sampling.errors import (
     AssayError,
     CampaignError,
@@ -130,6 +131,7 @@ class Connection:
         else:
             self._channel = grpc.insecure_channel(self.address, options=self._options)
         self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._lab_stub: Any = lab_pb2_grpc.LabServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._identity_stub: Any = identity_pb2_grpc.IdentityServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
     def _open_again(self) -> None:
@@ -207,6 +209,13 @@ class Connection:
 
     def run(self, run_id: str) -> RunDetail:
         return self._call(lambda: self._stub.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto)
+
+    def audit(self, asked: AuditAsked) -> AuditPage:
+        """A page of the audit log, newest first."""
+        return self._call(lambda: self._lab_stub.ReadAudit, asked, AuditPage.from_proto)
+
+    def set_role(self, change: RoleChange) -> RoleSet:
+        return self._call(lambda: self._lab_stub.SetRole, change, RoleSet.from_proto)
 
     def report(self, campaign_id: str, form: ReportFormat) -> tuple[bytes, list[ChangedFile]]:
         """The report of an ended campaign, and what changed since it was made."""

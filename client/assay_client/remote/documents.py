@@ -20,6 +20,7 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.failure import Failure
 from assay_core.records.identity import Identities, TokenMade
+from assay_core.records.lab import AuditEntry
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 
 
@@ -220,3 +221,10 @@ def identities_document(found: Identities) -> dict[str, Any]:
             for each in found.tokens
         ],
     }
+
+
+def audit_document(entry: AuditEntry) -> dict[str, Any]:
+    """One changing call: who, when, from where, about what, with which outcome."""
+    values = asdict(entry)
+    del values["at_ms"]
+    return {"at": _time(entry.at_ms), **values}

@@ -33,6 +33,8 @@ class Rule:
         lasts: the answer may take long, or is a stream: the caller is checked again while it lasts.
         open: anybody may, without an identity; only for the listener on which identities are issued.
         sender: the field with the agent that a request is from, which must be the caller if it is an agent.
+        audited: each call leaves an entry in the audit log. Only reads, and what attempts record themselves,
+            are not.
         own_campaign: the field with a campaign that must be the caller's own if it is a submitter.
     """
 
@@ -41,6 +43,7 @@ class Rule:
     open: bool = False
     sender: str = ""
     own_campaign: str = ""
+    audited: bool = True
 
     def allows(self, caller: Caller) -> bool:
         return caller.is_owner or caller.role in self.roles
@@ -48,30 +51,32 @@ class Rule:
 
 RULES: Mapping[str, Rule] = {
     "assay.v1.AgentService/Register": Rule(_AGENTS, sender="agent_id"),
-    "assay.v1.AgentService/Heartbeat": Rule(_AGENTS, sender="agent_id"),
-    "assay.v1.AgentService/Lease": Rule(_AGENTS, sender="agent_id", lasts=True),
-    "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS, sender="agent_id"),
-    "assay.v1.AgentService/FailAttempt": Rule(_AGENTS, sender="agent_id"),
-    "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", lasts=True),
+    "assay.v1.AgentService/Heartbeat": Rule(_AGENTS, sender="agent_id", audited=False),
+    "assay.v1.AgentService/Lease": Rule(_AGENTS, sender="agent_id", lasts=True, audited=False),
+    "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
+    "assay.v1.AgentService/FailAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
+    "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", lasts=True, audited=False),
     "assay.v1.CampaignService/Submit": Rule(_SUBMITTERS),
-    "assay.v1.CampaignService/ListCampaigns": Rule(_READERS),
-    "assay.v1.CampaignService/GetStatus": Rule(_READERS),
-    "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True),
+    "assay.v1.CampaignService/ListCampaigns": Rule(_READERS, audited=False),
+    "assay.v1.CampaignService/GetStatus": Rule(_READERS, audited=False),
+    "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True, audited=False),
     "assay.v1.CampaignService/Cancel": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Pause": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Resume": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/CancelRuns": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Retry": Rule(_SUBMITTERS, own_campaign="campaign_id"),
-    "assay.v1.CampaignService/GetRun": Rule(_READERS),
-    "assay.v1.CampaignService/GetReport": Rule(_READERS, lasts=True),
     "assay.v1.EnrolmentService/Join": Rule(frozenset(), open=True),
     "assay.v1.EnrolmentService/Renew": Rule(_EVERYBODY),
     "assay.v1.IdentityService/MakeToken": Rule(_ADMINS),
     "assay.v1.IdentityService/Revoke": Rule(_ADMINS),
-    "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS),
-    "grpc.health.v1.Health/Check": Rule(_EVERYBODY),
-    "grpc.health.v1.Health/List": Rule(_EVERYBODY),
-    "grpc.health.v1.Health/Watch": Rule(_EVERYBODY, lasts=True),
+    "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS, audited=False),
+    "assay.v1.CampaignService/GetRun": Rule(_READERS, audited=False),
+    "assay.v1.CampaignService/GetReport": Rule(_READERS, lasts=True, audited=False),
+    "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),
+    "assay.v1.LabService/SetRole": Rule(_ADMINS),
+    "grpc.health.v1.Health/Check": Rule(_EVERYBODY, audited=False),
+    "grpc.health.v1.Health/List": Rule(_EVERYBODY, audited=False),
+    "grpc.health.v1.Health/Watch": Rule(_EVERYBODY, lasts=True, audited=False),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from assay_core.records.campaign import CampaignState
+from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
@@ -26,6 +27,7 @@ def submit(
         campaign_id = f"{spec.campaign}-{number}"
         times = schedule.store.slice_times(RECENT_SLICES) if spec.live_workloads else ()
         plan = plan_campaign(spec, campaign_id, base_directory, file_name, SliceCosts(times))
+        note_subject(f"campaign {campaign_id}", f"{len(plan.runs)} runs")
         schedule.add_campaign(
             Campaign(
                 campaign_id=campaign_id,

@@ -16,19 +16,23 @@ import grpc
 
 from assay_core.files.sockets import address_taken, clear_socket
 from assay_core.server_address import ServerAddress, require_our_socket
-from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc
+from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc, lab_pb2_grpc
 from assay_sampling.errors import ParameterError
+from assay_server.access.audit import AuditLog
+from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
+from assay_server.rpc.admission.auditing import Auditing
+from assay_server.rpc.admission.claims import Claims
+from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
-from assay_server.rpc.claims import Claims
 from assay_server.rpc.decoding import Decoding
-from assay_server.rpc.guard import Guard
 from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
+from assay_server.rpc.lab_servicer import LabServicer
 from assay_server.rpc.observing import CallMeter, Observing
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 from assay_server.store.protocols import MetadataStore
@@ -55,6 +59,8 @@ class RpcServer:
         recognition: Recognition,
         metadata: MetadataStore,
         identified: Identified,
+        audit: AuditLog,
+        people: PeopleHandler,
         limits: Limits = DEFAULT_LIMITS,
         meter: CallMeter,
     ) -> None:
@@ -69,6 +75,8 @@ class RpcServer:
         self._metadata = metadata
         self._identified = identified
         self.joins: tuple[str, ...] = ()
+        self._audit = audit
+        self._people = people
         self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
@@ -136,6 +144,7 @@ class RpcServer:
         return grpc.aio.server(
             interceptors=[
                 Observing(self._meter),
+                Auditing(self._audit),
                 Guard(self._recognition),
                 Decoding(self._limits.log),
                 Claims(self._metadata),
@@ -165,6 +174,9 @@ class RpcServer:
         )
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
             CampaignServicer(self._campaigns, threads, self._changes, self._limits.queries), server
+        )
+        lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            LabServicer(self._people, threads), server
         )
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits.uploads), server

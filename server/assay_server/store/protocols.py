@@ -11,6 +11,7 @@ from typing import Protocol
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.failure import Failure
+from assay_core.records.lab import AuditEntry
 from assay_core.records.runs_request import RunsRequest
 from assay_server.store.model import (
     Agent,
@@ -205,6 +206,14 @@ class MetadataReader(Protocol):
     def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
         """The certificates of an identity (None: of all), oldest first."""
 
+    def audit_entries(
+        self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0
+    ) -> list[AuditEntry]:
+        """Entries of the audit log, newest first.
+
+        ``before``: only those with a smaller number (0: all). ``identity``: an identity's id or name then.
+        """
+
 
 class MetadataTransaction(MetadataReader, Protocol):
     """Reads and writes that happen completely or not at all, one transaction at a time.
@@ -305,6 +314,12 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def forget_certificate(self, serial: str) -> None:
         """Remove a certificate, if it is there."""
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Add an entry to the audit log; the store numbers it."""
+
+    def forget_audit(self, before_ms: int) -> None:
+        """Remove the entries of before this moment."""
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

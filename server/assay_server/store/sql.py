@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
+from assay_core.records.lab import AuditEntry
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.runs_request import RunsRequest
 from assay_core.records.validity_flag import ValidityFlag
@@ -21,15 +22,8 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import (
-    certificates,
-    heartbeats,
-    identities,
-    queue,
-    selected_runs,
-    statements,
-    tables,
-)
+from assay_server.store import heartbeats, queue, selected_runs, statements, tables
+from assay_server.store.access import audit, certificates, identities
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -335,6 +329,11 @@ class SqlTransaction:
     def certificates(self, identity_id: str | None = None) -> list[StoredCertificate]:
         return certificates.certificates(self._connection, identity_id)
 
+    def audit_entries(
+        self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0
+    ) -> list[AuditEntry]:
+        return audit.entries(self._connection, before, most, identity, since_ms)
+
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
         values = {**_campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
@@ -477,6 +476,12 @@ class SqlTransaction:
 
     def forget_certificate(self, serial: str) -> None:
         certificates.forget_certificate(self._connection, serial)
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        audit.add(self._connection, entry)
+
+    def forget_audit(self, before_ms: int) -> None:
+        audit.forget(self._connection, before_ms)
 
     def forget_agents(self, most: int) -> None:
         g, a = tables.agents.c, tables.attempts.c

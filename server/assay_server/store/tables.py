@@ -252,6 +252,19 @@ certificates = sa.Table(
     sa.Index(None, "identity_id"),
 )
 
+audit = sa.Table(
+    "audit",
+    metadata,
+    sa.Column("entry_id", sa.Integer, primary_key=True),
+    _integer("at_ms"),
+    *(
+        _text(name)
+        for name in ("identity_id", "name", "role", "how", "address", "call", "subject", "outcome", "detail")
+    ),
+    sa.Index(None, "at_ms"),
+    sqlite_autoincrement=True,
+)
+
 # One row: the last fencing token.
 tokens = sa.Table(
     "tokens",

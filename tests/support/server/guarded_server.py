@@ -18,22 +18,24 @@ from grpc_health.v1 import health_pb2
 from assay_core.identity.certificates import SERVER_NAME, certificate_pem
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.keys import key_pem, new_key
-from assay_protos import agent_pb2, campaign_pb2, identity_pb2, ingest_pb2
+from assay_protos import agent_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2
 from assay_sampling.errors import AssayError
+from assay_server.access.audit import AuditLog
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Recognition
 from assay_server.identity.authority import Authority
 from assay_server.limits import LogLimits
-from assay_server.rpc.claims import Claims
+from assay_server.rpc.admission.auditing import Auditing
+from assay_server.rpc.admission.claims import Claims
+from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.errors import abort
-from assay_server.rpc.guard import Guard
 from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 
-FILES = (agent_pb2, campaign_pb2, identity_pb2, ingest_pb2, health_pb2)
+FILES = (agent_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, health_pb2)
 
 
 def every_call() -> Iterator[MethodDescriptor]:
@@ -83,7 +85,9 @@ async def guarded_server(
 ) -> AsyncIterator[GuardedServer]:
     directory = IdentityDirectory(store)
     guard = Guard(Recognition(directory), recheck_seconds)
-    server = grpc.aio.server(interceptors=[guard, Decoding(LogLimits()), Claims(store)])
+    server = grpc.aio.server(
+        interceptors=[Auditing(AuditLog(store, 1, 5)), guard, Decoding(LogLimits()), Claims(store)]
+    )
     answered: list[tuple[str, str]] = []
     for file in FILES:
         for service in file.DESCRIPTOR.services_by_name.values():

@@ -16,6 +16,7 @@ from typing import Any
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
+from assay_core.records.lab import AuditEntry
 from assay_core.records.runs_request import RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.store.model import (
@@ -63,6 +64,8 @@ class _Tables:
     requests: dict[int, PendingRequest] = field(default_factory=dict)
     join_tokens: dict[str, StoredToken] = field(default_factory=dict)
     certificates: dict[str, StoredCertificate] = field(default_factory=dict)
+    audit: dict[int, AuditEntry] = field(default_factory=dict)
+    audited: int = 0
     token: int = 0
 
     def copy(self) -> _Tables:
@@ -386,6 +389,18 @@ class MemoryReader:
         chosen = [c for c in self._tables.certificates.values() if identity_id in (None, c.identity_id)]
         return sorted(chosen, key=lambda c: (c.issued_at_ms, c.serial))
 
+    def audit_entries(
+        self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0
+    ) -> list[AuditEntry]:
+        found = [
+            entry
+            for number, entry in sorted(self._tables.audit.items(), reverse=True)
+            if entry.at_ms >= since_ms
+            and (not before or number < before)
+            and (not identity or identity in {entry.identity_id, entry.name})
+        ]
+        return found[:most]
+
 
 class MemoryTransaction(MemoryReader):
     """A ``MetadataTransaction``."""
@@ -545,6 +560,15 @@ class MemoryTransaction(MemoryReader):
 
     def forget_certificate(self, serial: str) -> None:
         self._tables.certificates.pop(serial, None)
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        self._tables.audited += 1
+        self._tables.audit[self._tables.audited] = replace(entry, entry_id=self._tables.audited)
+
+    def forget_audit(self, before_ms: int) -> None:
+        for number, entry in list(self._tables.audit.items()):
+            if entry.at_ms < before_ms:
+                del self._tables.audit[number]
 
     def forget_agents(self, most: int) -> None:
         seen = sorted(self._tables.agents.values(), key=lambda agent: (-agent.seen_at_ms, agent.agent_id))

@@ -1,6 +1,6 @@
 """Checks what a decoded request claims: an agent speaks for itself, a submitter acts on their own campaigns.
 
-It runs after :mod:`assay_server.rpc.guard` has established the caller, for every call whose rule asks for it.
+It runs after :mod:`assay_server.rpc.admission.guard` has established the caller.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from assay_sampling.errors import AssayError
+from assay_server.access.audit import note_request
 from assay_server.access.caller import Caller, current_caller
 from assay_server.access.table import Rule, campaign_to_own, require_own, require_own_sender, rule_of
 from assay_server.rpc.errors import abort
@@ -34,10 +35,12 @@ class Claims(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
         rule = rule_of(method)
-        if handler is None or rule is None or not (rule.sender or rule.own_campaign):
+        if handler is None or rule is None or not (rule.sender or rule.own_campaign or rule.audited):
             return handler
         if handler.request_streaming:
             return _streaming(handler, rule)
+        if handler.response_streaming:
+            return _answered_in_parts(handler)
         return _unary(handler, rule, method, self._metadata)
 
 
@@ -58,6 +61,17 @@ def _streaming(handler: Any, rule: Rule) -> Any:
     )
 
 
+def _answered_in_parts(handler: Any) -> Any:
+    async def call(request: Any, context: Context) -> AsyncIterator[Any]:
+        note_request(request)
+        async for response in handler.unary_stream(request, context):
+            yield response
+
+    return grpc.unary_stream_rpc_method_handler(
+        call, handler.request_deserializer, handler.response_serializer
+    )
+
+
 def _unary(handler: Any, rule: Rule, method: str, metadata: MetadataStore) -> Any:
     def owner_of(campaign_id: str) -> str | None:
         with metadata.snapshot() as store:
@@ -65,6 +79,7 @@ def _unary(handler: Any, rule: Rule, method: str, metadata: MetadataStore) -> An
 
     async def call(request: Any, context: Context) -> Any:
         caller = current_caller()
+        note_request(request)
         if caller is not None:
             try:
                 require_own_sender(rule, caller, request)

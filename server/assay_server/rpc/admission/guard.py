@@ -16,6 +16,7 @@ import grpc
 
 from assay_core.program_log import log_about_from_now
 from assay_sampling.errors import AssayError
+from assay_server.access.audit import note_caller
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
 from assay_server.access.table import Rule, require_allowed, rule_of
@@ -62,6 +63,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 caller = self._recognition.caller(peer)
             else:
                 caller = await asyncio.to_thread(self._recognition.caller, peer)
+            note_caller(caller)
             require_allowed(call.rule, caller, call.method)
         except AssayError as error:
             await abort(context, error, call.method)

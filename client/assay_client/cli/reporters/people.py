@@ -1,0 +1,44 @@
+"""Draws what admins see of people: the audit log, and a changed role."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table
+from assay_client.cli.reporters.text import printable
+
+
+def render_audit(found: Mapping[str, Any], console: Console) -> None:
+    """One line for each changing call, newest first."""
+    if not found["entries"]:
+        console.print("no entries")
+        return
+    drawn = Table(
+        "Audit log",
+        ["at", "who", "role", "from", "call", "about", "outcome", "detail"],
+        clip=["detail"],
+        spare=["from", "role"],
+    )
+    for entry in found["entries"]:
+        drawn.add_row(
+            entry["at"][:19],
+            entry["name"] or "?",
+            entry["role"],
+            entry["address"],
+            entry["call"],
+            entry["subject"],
+            entry["outcome"],
+            entry["detail"],
+        )
+    drawn.print(console)
+    if found["more"]:
+        console.print("there are earlier entries: give a larger --most, or --since")
+
+
+def render_role(now: Mapping[str, Any], console: Console) -> None:
+    """Who has which role now."""
+    project = f", project {now['project']}" if now["project"] else ""
+    console.print(printable(f"{now['name']} ({now['identity_id']}): {now['role']}{project}"), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Before a call is answered: who calls, whether they may, and its entry in the audit log."""

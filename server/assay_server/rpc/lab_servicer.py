@@ -1,0 +1,30 @@
+"""The LabService of assay_protos: the audit log, and people's roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+
+from assay_core.records.lab import AuditAsked, RoleChange
+from assay_protos import lab_pb2_grpc
+from assay_server.access.people import PeopleHandler
+from assay_server.rpc.servicers import Threads, sent
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class LabServicer(lab_pb2_grpc.LabServiceServicer):
+    """What admins ask about a lab."""
+
+    def __init__(self, people: PeopleHandler, threads: Threads) -> None:
+        self._people = people
+        self._threads = threads
+
+    async def ReadAudit(self, request: Any, context: Context) -> Any:
+        read = AuditAsked.from_proto
+        return await sent(context, self._threads.people, self._people.read_audit, read, request)
+
+    async def SetRole(self, request: Any, context: Context) -> Any:
+        read = RoleChange.from_proto
+        return await sent(context, self._threads.people, self._people.set_role, read, request)

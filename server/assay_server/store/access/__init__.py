@@ -1,0 +1,1 @@
+"""Who may call, and the audit log, in SQL."""
