@@ -113,20 +113,34 @@ class ListCampaignsRequest(_message.Message):
     def __init__(self, campaigns_from: _Optional[int] = ..., campaigns_most: _Optional[int] = ...) -> None: ...
 
 class ListCampaignsResponse(_message.Message):
-    __slots__ = ("campaigns", "resting", "set_aside", "changed", "campaigns_next", "spools")
+    __slots__ = ("campaigns", "resting", "set_aside", "changed", "campaigns_next", "spools", "shortage")
     CAMPAIGNS_FIELD_NUMBER: _ClassVar[int]
     RESTING_FIELD_NUMBER: _ClassVar[int]
     SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     CAMPAIGNS_NEXT_FIELD_NUMBER: _ClassVar[int]
     SPOOLS_FIELD_NUMBER: _ClassVar[int]
+    SHORTAGE_FIELD_NUMBER: _ClassVar[int]
     campaigns: _containers.RepeatedCompositeFieldContainer[CampaignStatus]
     resting: _containers.RepeatedCompositeFieldContainer[SlotRest]
     set_aside: _containers.RepeatedCompositeFieldContainer[SetAside]
     changed: _containers.RepeatedCompositeFieldContainer[ChangedFile]
     campaigns_next: int
     spools: _containers.RepeatedCompositeFieldContainer[AgentSpool]
-    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ..., campaigns_next: _Optional[int] = ..., spools: _Optional[_Iterable[_Union[AgentSpool, _Mapping]]] = ...) -> None: ...
+    shortage: Shortage
+    def __init__(self, campaigns: _Optional[_Iterable[_Union[CampaignStatus, _Mapping]]] = ..., resting: _Optional[_Iterable[_Union[SlotRest, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAside, _Mapping]]] = ..., changed: _Optional[_Iterable[_Union[ChangedFile, _Mapping]]] = ..., campaigns_next: _Optional[int] = ..., spools: _Optional[_Iterable[_Union[AgentSpool, _Mapping]]] = ..., shortage: _Optional[_Union[Shortage, _Mapping]] = ...) -> None: ...
+
+class Shortage(_message.Message):
+    __slots__ = ("used_bytes", "limit_bytes", "free_bytes", "minimum_free_bytes")
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    used_bytes: int
+    limit_bytes: int
+    free_bytes: int
+    minimum_free_bytes: int
+    def __init__(self, used_bytes: _Optional[int] = ..., limit_bytes: _Optional[int] = ..., free_bytes: _Optional[int] = ..., minimum_free_bytes: _Optional[int] = ...) -> None: ...
 
 class AgentSpool(_message.Message):
     __slots__ = ("agent", "used_bytes", "limit_bytes", "waits", "damaged")

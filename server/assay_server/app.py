@@ -24,6 +24,7 @@ from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
+from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.retry import RetryPolicy
@@ -37,6 +38,7 @@ from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.archive_handler import ArchiveHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.identity_servicers import Identified
@@ -47,7 +49,7 @@ from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
 from assay_server.store.timed import TimedStore
-from assay_server.upkeep import upkeep
+from assay_server.upkeep import Housekeeper, upkeep
 
 __all__ = ["Server", "ServerSettings"]
 
@@ -122,6 +124,9 @@ class Server:
         self.metrics = metrics = ServerMetrics(state)
         policy = SchedulePolicy(self.settings.lease_ms, RetryPolicy(delay_ms=self.settings.retry_delay_ms))
         coordinator = Coordinator(TimedStore(metadata, metrics), LocalRecordStore(state), policy, self._clock)
+        room = coordinator.room = Room(
+            state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes
+        )
         _recover(coordinator)
         changes = Changes()
         coordinator.listen(lambda effects: changes.announce(_topics(effects)))
@@ -147,6 +152,7 @@ class Server:
             identified=self._identified(metadata, directory, withdrawn),
             audit=audit,
             people=PeopleHandler(metadata, directory),
+            archives=ArchiveHandler(coordinator, state, room),
             limits=self._limits,
             meter=metrics,
         )
@@ -158,7 +164,15 @@ class Server:
         if self.joins:
             resources.enter_context(_address_file(state / "join-address", self.joins))
         resources.enter_context(
-            upkeep(coordinator, publisher, requests, directory=directory, withdrawn=withdrawn, audit=audit)
+            upkeep(
+                coordinator,
+                publisher,
+                requests,
+                Housekeeper(coordinator, self.settings.keep_logs_seconds),
+                directory=directory,
+                withdrawn=withdrawn,
+                audit=audit,
+            )
         )
         endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from assay_core.files.free_space import DEFAULT_FLOOR_BYTES
 from assay_core.metrics.reading import (
     MetricsCertificateSetting,
     MetricsKeySetting,
@@ -70,6 +71,19 @@ class ServerSettings(ProgramSettings):
     metrics_certificate: MetricsCertificateSetting = None
     metrics_key: MetricsKeySetting = None
     metrics_readers: MetricsReadersSetting = None
+    records_limit_bytes: Annotated[
+        int | None,
+        Setting("Published records at most; beyond it no new work is taken.", default="none"),
+        Field(ge=1),
+    ] = None
+    minimum_free_bytes: Annotated[
+        int, Setting("Free bytes on the disk of the state below which no new work is taken."), Field(ge=0)
+    ] = DEFAULT_FLOOR_BYTES
+    keep_logs_seconds: Annotated[
+        float,
+        Setting("Logs of attempts without a result go so long after the end of their campaign; 0: never."),
+        Field(ge=0),
+    ] = 90 * 86_400.0
     log_level: LogLevelSetting = LogLevel.WARNING
     log_format: LogFormatSetting = LogFormat.TEXT
 

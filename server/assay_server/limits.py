@@ -76,6 +76,17 @@ class UploadLimits:
 
 
 @dataclass(frozen=True)
+class ArchiveLimits:
+    """Bounds of archives of campaigns (:mod:`assay_server.rpc.archive_servicer`).
+
+    ``archive_streams``: exports and imports at a time; ``archive_idle_seconds``: wait for the next piece.
+    """
+
+    archive_streams: int = 2
+    archive_idle_seconds: int = 60
+
+
+@dataclass(frozen=True)
 class AgentLimits:
     """Bounds of what an agent may report (:mod:`assay_server.rpc.bounds`), and of known agents."""
 
@@ -103,6 +114,7 @@ class Limits:
     joins: JoinLimits = field(default_factory=JoinLimits)
     queries: QueryLimits = field(default_factory=QueryLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
+    archives: ArchiveLimits = field(default_factory=ArchiveLimits)
     agents: AgentLimits = field(default_factory=AgentLimits)
     log: LogLimits = field(default_factory=LogLimits)
 

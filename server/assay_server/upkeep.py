@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
 _HOUR_SECONDS = 3600.0
+_ROOM_SECONDS = 5.0
+_LOGS_AT_A_TIME = 100
 # Of a lease: a server that stood still for this long may have missed signs of life.
 _SLEPT = 0.25
 
@@ -56,22 +58,57 @@ class LeaseKeeper:
                 schedule.expire()
 
 
+class Housekeeper:
+    """Looks for room for new work, and replaces old logs of attempts without a result.
+
+    Nothing else goes by itself: records and reports of campaigns go only when a person says so.
+    """
+
+    def __init__(self, coordinator: Coordinator, keep_logs_seconds: float) -> None:
+        self._coordinator = coordinator
+        self._keep_logs_ms = int(keep_logs_seconds * 1000)
+        days = f"{keep_logs_seconds / 86_400:g}"
+        self._told = f"(this log was removed {days} days after its campaign ended: --keep-logs)"
+
+    def look(self) -> None:
+        """Look at the disk and the quota; when there is room again, idle slots hear of it."""
+        room = self._coordinator.room
+        if room is None:
+            return
+        was_short = room.shortage is not None
+        with self._coordinator.snapshot() as store:
+            room.look(store)
+        if was_short and room.shortage is None:
+            with self._coordinator.schedule() as schedule:
+                schedule.effects.work = True
+
+    def forget_logs(self) -> None:
+        """Replace old logs, a few at a time, so that leases have their turn in between."""
+        before_ms = self._coordinator.clock.now_ms() - self._keep_logs_ms
+        while self._keep_logs_ms:
+            with self._coordinator.schedule() as schedule:
+                if not schedule.store.forget_logs(before_ms, _LOGS_AT_A_TIME, self._told):
+                    return
+
+
 @contextlib.contextmanager
 def upkeep(
     coordinator: Coordinator,
     publisher: Publisher,
     requests: RequestRunner,
+    house: Housekeeper,
     *,
     directory: IdentityDirectory,
     withdrawn: WithdrawnCertificates,
     audit: AuditLog,
 ) -> Iterator[None]:
     """Threads: watch leases, publish what a restart or a full disk interrupted, carry on people's requests
-    that it interrupted, read identities, forget old entries of the audit log.
+    that it interrupted, read identities, forget old entries of the audit log, keep house.
 
     Publishing a large run takes longer than a lease, and must not look like a stopped server.
     """
     leases = LeaseKeeper(coordinator)
+    house.look()
 
     def read_identities() -> None:
         withdrawn.refresh()
@@ -83,6 +120,8 @@ def upkeep(
         _repeated("assay-requests", requests.resume, _TICK_SECONDS),
         _repeated("assay-identities", read_identities, REFRESH_SECONDS),
         _repeated("assay-audit", audit.forget, _HOUR_SECONDS),
+        _repeated("assay-room", house.look, _ROOM_SECONDS),
+        _repeated("assay-logs", house.forget_logs, _HOUR_SECONDS),
     ):
         yield
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_core.identity.roles import IdentityKind, Role
-from assay_core.records import attempt, campaign, identity, lab, lease, machine, upload, work
+from assay_core.records import archive, attempt, campaign, identity, lab, lease, machine, upload, work
 from assay_core.records.condition import condition_from_proto, condition_to_proto
 from assay_core.records.error_metadata import MOST_BYTES, MOST_DIFFERENCES, ErrorMetadata
 from assay_core.records.failure import Failure, failure
@@ -50,6 +50,7 @@ STATUS = campaign.CampaignStatus(
 CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNREADABLE)
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
 SPOOL = campaign.AgentSpool("box", 7, 9, waits=True, damaged=2)
+SHORT = campaign.Shortage(1, 2, 3, 4)
 HEADER = upload.SegmentHeader(4, 10, 5, 6, b"n" * 32, b"l" * 32)
 DETAIL = campaign.AttemptDetail(
     key=KEY, state=campaign.AttemptState.EXPIRED, agent="box", slot="GPU-1", leased_at_ms=1, ended_at_ms=2,
@@ -87,7 +88,9 @@ RECORDS: list[Any] = [
     campaign.CampaignsPage(1, 2), campaign.StatusRequest("c-1", 1, 2, without_runs=True),
     campaign.ReportRequest("c-1", campaign.ReportFormat.HTML), campaign.NamedCampaign("c-1"),
     campaign.NamedRun("c-1.0000"), REST, ASIDE, CHANGED, RUN, STATUS,
-    campaign.Overview((STATUS,), (REST,), (ASIDE,), (CHANGED,), 3, (SPOOL,)), DETAIL,
+    campaign.Overview((STATUS,), (REST,), (ASIDE,), (CHANGED,), 3, (SPOOL,), SHORT), DETAIL,
+    archive.DeleteRequest("c-1", confirmed=True), archive.DeletedCampaign("c-1", 2, 3, 4),
+    archive.ExportRequest("c-1"), archive.ArchiveChunk(b"x"), archive.ImportedCampaign("c-1", 2, 3, 4),
     campaign.RunDetail(RUN, (DETAIL,), ("records/x",)), campaign.ReportChunk(b"data", (CHANGED,)),
     lab.AuditAsked(1, 2, "vera", 3), ENTRY, lab.AuditPage((ENTRY,), 7),
     lab.RoleSet("i", "vera", Role.VIEWER, "p"), lab.RoleChange("vera", Role.ADMIN),

@@ -49,7 +49,7 @@ ADDED: frozenset[str] = frozenset(
         # Weights by light time, and which weights are used where.
         "weights", "light_time_weight", "by_weights",
         # Spools of agents in the overview of a server.
-        "spools",
+        "spools", "shortage",
         # Who submitted a campaign.
         "owner", "owner_name", "project",
         # What people may ask of running campaigns.

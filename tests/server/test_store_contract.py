@@ -186,6 +186,43 @@ class TestMetadataStore:
             assert read.segment(ended.key, 0) == segment
             assert read.agent("agent-1") == agent
 
+    def test_what_is_deleted_is_gone_with_all_its_rows_and_its_number_is_kept(
+        self, metadata: MetadataStore
+    ) -> None:
+        ended = attempt(state=AttemptState.FAILED, ended_at_ms=30)
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(ended)
+            store.add_segment(Segment(ended.key.run_id, 0, 1, 0, 0, 1, 0, 6, b"", b"\xff" * 32))
+            store.save_slice(Slice("made-1.0001", 0, file="made-1.0001/x", file_bytes=70))
+            assert store.published_bytes() == 70
+            store.delete_runs(["made-1.0000"])
+            assert (store.attempts("made-1.0000"), store.segments(ended.key)) == ([], [])
+            assert [each.run_id for each in store.runs("made-1")] == ["made-1.0001"]
+        with metadata.transaction() as store:
+            store.delete_runs(["made-1.0001"])
+            store.delete_campaign(campaign())
+            assert (store.campaigns(), store.published_bytes()) == ([], 0)
+            assert store.campaign_numbers("made") == [1]
+            assert store.campaign_numbers("other") == []
+
+    def test_only_logs_without_a_result_of_campaigns_that_ended_long_ago_are_forgotten(
+        self, metadata: MetadataStore
+    ) -> None:
+        log = AttemptLog(text="a log", telemetry_json='{"a": 1}')
+        failed = attempt(state=AttemptState.FAILED, ended_at_ms=30, log=log)
+        with metadata.transaction() as store:
+            fill(store)
+            store.add_attempt(failed)
+            assert store.forget_logs(1 << 60, 10, "(gone)") == 0, "the campaign runs"
+            store.save_campaign(replace(campaign(), state=CampaignState.FAILED, ended_at_ms=100))
+            assert store.forget_logs(100, 10, "(gone)") == 0, "it ended later"
+            assert store.forget_logs(101, 10, "(gone)") == 1
+            assert store.attempts("made-1.0000") == [replace(failed, log=AttemptLog(text="(gone)"))]
+            assert store.forget_logs(101, 10, "(gone)") == 0
+            store.save_attempt(replace(failed, state=AttemptState.PUBLISHED))
+            assert store.forget_logs(101, 10, "(gone)") == 0, "it has a result"
+
     def test_identities_come_back_as_they_were_put(self, metadata: MetadataStore) -> None:
         box = Identity("b", IdentityKind.AGENT, "box", Role.AGENT, "vision", ("rack=3", "fast"), 5)
         vera = Identity("a", IdentityKind.PERSON, "vera", Role.VIEWER)

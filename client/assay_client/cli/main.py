@@ -59,6 +59,7 @@ VERBS: dict[str, str] = {
     "retry": "assay_client.cli.verbs.retry",
     "runs": "assay_client.cli.verbs.runs",
     "report": "assay_client.cli.verbs.report",
+    "campaigns": "assay_client.cli.verbs.campaigns",
     "role": "assay_client.cli.verbs.role",
     "audit": "assay_client.cli.verbs.audit",
     "demo": "assay_client.cli.verbs.demo",

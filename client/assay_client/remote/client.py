@@ -97,6 +97,7 @@ class Client:
             "set_aside": [set_aside_document(each) for each in answer.set_aside],
             "changed_records": [changed_document(each) for each in answer.changed],
             "spools": [spool_document(each) for each in answer.spools],
+            "shortage": None if answer.shortage is None else asdict(answer.shortage),
         }
 
     def make_token(

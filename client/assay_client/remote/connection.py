@@ -16,6 +16,13 @@ from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.remote.logins import Login, login_again
 from assay_client.settings import settings_of
 from assay_core.connecting.channel import why_unreachable
+from assay_core.records.archive import (
+    ArchiveChunk,
+    DeletedCampaign,
+    DeleteRequest,
+    ExportRequest,
+    ImportedCampaign,
+)
 from assay_core.records.campaign import (
     CampaignsPage,
     CampaignStatus,
@@ -42,7 +49,7 @@ from assay_core.records.identity import (
 from assay_core.records.lab import AuditAsked, AuditPage, RoleChange, RoleSet
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_core.server_address import ServerAddress, parse_address, require_our_socket
-from assay_protos import campaign_pb2_grpc, identity_pb2_grpc, lab_pb2_grpc
+from assay_protos import archive_pb2_grpc, campaign_pb2_grpc, identity_pb2_grpc, lab_pb2_grpc
 from assay_sampling.errors import (
     AssayError,
     CampaignError,
@@ -131,6 +138,7 @@ class Connection:
         else:
             self._channel = grpc.insecure_channel(self.address, options=self._options)
         self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._archives: Any = archive_pb2_grpc.ArchiveServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._lab_stub: Any = lab_pb2_grpc.LabServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._identity_stub: Any = identity_pb2_grpc.IdentityServiceStub(self._channel)  # type: ignore[no-untyped-call]
 
@@ -238,6 +246,41 @@ class Connection:
         return self._call(
             lambda: self._identity_stub.ListIdentities, IdentitiesAsked(), Identities.from_proto
         )
+
+    def delete(self, campaign_id: str, *, confirmed: bool) -> DeletedCampaign:
+        """Delete a campaign that has ended."""
+        asked = DeleteRequest(utf8(campaign_id), confirmed)
+        return self._call(
+            lambda: lambda message, timeout: self._archives.Delete(message, timeout=_REPORT_SECONDS),
+            asked,
+            DeletedCampaign.from_proto,
+        )
+
+    def export(self, campaign_id: str) -> Iterator[bytes]:
+        """The archive of a campaign that has ended, in pieces."""
+        self._renew_if_due()
+        stream = self._archives.Export(ExportRequest(utf8(campaign_id)).to_proto())
+        try:
+            with ended_in_order(stream.cancel):
+                for message in stream:
+                    self._reached = True
+                    yield ArchiveChunk.from_proto(message).data
+                    raise_if_asked()
+        except grpc.RpcError as error:
+            raise_if_asked()
+            raise self._typed(error) from None
+        finally:
+            stream.cancel()
+
+    def take_in(self, pieces: Iterator[bytes]) -> ImportedCampaign:
+        """Hand an archive to the server."""
+        self._renew_if_due()
+        try:
+            answers = self._archives.Import(ArchiveChunk(data).to_proto() for data in pieces)
+            [taken] = [ImportedCampaign.from_proto(answer) for answer in answers]
+        except grpc.RpcError as error:
+            raise self._typed(error) from None
+        return taken
 
     def watch(
         self, campaign_id: str, *, give_up_seconds: float = _RECONNECT_SECONDS

@@ -483,13 +483,35 @@ class AgentSpool:
 
 
 @dataclass(frozen=True)
+class Shortage:
+    """Why a server takes no new work: its records are at their limit (0: none), or its disk is full."""
+
+    used_bytes: int
+    limit_bytes: int
+    free_bytes: int
+    minimum_free_bytes: int
+
+    def to_proto(self) -> campaign_pb2.Shortage:
+        return campaign_pb2.Shortage(
+            used_bytes=self.used_bytes,
+            limit_bytes=self.limit_bytes,
+            free_bytes=self.free_bytes,
+            minimum_free_bytes=self.minimum_free_bytes,
+        )
+
+    @classmethod
+    def from_proto(cls, message: campaign_pb2.Shortage) -> Shortage:
+        return cls(message.used_bytes, message.limit_bytes, message.free_bytes, message.minimum_free_bytes)
+
+
+@dataclass(frozen=True)
 class Overview:
     """A page of campaigns without their runs, and the state of the server as a whole.
 
     ``changed``: published files of ended campaigns that have changed since, as far as the server checked:
     at its start (missing, other size), and when somebody asked for a report (by hash).
     ``campaigns_next``: where the next page begins; 0 on the last page. ``spools``: those of agents that are
-    full or found damaged files.
+    full or found damaged files. ``shortage``: why no new work is taken.
     """
 
     campaigns: tuple[CampaignStatus, ...] = ()
@@ -498,6 +520,7 @@ class Overview:
     changed: tuple[ChangedFile, ...] = ()
     campaigns_next: int = 0
     spools: tuple[AgentSpool, ...] = ()
+    shortage: Shortage | None = None
 
     def to_proto(self) -> campaign_pb2.ListCampaignsResponse:
         return campaign_pb2.ListCampaignsResponse(
@@ -507,6 +530,7 @@ class Overview:
             changed=[each.to_proto() for each in self.changed],
             campaigns_next=self.campaigns_next,
             spools=[spool.to_proto() for spool in self.spools],
+            shortage=None if self.shortage is None else self.shortage.to_proto(),
         )
 
     @classmethod
@@ -518,6 +542,7 @@ class Overview:
             tuple(ChangedFile.from_proto(each) for each in message.changed),
             message.campaigns_next,
             tuple(AgentSpool.from_proto(spool) for spool in message.spools),
+            Shortage.from_proto(message.shortage) if message.HasField("shortage") else None,
         )
 
 

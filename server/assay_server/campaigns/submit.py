@@ -18,8 +18,11 @@ def submit(
 ) -> tuple[str, int]:
     """Plan and store a campaign of the caller's; returns its id and the number of its runs.
 
-    Raises CampaignError naming line and field of each fault of the file.
+    Raises CampaignError naming line and field of each fault of the file, and StorageError if there is no room
+    for new work.
     """
+    if coordinator.room is not None:
+        coordinator.room.require()
     spec = load_campaign(text, file_name or "campaign file")
     caller = current_caller()
     with coordinator.schedule(alone=True) as schedule:

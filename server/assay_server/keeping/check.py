@@ -60,6 +60,19 @@ def _in_use(state: Path) -> bool:
         return True
 
 
+def launch_table_fault(path: Path, piece: Slice) -> str:
+    """Why a file is not the launch table that the database says it is; "" if it is."""
+    try:
+        with pq.ParquetFile(path) as file:
+            check_schema(file.schema_arrow)
+            launches = file.metadata.num_rows
+    except (AssayError, pa.ArrowException, OSError) as error:
+        return f"it is not a launch table ({error})"
+    if (launches, path.stat().st_size) != (piece.launches, piece.file_bytes):
+        return f"it has {launches:,} launches, the database says {piece.launches:,}"
+    return ""
+
+
 class _Check:
     """One pass over one copy of the database."""
 
@@ -148,16 +161,9 @@ class _Check:
             self._find(FindingKind(str(change)), name, f"it is {change} since it was published")
             return
         self._bytes += path.stat().st_size
-        try:
-            file = pq.ParquetFile(path)
-            check_schema(file.schema_arrow)
-            launches = file.metadata.num_rows
-        except (AssayError, pa.ArrowException, OSError) as error:
-            self._find(FindingKind.UNREADABLE, name, f"it is not a launch table ({error})")
-            return
-        if (launches, path.stat().st_size) != (piece.launches, piece.file_bytes):
-            cause = f"it has {launches:,} launches, the database says {piece.launches:,}"
-            self._find(FindingKind.RULE, name, cause)
+        fault = launch_table_fault(path, piece)
+        if fault:
+            self._find(FindingKind.UNREADABLE, name, fault)
 
     def _staged(self, store: MetadataReader, rows: RunRows) -> None:
         """The segments of attempts under way: numbered without a gap, each as it was acknowledged."""

@@ -82,6 +82,8 @@ class AgentHandler:
         with self._coordinator.schedule() as schedule:
             if not schedule.is_registered(request.agent_id, request.session_id):
                 return LeaseAnswer(register_again=True)
+            if self._coordinator.room is not None and self._coordinator.room.shortage is not None:
+                return LeaseAnswer()
             lease = schedule.lease(request.agent_id, request.slot_id)
         return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
 

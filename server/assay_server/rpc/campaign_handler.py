@@ -77,6 +77,7 @@ class CampaignHandler:
             set_aside=tuple(set_aside(each) for each in self._coordinator.records.all_set_aside()),
             changed=tuple(self._coordinator.changed_records.all()),
             campaigns_next=next_page[0].ordinal if next_page else 0,
+            shortage=None if self._coordinator.room is None else self._coordinator.room.shortage,
             spools=self._coordinator.spools.noteworthy(names, self._coordinator.clock.now_ms()),
         )
 

@@ -16,7 +16,7 @@ import grpc
 
 from assay_core.files.sockets import address_taken, clear_socket
 from assay_core.server_address import ServerAddress, require_our_socket
-from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc, lab_pb2_grpc
+from assay_protos import agent_pb2_grpc, archive_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc, lab_pb2_grpc
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditLog
 from assay_server.access.people import PeopleHandler
@@ -27,6 +27,8 @@ from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.agent_handler import AgentHandler
+from assay_server.rpc.archive_handler import ArchiveHandler
+from assay_server.rpc.archive_servicer import ArchiveServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
 from assay_server.rpc.decoding import Decoding
@@ -56,6 +58,7 @@ class RpcServer:
         ingest: Ingest,
         changes: Changes,
         *,
+        archives: ArchiveHandler,
         recognition: Recognition,
         metadata: MetadataStore,
         identified: Identified,
@@ -69,6 +72,7 @@ class RpcServer:
         self._listen = listen
         self._agents = agents
         self._campaigns = campaigns
+        self._archives = archives
         self._ingest = ingest
         self._changes = changes
         self._recognition = recognition
@@ -177,6 +181,9 @@ class RpcServer:
         )
         lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
             LabServicer(self._people, threads), server
+        )
+        archive_pb2_grpc.add_ArchiveServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            ArchiveServicer(self._archives, threads, self._limits.archives), server
         )
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits.uploads), server

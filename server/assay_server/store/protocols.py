@@ -52,7 +52,8 @@ class MetadataReader(Protocol):
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         """How many runs each of these campaigns has in each state."""
 
-    def campaign_numbers(self, name: str) -> list[int]: ...
+    def campaign_numbers(self, name: str) -> list[int]:
+        """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
 
     def run(self, run_id: str) -> Run | None: ...
 
@@ -79,6 +80,10 @@ class MetadataReader(Protocol):
     def slice(self, run_id: str, index: int) -> Slice | None: ...
 
     def slices(self, run_id: str) -> list[Slice]: ...
+
+    def published_bytes(self) -> int:
+        """The bytes of all published files."""
+        ...
 
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
@@ -288,6 +293,19 @@ class MetadataTransaction(MetadataReader, Protocol):
 
     def add_segment(self, segment: Segment) -> None: ...
 
+    def delete_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete runs with their slices, attempts and segments."""
+
+    def delete_campaign(self, campaign: Campaign) -> None:
+        """Delete a campaign whose runs were deleted. Its number is not given again."""
+
+    def forget_logs(self, before_ms: int, most: int, told: str) -> int:
+        """Replace by ``told`` the logs of attempts without a result of campaigns that ended before then.
+
+        At most ``most`` of them; returns how many it was.
+        """
+        ...
+
     def put_agent(self, agent: Agent) -> None:
         """Add or replace an agent with its slots."""
 
@@ -415,6 +433,15 @@ class RecordStore(Protocol):
 
     def path(self, file: str) -> Path:
         """The path of a published file."""
+
+    def delete_run(self, run_id: str) -> None:
+        """Remove the files of a run that the metadata no longer know."""
+
+    def delete_report(self, campaign_id: str) -> None:
+        """Remove the reports of a campaign that the metadata no longer know."""
+
+    def take_in(self, source: Path, file: str) -> None:
+        """Move a file, durable and on the same disk, to the place of a published one that is not there."""
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         """Store a report; ``form`` is "json" or "html"."""

@@ -12,7 +12,9 @@ of the staged segments and ends in one rename, so it can be repeated.
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -24,6 +26,7 @@ from assay_core.files.durable import (
     make_folder,
     remove_empty_parents,
     storage_errors,
+    sync_directory,
     write_atomically,
     write_pieces,
 )
@@ -193,6 +196,23 @@ class LocalRecordStore:
 
     def path(self, file: str) -> Path:
         return self._records / file
+
+    def delete_run(self, run_id: str) -> None:
+        for top in (self._records, self._staging):
+            with storage_errors(top):
+                shutil.rmtree(top / run_id, ignore_errors=True)
+
+    def delete_report(self, campaign_id: str) -> None:
+        with storage_errors(self._reports):
+            shutil.rmtree(self._reports / campaign_id, ignore_errors=True)
+
+    def take_in(self, source: Path, file: str) -> None:
+        path = self._records / file
+        with storage_errors(path):
+            make_folder(path.parent)
+            os.link(source, path)  # never replaces a file
+            source.unlink()
+            sync_directory(path.parent)
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         path = self.report_path(campaign_id, form)

@@ -22,7 +22,7 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import heartbeats, queue, selected_runs, statements, tables
+from assay_server.store import deleting, heartbeats, queue, selected_runs, statements, tables
 from assay_server.store.access import audit, certificates, identities
 from assay_server.store.model import (
     OPEN_RUNS,
@@ -78,7 +78,8 @@ class SqlTransaction:
 
     def campaign_numbers(self, name: str) -> list[int]:
         query = sa.select(tables.campaigns.c.number).where(tables.campaigns.c.name == name)
-        return list(self._connection.scalars(query))
+        deleted = deleting.deleted_number(self._connection, name)
+        return [*self._connection.scalars(query), *([deleted] if deleted else [])]
 
     def run(self, run_id: str) -> Run | None:
         return _first(self._by_key(tables.runs, run_id), _run)
@@ -451,6 +452,18 @@ class SqlTransaction:
 
     def add_segment(self, segment: Segment) -> None:
         self._write(sa.insert(tables.segments), [dataclasses.asdict(segment)])
+
+    def published_bytes(self) -> int:
+        return deleting.published_bytes(self._connection)
+
+    def delete_runs(self, run_ids: Sequence[str]) -> None:
+        deleting.delete_runs(self._connection, run_ids)
+
+    def delete_campaign(self, campaign: Campaign) -> None:
+        deleting.delete_campaign(self._connection, campaign.campaign_id, campaign.name, campaign.number)
+
+    def forget_logs(self, before_ms: int, most: int, told: str) -> int:
+        return deleting.forget_logs(self._connection, before_ms, most, told)
 
     def put_agent(self, agent: Agent) -> None:
         self._write(sa.delete(tables.agents).where(tables.agents.c.agent_id == agent.agent_id))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.lab import AuditEntry
 from assay_core.records.runs_request import RunsRequest
@@ -66,6 +66,7 @@ class _Tables:
     certificates: dict[str, StoredCertificate] = field(default_factory=dict)
     audit: dict[int, AuditEntry] = field(default_factory=dict)
     audited: int = 0
+    deleted_numbers: dict[str, int] = field(default_factory=dict)
     token: int = 0
 
     def copy(self) -> _Tables:
@@ -120,7 +121,9 @@ class MemoryReader:
         return {one: dict(Counter(run.state for run in self.runs(one))) for one in campaign_ids}
 
     def campaign_numbers(self, name: str) -> list[int]:
-        return [c.number for c in self._tables.campaigns.values() if c.name == name]
+        deleted = self._tables.deleted_numbers.get(name, 0)
+        there = [c.number for c in self._tables.campaigns.values() if c.name == name]
+        return [*there, *([deleted] if deleted else [])]
 
     def run(self, run_id: str) -> Run | None:
         return self._tables.runs.get(run_id)
@@ -176,6 +179,9 @@ class MemoryReader:
     def slices(self, run_id: str) -> list[Slice]:
         found = (piece for piece in self._tables.slices.values() if piece.run_id == run_id)
         return sorted(found, key=lambda piece: piece.index)
+
+    def published_bytes(self) -> int:
+        return sum(piece.file_bytes for piece in self._tables.slices.values())
 
     def published_slices(self) -> list[Slice]:
         return [piece for piece in self._tables.slices.values() if piece.file]
@@ -524,6 +530,35 @@ class MemoryTransaction(MemoryReader):
         of = (segment.run_id, segment.slice, segment.attempt)
         _require(of in self._tables.attempts, "there is no such attempt")
         _add(self._tables.segments, (*of, segment.index), segment)
+
+    def delete_runs(self, run_ids: Sequence[str]) -> None:
+        tables = self._tables
+        gone = set(run_ids)
+        tables.segments = {k: v for k, v in tables.segments.items() if v.run_id not in gone}
+        tables.attempts = {k: v for k, v in tables.attempts.items() if v.key.run_id not in gone}
+        tables.slices = {k: v for k, v in tables.slices.items() if v.run_id not in gone}
+        tables.runs = {k: v for k, v in tables.runs.items() if v.run_id not in gone}
+
+    def delete_campaign(self, campaign: Campaign) -> None:
+        _require(not self.runs(campaign.campaign_id), "it has runs")
+        self._tables.campaigns.pop(campaign.campaign_id, None)
+        last = max(self._tables.deleted_numbers.get(campaign.name, 0), campaign.number)
+        self._tables.deleted_numbers[campaign.name] = last
+
+    def forget_logs(self, before_ms: int, most: int, told: str) -> int:
+        old = []
+        for each in self._tables.attempts.values():
+            campaign = self._tables.campaigns[self._tables.runs[each.key.run_id].campaign_id]
+            ended = campaign.state in ENDED_CAMPAIGNS and campaign.ended_at_ms < before_ms
+            if (
+                ended
+                and each.state in (*_FRUITLESS, AttemptState.EXPIRED)
+                and each.log.text not in ("", told)
+            ):
+                old.append(each)
+        for each in old[:most]:
+            self.save_attempt(replace(each, log=replace(each.log, text=told, telemetry_json="")))
+        return len(old[:most])
 
     def put_agent(self, agent: Agent) -> None:
         self._tables.agents[agent.agent_id] = agent

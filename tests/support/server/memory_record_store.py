@@ -13,7 +13,7 @@ from pathlib import Path
 from assay_core.files.launch_file import new_launch_file
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import SetAsideReason
-from assay_sampling.errors import LaunchTableError, ParameterError
+from assay_sampling.errors import LaunchTableError, ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.store.model import Segment
 from assay_server.store.protocols import KnownFiles, PublishedFile
@@ -110,6 +110,20 @@ class MemoryRecordStore:
 
     def path(self, file: str) -> Path:
         return self._fetch(f"records/{file}")
+
+    def delete_run(self, run_id: str) -> None:
+        for name in [n for n in self.files if n.startswith((f"records/{run_id}/", f"staging/{run_id}/"))]:
+            del self.files[name]
+
+    def delete_report(self, campaign_id: str) -> None:
+        for name in [n for n in self.files if n.startswith(f"reports/{campaign_id}/")]:
+            del self.files[name]
+
+    def take_in(self, source: Path, file: str) -> None:
+        if f"records/{file}" in self.files:
+            raise StorageError(file, "it is there already")
+        self.files[f"records/{file}"] = source.read_bytes()
+        source.unlink()
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self.files[_report(campaign_id, form)] = data

@@ -23,9 +23,24 @@ def render_overview(overview: Mapping[str, Any], console: Console) -> None:
     for each in overview["changed_records"]:
         told = f"{each['file']} of run {each['run_id']} is {each['what']} since its report was made"
         console.print(printable(told), soft_wrap=True)
+    if overview["shortage"]:
+        console.print(printable(_shortage(overview["shortage"])), soft_wrap=True)
     for spool in overview["spools"]:
         for line in _spool_lines(spool):
             console.print(printable(line), soft_wrap=True)
+
+
+def _shortage(shortage: Mapping[str, Any]) -> str:
+    used, limit = shortage["used_bytes"], shortage["limit_bytes"]
+    if limit and used >= limit:
+        why = f"published records take {size(used)} of {size(limit)} (--records-limit)"
+    else:
+        free, least = size(shortage["free_bytes"]), size(shortage["minimum_free_bytes"])
+        why = f"its disk has {free} left, and {least} must stay free (--minimum-free)"
+    return (
+        f"the server takes no new work: {why}; archive or delete campaigns that have ended "
+        "(assay campaigns archive ID -o FILE --yes)"
+    )
 
 
 def _spool_lines(spool: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
+from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
@@ -34,6 +35,7 @@ class Coordinator:
         self.slots = RestingSlots(policy.rest)
         self.queue = Queue()
         self.changed_records = ChangedRecords()
+        self.room: Room | None = None
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self._metadata = metadata
         self._listeners: list[Listener] = []

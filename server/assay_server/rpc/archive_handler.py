@@ -1,0 +1,60 @@
+"""Answers requests to delete, export and import campaigns. Plain functions; they may block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay_core.records.archive import (
+    ArchiveChunk,
+    DeletedCampaign,
+    DeleteRequest,
+    ExportRequest,
+    ImportedCampaign,
+)
+from assay_sampling.errors import StorageError
+from assay_server.campaigns.room import Room
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.keeping.archives import export_campaign
+from assay_server.keeping.deleting import delete_campaign
+from assay_server.keeping.importing import Import, remove_leftovers
+
+
+class ArchiveHandler:
+    """Delete, export and import. One campaign is deleted or imported at a time."""
+
+    def __init__(self, coordinator: Coordinator, state: Path, room: Room) -> None:
+        self._coordinator = coordinator
+        self._state = state
+        self._room = room
+        self._changing = threading.Lock()
+        remove_leftovers(state)
+
+    def delete(self, request: DeleteRequest) -> DeletedCampaign:
+        """Delete a campaign that has ended."""
+        with self._changing:
+            deleted = delete_campaign(self._coordinator, request)
+        with self._coordinator.snapshot() as store:
+            self._room.look(store)
+        return deleted
+
+    def export(self, request: ExportRequest) -> Iterator[ArchiveChunk]:
+        """The archive of a campaign that has ended."""
+        return (ArchiveChunk(data) for data in export_campaign(self._coordinator, request.campaign_id))
+
+    def begin_import(self, _nothing: None) -> Import:
+        """Begin to receive an archive. Raises StorageError if there is no room for new work."""
+        self._room.require()
+        with self._coordinator.snapshot() as store:
+            most_bytes = self._room.most_bytes(store)
+        return Import(self._coordinator, self._state, most_bytes)
+
+    def finish_import(self, archive: Import) -> ImportedCampaign:
+        """Check what was received and take it in."""
+        if not self._changing.acquire(timeout=60):
+            raise StorageError("server", "another campaign is deleted or imported", "try again later")
+        try:
+            return archive.finish()
+        finally:
+            self._changing.release()
