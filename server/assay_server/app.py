@@ -38,7 +38,7 @@ from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.rpc.archive_handler import ArchiveHandler
+from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.identity_servicers import Identified

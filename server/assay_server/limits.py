@@ -77,7 +77,7 @@ class UploadLimits:
 
 @dataclass(frozen=True)
 class ArchiveLimits:
-    """Bounds of archives of campaigns (:mod:`assay_server.rpc.archive_servicer`).
+    """Bounds of archives of campaigns (:mod:`assay_server.rpc.archives.servicer`).
 
     ``archive_streams``: exports and imports at a time; ``archive_idle_seconds``: wait for the next piece.
     """

@@ -12,12 +12,12 @@ from google.protobuf.descriptor import EnumDescriptor
 
 from assay_core.records import campaign, condition, identity, upload
 from assay_core.records.wire import ClosedSet
-from assay_protos import agent_pb2, campaign_pb2, common_pb2, identity_pb2, ingest_pb2, lab_pb2
+from assay_protos import agent_pb2, archive_pb2, campaign_pb2, common_pb2, identity_pb2, ingest_pb2, lab_pb2
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("protos/assay_core", "sampling", "agent", "server", "client")
 RECORDS = ROOT / "protos/assay_core/records"
-MESSAGES = (common_pb2, agent_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2)
+MESSAGES = (common_pb2, agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2)
 
 
 def imported_messages(source: str) -> Iterator[str]:

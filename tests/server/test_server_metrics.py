@@ -16,7 +16,7 @@ from assay_core.program_log import LogFormat, log_formatter
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
-from assay_protos import agent_pb2, campaign_pb2, ingest_pb2
+from assay_protos import agent_pb2, archive_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.app import Server
@@ -34,7 +34,7 @@ from tests.support.server.server_support import CAMPAIGN, HandClock, eventually
 
 SERVED = {
     method.name
-    for module in (agent_pb2, campaign_pb2, ingest_pb2)
+    for module in (agent_pb2, archive_pb2, campaign_pb2, ingest_pb2)
     for service in module.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 } | {"Check", "Watch"}

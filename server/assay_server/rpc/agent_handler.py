@@ -25,6 +25,8 @@ from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.rpc.statuses import work_of
 
+_LOOK_FOR_ROOM_SECONDS = 5.0
+
 
 class AgentHandler:
     """Register, heartbeat, lease, finish and fail."""
@@ -82,13 +84,19 @@ class AgentHandler:
         with self._coordinator.schedule() as schedule:
             if not schedule.is_registered(request.agent_id, request.session_id):
                 return LeaseAnswer(register_again=True)
-            if self._coordinator.room is not None and self._coordinator.room.shortage is not None:
+            if self._is_short_of_room():
                 return LeaseAnswer()
             lease = schedule.lease(request.agent_id, request.slot_id)
         return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
 
+    def _is_short_of_room(self) -> bool:
+        """Whether no new work is given out, because there is no room for its records."""
+        return self._coordinator.room is not None and self._coordinator.room.shortage is not None
+
     def is_worth_asking(self, request: LeaseRequest) -> bool:
         """Whether a slot that got no work may get some now. Looks only in memory."""
+        if self._is_short_of_room():
+            return False
         queue, now_ms = self._coordinator.queue, self._coordinator.clock.now_ms()
         return queue.may_serve(request.agent_id, request.session_id, request.slot_id, now_ms)
 
@@ -96,6 +104,8 @@ class AgentHandler:
         """How long a slot without work need not ask unless there is news; infinite if nothing falls due."""
         queue, slots = self._coordinator.queue, self._coordinator.slots
         now_ms = self._coordinator.clock.now_ms()
+        if self._is_short_of_room():
+            return _LOOK_FOR_ROOM_SECONDS
         pause_ms = queue.look_again_ms(request.agent_id, request.slot_id, slots, now_ms)
         return math.inf if pause_ms is None else pause_ms / 1000
 

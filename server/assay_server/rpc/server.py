@@ -27,8 +27,8 @@ from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.rpc.archive_handler import ArchiveHandler
-from assay_server.rpc.archive_servicer import ArchiveServicer
+from assay_server.rpc.archives.handler import ArchiveHandler
+from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
 from assay_server.rpc.decoding import Decoding

@@ -22,7 +22,7 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import deleting, heartbeats, queue, selected_runs, statements, tables
+from assay_server.store import heartbeats, queue, selected_runs, statements, tables
 from assay_server.store.access import audit, certificates, identities
 from assay_server.store.model import (
     OPEN_RUNS,
@@ -48,6 +48,7 @@ from assay_server.store.model import (
     StoreLoad,
     need_of,
 )
+from assay_server.store.rows import deleting
 from assay_server.store.tokens import first_of_epoch
 
 Row = Mapping[Any, Any]

@@ -12,8 +12,8 @@ from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
-from assay_server.campaigns.scheduling.spools import Spools
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
+from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
 from assay_server.store.model import Agent
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore

@@ -10,7 +10,7 @@ from assay_core.records.archive import ArchiveChunk, DeleteRequest, ExportReques
 from assay_protos import archive_pb2_grpc
 from assay_sampling.errors import StorageError
 from assay_server.limits import ArchiveLimits
-from assay_server.rpc.archive_handler import ArchiveHandler
+from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.errors import abort
 from assay_server.rpc.servicers import Context, Places, Threads, answer, sent
 

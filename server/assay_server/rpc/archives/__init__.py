@@ -1,0 +1,1 @@
+"""Archives of campaigns over gRPC: deleting, exporting and importing."""
