@@ -136,6 +136,10 @@ docs: $(STAMP)  ## write the parts of docs/ that are generated from the code
 bench: $(STAMP)  ## ingest and classification compared with other tools; see docs/benchmarks.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+.PHONY: abuse
+abuse: $(STAMP)  ## 10,000 idle streams and a flood of registrations, and what they do to others' heartbeats
+	$(BIN)/python -m tests.bench.lab.abuse $(ABUSE_ARGS)
+
 .PHONY: bench-fidelity
 bench-fidelity: $(STAMP)  ## coverage of intervals, errors across GPUs, projection rules, labels; see docs/fidelity.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fidelity $(FIDELITY_ARGS)

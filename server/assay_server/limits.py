@@ -27,11 +27,33 @@ class CampaignFileLimits:
 
 @dataclass(frozen=True)
 class CallLimits:
-    """Bounds of gRPC itself, for every call (:mod:`assay_server.rpc.server`)."""
+    """Bounds of gRPC itself, for every call (:mod:`assay_server.rpc.server`).
+
+    ``calls_waiting``: for the threads of one kind of call; ``silent_peer_seconds``: without a byte, then the
+    server asks for a sign of life, which must come within ``silent_peer_answer_seconds``.
+    """
 
     calls: int = 4_096
     request_bytes: int = 2 * _MIB
     answer_bytes: int = 32 * _MIB
+    calls_waiting: int = 1_024
+    silent_peer_seconds: int = 60
+    silent_peer_answer_seconds: int = 20
+
+
+@dataclass(frozen=True)
+class CallerLimits:
+    """Bounds of each caller with a certificate (:mod:`assay_server.rpc.admission.quotas`).
+
+    ``place_share_percent``: how much of ``watch_streams``, ``waiting_leases`` and ``upload_streams`` one
+    caller may take.
+    """
+
+    caller_calls: int = 256
+    caller_calls_per_second: int = 100
+    caller_heartbeats_per_second: int = 20
+    caller_registrations_per_minute: int = 120
+    place_share_percent: int = 25
 
 
 @dataclass(frozen=True)
@@ -112,6 +134,7 @@ class Limits:
     campaign_file: CampaignFileLimits = field(default_factory=CampaignFileLimits)
     calls: CallLimits = field(default_factory=CallLimits)
     joins: JoinLimits = field(default_factory=JoinLimits)
+    callers: CallerLimits = field(default_factory=CallerLimits)
     queries: QueryLimits = field(default_factory=QueryLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
     archives: ArchiveLimits = field(default_factory=ArchiveLimits)

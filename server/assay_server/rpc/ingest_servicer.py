@@ -14,10 +14,11 @@ from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, upload_of
 from assay_protos import ingest_pb2_grpc
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
-from assay_server.limits import DEFAULT_LIMITS, UploadLimits
+from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
 from assay_server.rpc.assembler import Assembler
 from assay_server.rpc.errors import abort
-from assay_server.rpc.servicers import Places, Threads
+from assay_server.rpc.places import Places
+from assay_server.rpc.servicers import Threads
 
 Context = grpc.aio.ServicerContext[Any, Any]
 InFlight = tuple[Upload, asyncio.Future[Answer]]
@@ -53,14 +54,12 @@ class ByteBudget:
 class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
     """The IngestService of assay_protos."""
 
-    def __init__(
-        self, ingest: Ingest, threads: Threads, limits: UploadLimits = DEFAULT_LIMITS.uploads
-    ) -> None:
+    def __init__(self, ingest: Ingest, threads: Threads, limits: Limits = DEFAULT_LIMITS) -> None:
         self._ingest = ingest
         self._threads = threads
-        self._limits = limits
-        self._budget = ByteBudget(limits)
-        self._places = Places(limits.upload_streams)
+        self._limits = limits.uploads
+        self._budget = ByteBudget(limits.uploads)
+        self._places = Places(limits.uploads.upload_streams, limits.callers.place_share_percent)
 
     async def Upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         with self._places.taken() as place:

@@ -26,6 +26,7 @@ from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.guard import Guard
+from assay_server.rpc.admission.quotas import QuotaKeeper, Quotas
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
@@ -126,7 +127,7 @@ class RpcServer:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         self._changes.attach(self._loop)
-        threads = Threads.of(self._limits.queries)
+        threads = Threads.of(self._limits)
         joins = self._limits.joins
         bounds = CallLimits(joins.join_calls, joins.join_message_bytes, joins.join_message_bytes)
         server, joining = self._server(self._limits.calls), self._server(bounds)
@@ -150,6 +151,7 @@ class RpcServer:
                 Observing(self._meter),
                 Auditing(self._audit),
                 Guard(self._recognition),
+                QuotaKeeper(Quotas(self._limits.callers)),
                 Decoding(self._limits.log),
                 Claims(self._metadata),
             ],
@@ -174,10 +176,10 @@ class RpcServer:
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
         agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            AgentServicer(self._agents, threads, self._changes, self._limits.queries), server
+            AgentServicer(self._agents, threads, self._changes, self._limits), server
         )
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            CampaignServicer(self._campaigns, threads, self._changes, self._limits.queries), server
+            CampaignServicer(self._campaigns, threads, self._changes, self._limits), server
         )
         lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
             LabServicer(self._people, threads), server
@@ -186,7 +188,7 @@ class RpcServer:
             ArchiveServicer(self._archives, threads, self._limits.archives), server
         )
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            IngestServicer(self._ingest, threads, self._limits.uploads), server
+            IngestServicer(self._ingest, threads, self._limits), server
         )
         add_identity_services(server, self._identified.enrolment, threads)
 
@@ -195,6 +197,9 @@ def _options(limits: CallLimits) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", limits.request_bytes),
         ("grpc.max_send_message_length", limits.answer_bytes),
+        # A peer that is gone without a word would hold its calls for ever.
+        ("grpc.keepalive_time_ms", 1000 * limits.silent_peer_seconds),
+        ("grpc.keepalive_timeout_ms", 1000 * limits.silent_peer_answer_seconds),
         # Two servers on one port would share the agents between them.
         ("grpc.so_reuseport", 0),
     ]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
 import grpc
@@ -26,13 +25,13 @@ from assay_core.records.lease import FailedAttempt, FinishedAttempt, Heartbeat, 
 from assay_core.records.machine import Registration
 from assay_core.records.runs_request import RunsRequest
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc
-from assay_sampling.errors import StorageError
-from assay_server.limits import DEFAULT_LIMITS, QueryLimits
+from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.errors import abort
 from assay_server.rpc.observing import waiting
+from assay_server.rpc.places import BoundedThreads, Places
 
 _LONGEST_WAIT_MS = 60_000
 _WATCH_POLL_SECONDS = 5.0
@@ -52,42 +51,27 @@ class Threads:
     """
 
     status: Executor
-    short: Executor = field(default_factory=lambda: ThreadPoolExecutor(8, "assay-rpc"))
-    people: Executor = field(default_factory=lambda: ThreadPoolExecutor(2, "assay-people"))
-    ingest: Executor = field(default_factory=lambda: ThreadPoolExecutor(3, "assay-ingest"))
-    publish: Executor = field(default_factory=lambda: ThreadPoolExecutor(8, "assay-publish"))
+    short: Executor
+    people: Executor
+    ingest: Executor
+    publish: Executor
 
     @classmethod
-    def of(cls, limits: QueryLimits) -> Self:
-        """Threads with as many for statuses as the limits allow."""
-        return cls(status=ThreadPoolExecutor(limits.status_threads, "assay-status"))
+    def of(cls, limits: Limits) -> Self:
+        """As many threads for statuses, and as many calls that wait, as the limits allow."""
+        most = limits.calls.calls_waiting
+        return cls(
+            status=BoundedThreads(limits.queries.status_threads, "assay-status", most),
+            short=BoundedThreads(8, "assay-rpc", most),
+            people=BoundedThreads(2, "assay-people", most),
+            ingest=ThreadPoolExecutor(3, "assay-ingest"),  # bounded by the bytes that upload streams hold
+            publish=BoundedThreads(8, "assay-publish", most),
+        )
 
     def close(self) -> None:
         """Wait for running handlers; start nothing more."""
         for executor in (self.short, self.status, self.people, self.ingest, self.publish):
             executor.shutdown(wait=True, cancel_futures=True)
-
-
-class Places:
-    """Bounds how many do something at a time; used on the event loop."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken = 0
-
-    @contextlib.contextmanager
-    def taken(self) -> Iterator[bool]:
-        """Whether a place is free; it is taken while the block runs."""
-        place = self._taken < self._most
-        self._taken += place
-        try:
-            yield place
-        finally:
-            self._taken -= place
-
-    def refusal(self, what: str) -> StorageError:
-        """The error for a caller without a place; programs try again later."""
-        return StorageError("server", f"it has {self._most:,} {what} already", "try again later")
 
 
 class Sent(Protocol):
@@ -143,9 +127,9 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         handler: AgentHandler,
         threads: Threads,
         changes: Changes,
-        limits: QueryLimits = DEFAULT_LIMITS.queries,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._places = Places(limits.waiting_leases)
+        self._places = Places(limits.queries.waiting_leases, limits.callers.place_share_percent)
         self._handler = handler
         self._threads = threads
         self._changes = changes
@@ -210,9 +194,9 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         handler: CampaignHandler,
         threads: Threads,
         changes: Changes,
-        limits: QueryLimits = DEFAULT_LIMITS.queries,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._places = Places(limits.watch_streams)
+        self._places = Places(limits.queries.watch_streams, limits.callers.place_share_percent)
         self._handler = handler
         self._threads = threads
         self._changes = changes

@@ -63,6 +63,7 @@ class FileAhead:
         self._writes = False
         self._dropped = False
         self._file: LaunchFileUnderWay | None = None
+        self._in_memory_bytes = 0
         self._in_file_bytes = 0  # of launches that do not fill a row group yet
 
     @property
@@ -73,9 +74,7 @@ class FileAhead:
     @property
     def held_bytes(self) -> int:
         """The size of the launches that it holds in memory."""
-        with self._changed:
-            held = sum(each.memory_bytes for each in (*self._waiting, *self._gathered))
-            return held + self._in_file_bytes
+        return self._in_memory_bytes + self._in_file_bytes
 
     def add(self, segment: Segment, content: SegmentContent, threads: ThreadPoolExecutor) -> None:
         """Take the next segment; waits while too many wait to be written."""
@@ -85,6 +84,7 @@ class FileAhead:
                 return
             self.segments.append(segment)
             self._waiting.append(content)
+            self._in_memory_bytes += content.memory_bytes
             if not self._writes and self._fills_a_group():
                 self._writes = True
                 threads.submit(self._write_waiting)
@@ -128,11 +128,14 @@ class FileAhead:
         for content in self._gathered:
             for batch in content.launch_batches():
                 self._file.write(batch)
+        last = self._gathered[-1]
+        last_bytes = last.memory_bytes
+        written_bytes = sum(content.memory_bytes for content in self._gathered)
         with self._changed:
-            last = self._gathered[-1].memory_bytes if self._gathered else 0
             # A row group that is not full also keeps the rest of the segment that it began in.
-            group = self._file.held_launches * last // max(1, self._gathered[-1].launches) if last else 0
-            self._in_file_bytes = group + last
+            group_bytes = self._file.held_launches * last_bytes // max(1, last.launches)
+            self._in_file_bytes = group_bytes + last_bytes
+            self._in_memory_bytes -= written_bytes
             self._gathered, self._gathered_rows = [], 0
 
     def is_of(self, segments: Sequence[Segment]) -> bool:

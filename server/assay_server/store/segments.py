@@ -48,8 +48,9 @@ class SegmentContent:
 
     @property
     def memory_bytes(self) -> int:
-        """The size of its launches in memory."""
-        return sum(batch.nbytes for batch in self.batches)
+        """About how much memory its launches take: all columns are of fixed width."""
+        row_bits: int = sum(item.type.bit_width for item in self.schema)
+        return self.launches * row_bits // 8
 
     def launch_batches(self) -> Iterator[LaunchBatch]:
         """The batches, the first with all of the segment's names."""

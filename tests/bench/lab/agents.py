@@ -250,10 +250,16 @@ class Fleet:
 
 @contextlib.asynccontextmanager
 async def simulated_lab(
-    address: str, agents: int, kind: str, make_channel: MakeChannel = own_channel
+    address: str,
+    agents: int,
+    kind: str,
+    make_channel: MakeChannel = own_channel,
+    *,
+    run_seconds: float = 0.0,
 ) -> AsyncIterator[Fleet]:
     """A fleet that works while the block runs: every agent asks for work and sends heartbeats."""
     fleet = Fleet(address, agents, kind, make_channel)
+    fleet.run_seconds = run_seconds
     try:
         await fleet.register()
         tasks = [task for agent in fleet.agents for task in (agent.beat(), agent.work())]

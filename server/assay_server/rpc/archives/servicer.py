@@ -12,7 +12,8 @@ from assay_sampling.errors import StorageError
 from assay_server.limits import ArchiveLimits
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.errors import abort
-from assay_server.rpc.servicers import Context, Places, Threads, answer, sent
+from assay_server.rpc.places import Places
+from assay_server.rpc.servicers import Context, Threads, answer, sent
 
 _END: Any = object()
 

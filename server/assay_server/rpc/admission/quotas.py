@@ -1,0 +1,150 @@
+"""Bounds on calls by who makes them: how many at a time, and how many a second.
+
+Whoever opened the server's own socket is not bounded here: all agents of a machine are that one caller.
+Heartbeats and registrations are counted apart from all other calls, so that an agent that asks for work too
+often keeps its leases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from assay_sampling.errors import AssayError, StorageError
+from assay_server.access.caller import Caller, current_caller
+from assay_server.limits import CallerLimits
+from assay_server.rpc.errors import abort
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+_MOST_REMEMBERED = 10_000
+_BURST_SECONDS = 5.0
+
+
+@dataclass
+class _Bucket:
+    """Tokens that calls take, and that come back with time."""
+
+    tokens: float
+    seen: float
+
+    def take(self, per_second: float, now: float) -> bool:
+        most = max(1.0, per_second * _BURST_SECONDS)
+        self.tokens = min(most, self.tokens + (now - self.seen) * per_second)
+        self.seen = now
+        if self.tokens < 1:
+            return False
+        self.tokens -= 1
+        return True
+
+
+class Quotas:
+    """What callers have used of what they may. Use it on one thread."""
+
+    def __init__(self, limits: CallerLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._under_way: defaultdict[str, int] = defaultdict(int)
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._per_second = {
+            "Heartbeat": float(limits.caller_heartbeats_per_second),
+            "Register": limits.caller_registrations_per_minute / 60,
+        }
+
+    @contextlib.contextmanager
+    def used(self, identity_id: str, call: str) -> Iterator[None]:
+        """One call while the block runs; raises StorageError if the caller has too many, or too often."""
+        kind = call if call in self._per_second else ""
+        per_second = self._per_second.get(kind, float(self._limits.caller_calls_per_second))
+        if not self._bucket(identity_id, kind, per_second).take(per_second, self._clock()):
+            raise _refusal(identity_id, f"it calls {call} more than {per_second:g} times a second")
+        # A heartbeat that is refused costs leases, so long calls never take its place.
+        if kind != "Heartbeat" and self._under_way[identity_id] >= self._limits.caller_calls:
+            raise _refusal(identity_id, f"it has {self._limits.caller_calls:,} calls under way already")
+        self._under_way[identity_id] += 1
+        try:
+            yield
+        finally:
+            self._under_way[identity_id] -= 1
+            if not self._under_way[identity_id]:
+                del self._under_way[identity_id]
+
+    def _bucket(self, identity_id: str, kind: str, per_second: float) -> _Bucket:
+        full = _Bucket(max(1.0, per_second * _BURST_SECONDS), self._clock())
+        bucket = self._buckets.setdefault((identity_id, kind), full)
+        self._buckets.move_to_end((identity_id, kind))
+        while len(self._buckets) > _MOST_REMEMBERED:
+            self._buckets.popitem(last=False)
+        return bucket
+
+
+def _refusal(identity_id: str, cause: str) -> StorageError:
+    return StorageError(f"caller {identity_id}", cause, "call less often; agents try again by themselves")
+
+
+class QuotaKeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """The interceptor after the one that establishes the caller."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        call = str(handler_call_details.method).rpartition("/")[2]
+        return self._streaming(handler, call) if handler.response_streaming else self._unary(handler, call)
+
+    def _used(self, call: str, context: Context) -> contextlib.AbstractContextManager[None]:
+        caller: Caller | None = current_caller()
+        if caller is not None and caller.is_owner:
+            return contextlib.nullcontext()
+        host = str(context.peer()).rpartition(":")[0]
+        return self._quotas.used(host if caller is None else caller.identity_id, call)
+
+    def _unary(self, handler: Any, call: str) -> Any:
+        inner = handler.stream_unary or handler.unary_unary
+
+        async def answered(request: Any, context: Context) -> Any:
+            with contextlib.ExitStack() as used:
+                try:
+                    used.enter_context(self._used(call, context))
+                except AssayError as error:
+                    await abort(context, error, call)
+                return await inner(request, context)
+
+        make = (
+            grpc.stream_unary_rpc_method_handler
+            if handler.request_streaming
+            else grpc.unary_unary_rpc_method_handler
+        )
+        return make(answered, handler.request_deserializer, handler.response_serializer)
+
+    def _streaming(self, handler: Any, call: str) -> Any:
+        inner = handler.stream_stream or handler.unary_stream
+
+        async def answered(request: Any, context: Context) -> AsyncIterator[Any]:
+            with contextlib.ExitStack() as used:
+                try:
+                    used.enter_context(self._used(call, context))
+                except AssayError as error:
+                    await abort(context, error, call)
+                async for response in inner(request, context):
+                    yield response
+
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if handler.request_streaming
+            else grpc.unary_stream_rpc_method_handler
+        )
+        return make(answered, handler.request_deserializer, handler.response_serializer)

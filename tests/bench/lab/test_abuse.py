@@ -1,0 +1,42 @@
+"""A registering flood and idle streams, in their short form: honest agents keep their leases."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from assay_client.remote.connection import Connection
+from assay_core.records.campaign import RunState
+from assay_server.app import Server
+from assay_server.config import ServerSettings
+from assay_server.limits import Limits, UploadLimits
+from tests.bench.lab.abuse import Abuse, heartbeats_under
+from tests.bench.lab.campaigns import campaign_of
+from tests.support.server.server_support import StandInExecutor
+
+ABUSE = Abuse(agents=6, flooders=4, connections=20, streams_each=5, seconds=3.0)
+STREAMS = 40
+
+
+def test_honest_agents_lose_no_heartbeat_to_a_flood_and_to_idle_streams(tmp_path: Path):
+    settings = ServerSettings(
+        state_dir=tmp_path / "state", listen=(f"unix:{tmp_path / 'socket'}",), heartbeat_ms=500
+    )
+    limits = Limits(uploads=UploadLimits(upload_streams=STREAMS))
+    with Server(settings, make_executor=StandInExecutor, limits=limits) as server:
+        [address] = server.addresses
+        with Connection(address) as client:
+            submitted = client.submit(campaign_of("honest", 12), "honest.yaml", "/lab")
+        counts, told = asyncio.run(heartbeats_under(address, ABUSE))
+        with Connection(address) as client:
+            runs = client.status(submitted.campaign_id).runs
+
+    assert counts.heartbeats_missed == 0
+    assert len(counts.heartbeats) >= ABUSE.agents
+    assert counts.refused == []
+    assert told["registrations"].count("OK") > 0
+    # Streams beyond the limit are refused at once; the others hold a place, and nobody's heartbeat.
+    refused = told["idle streams"].count("RESOURCE_EXHAUSTED")
+    assert refused == ABUSE.connections * ABUSE.streams_each - STREAMS
+    assert {run.state for run in runs} <= {RunState.DONE, RunState.WAITING}
+    assert sum(run.attempts for run in runs) == len(counts.finished)
