@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from pathlib import Path
 
@@ -152,3 +153,16 @@ def test_a_renewed_certificate_must_be_for_the_same_key_and_identity() -> None:
 def test_bytes_that_are_no_certificate_are_refused(data: bytes) -> None:
     with pytest.raises(ParameterError, match=r"^c: "):
         read_certificate(data, "c")
+
+
+def test_a_damaged_request_for_a_certificate_is_refused_with_a_typed_error() -> None:
+    """Strangers send these, before anybody has looked at a token: no other error may come out."""
+    whole = certificate_request(new_key())
+    assert read_request(whole).is_signature_valid
+    for place in range(len(whole)):
+        for value in {0, 1, 2, 127, 128, 255} - {whole[place]}:
+            damaged = whole[:place] + bytes([value]) + whole[place + 1 :]
+            with contextlib.suppress(ParameterError):
+                read_request(damaged)
+    with pytest.raises(ParameterError, match="it cannot be read"):
+        read_request(whole.replace(b"\x02\x01\x00", b"\x02\x01\x07", 1))  # PKCS #10 of version 8

@@ -111,6 +111,82 @@ def test_a_joiner_whose_answer_was_lost_asks_again_with_the_same_key(office: Off
         office.join(token, new_key())
 
 
+def test_a_used_token_admits_its_joiner_again_and_nobody_else_of_the_same_key(office: Office) -> None:
+    token, key = office.token(), new_key()
+    office.join(token, key)
+    with pytest.raises(NotIdentifiedError, match="it was used as often as it may be"):
+        office.join(token, key, OTHER_BOX)
+    assert office.directory.known(OTHER_BOX) is None
+    fleet = office.token(uses=2)
+    for identity_id in ("c" * 32, "d" * 32):
+        office.join(fleet, key, identity_id)
+    with pytest.raises(NotIdentifiedError):
+        office.join(fleet, key, "e" * 32)
+
+
+def test_a_withdrawn_token_admits_nobody_who_has_used_it(office: Office) -> None:
+    token, key = office.token(uses=2), new_key()
+    office.join(token, key)
+    [listed] = office.enrolment.identities(IdentitiesAsked()).tokens
+    office.revoke(listed.token_id)
+    with pytest.raises(NotIdentifiedError):
+        office.join(token, key, OTHER_BOX)
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+def test_a_revoked_person_does_not_come_back_with_their_token(office: Office, uses: int) -> None:
+    token, key = office.token(Role.ADMIN, "mallory", uses=uses), new_key()
+    office.join(token, key, "")
+    office.now_ms += 1000
+    assert office.revoke("mallory") == "identity"
+    for again in (key, new_key()):
+        with pytest.raises((NotIdentifiedError, NotPermittedError)):
+            office.join(token, again, "")
+    assert [each.name for each in office.enrolment.identities(IdentitiesAsked()).identities] == ["mallory"]
+    # A token that an admin makes later admits them, as somebody new.
+    assert office.join(office.token(Role.VIEWER, "mallory"), new_key(), "").role is Role.VIEWER
+
+
+def test_a_token_gives_no_other_role_than_its_own(office: Office) -> None:
+    viewer, admin = office.token(Role.VIEWER, "bob"), office.token(Role.ADMIN, "bob")
+    assert office.join(admin, new_key(), "").role is Role.ADMIN
+    with pytest.raises(NotPermittedError, match="has the role admin, and the token is for a viewer"):
+        office.join(viewer, new_key(), "")
+
+
+def test_a_box_does_not_use_up_the_token_of_a_person(office: Office) -> None:
+    token = office.token(Role.VIEWER, "vera")
+    with pytest.raises(ParameterError, match="the token is for a person"):
+        office.join(token, new_key(), BOX)
+    assert office.join(token, new_key(), "").role is Role.VIEWER
+
+
+def test_a_person_does_not_join_with_a_withdrawn_key(office: Office) -> None:
+    key = new_key()
+    lost = office.join(office.token(Role.ADMIN, "alice"), key, "")
+    office.revoke(certified_identity(read_certificate(lost.certificate, "c")).serial)
+    with pytest.raises(NotPermittedError, match="withdrawn"):
+        office.join(office.token(Role.ADMIN, "alice"), key, "")
+
+
+def test_a_name_that_is_an_id_protects_nobody_from_revocation(office: Office) -> None:
+    """Agents choose their names: two of them take each other's id, one that of a certificate."""
+    office.join(office.token(), new_key(), BOX, OTHER_BOX)
+    office.join(office.token(), new_key(), OTHER_BOX, BOX)
+    lost = office.join(office.token(Role.ADMIN, "alice"), new_key(), "")
+    serial = certified_identity(read_certificate(lost.certificate, "c")).serial
+    office.join(office.token(), new_key(), "c" * 32, serial)
+    assert office.revoke(serial) == "certificate"
+    assert serial in office.withdrawn
+    for identity_id in (BOX, OTHER_BOX):
+        assert office.revoke(identity_id) == "identity"
+        known = office.directory.known(identity_id)
+        assert known is not None and known.revoked_at_ms
+    office.join(office.token(), new_key(), "d" * 32, "")
+    with pytest.raises(ParameterError, match="no identity, token or certificate"):
+        office.revoke("")
+
+
 def test_a_token_expires_and_a_strangers_was_never_made(office: Office) -> None:
     token = office.token(valid_ms=HOUR_MS)
     office.now_ms += HOUR_MS
@@ -148,7 +224,7 @@ def test_a_person_gets_an_identity_by_name_and_keeps_it_on_every_machine(office:
     second = office.join(office.token(Role.SUBMITTER, "alice"), new_key(), "", "ignored")
     assert identity_of(first) == identity_of(second)
     assert (second.name, second.role) == ("alice", Role.SUBMITTER)
-    assert identity_of(office.join(office.token(Role.VIEWER, "bob"), new_key())) != identity_of(first)
+    assert identity_of(office.join(office.token(Role.VIEWER, "bob"), new_key(), "")) != identity_of(first)
     with pytest.raises(ParameterError, match="alice has the role submitter already"):
         office.token(Role.ADMIN, "alice")
 

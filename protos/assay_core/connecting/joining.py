@@ -47,7 +47,10 @@ def join(
     answer = _joined(found, token, asked)
     server = f"{found.text.rpartition(':')[0]}:{answer.port}"
     parse_address(server, "the server's answer")
-    return new_credentials(server, token.authority, answer.certificate, own), answer
+    credentials = new_credentials(server, token.authority, answer.certificate, own)
+    if identity_id and credentials.identity.identity_id != identity_id:
+        raise ParameterError("issued certificate", "it is for another identity")
+    return credentials, answer
 
 
 def _joined(address: ServerAddress, token: JoinToken, asked: JoinAsked) -> Joined:

@@ -28,7 +28,14 @@ SERVER_NAME = "assay-server"
 IDENTITY_ID = re.compile(r"[0-9a-f]{32}")
 MOST_CERTIFICATE_BYTES = 4096
 _URI = re.compile(r"assay:([a-z]+):([0-9a-f]{32})")
-_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 @dataclass(frozen=True)

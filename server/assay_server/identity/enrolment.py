@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import datetime
 import logging
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
 from cryptography import x509
 
-from assay_core.identity.certificates import (
-    IDENTITY_ID,
-    certificate_der,
-    certified_identity,
-    read_request,
-)
-from assay_core.identity.join_token import secret_hash
+from assay_core.identity.certificates import certificate_der, certified_identity, read_request
 from assay_core.identity.keys import public_key_hash
 from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import (
@@ -41,10 +34,11 @@ from assay_sampling.errors import NotIdentifiedError, NotPermittedError, Paramet
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.clock import wall_ms
+from assay_server.identity.admission import admission, require_own_key, whom_to_admit
 from assay_server.identity.authority import Authority
-from assay_server.identity.tokens import checked_name, make_token, person_named, usable_token, use_up
+from assay_server.identity.tokens import make_token, use_up
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.store.model import Identity, StoredCertificate, StoredToken
+from assay_server.store.model import Identity, StoredCertificate
 from assay_server.store.protocols import MetadataReader, MetadataStore, MetadataTransaction
 
 _log = logging.getLogger(__name__)
@@ -97,13 +91,13 @@ class Enrolment:
         now_ms = self._now_ms()
         with self._metadata.snapshot() as read:
             # Strangers with a bad token do not get as far as the lock of those who write.
-            _usable(read, asked.secret, key_hash, now_ms)
+            admission(read, asked, key_hash, now_ms)
         with self._metadata.transaction() as store:
-            token, used_before = _usable(store, asked.secret, key_hash, now_ms)
-            identity = _joining(store, token, asked, key_hash, now_ms)
+            admitted = admission(store, asked, key_hash, now_ms)
+            token, identity = admitted.token, whom_to_admit(store, admitted, asked, key_hash, now_ms)
             store.put_identity(identity)
             certificate = self._issue(store, identity, request, now_ms, token.token_id)
-            if not used_before:
+            if not admitted.again_as:
                 use_up(store, token)
         self._directory.refresh()
         _log.info("%s %s (%s) joined with token %s", identity.kind, identity.name, identity.identity_id,
@@ -126,7 +120,7 @@ class Enrolment:
                 raise NotPermittedError(
                     f"identity {caller.identity_id}", "it was revoked", "ask an admin of the lab"
                 )
-            _require_own_key(store, identity, key_hash)
+            require_own_key(store, identity, key_hash)
             certificate = self._issue(store, identity, request, now_ms)
         return Renewed(certificate)
 
@@ -207,91 +201,51 @@ class Enrolment:
         return certificate_der(certificate)
 
 
-def _usable(store: MetadataReader, secret: bytes, key_hash: str, now_ms: int) -> tuple[StoredToken, bool]:
-    """The token, and whether the holder of the key has used it before; raises NotIdentifiedError."""
-    used_before = _has_used(store, secret_hash(secret), key_hash)
-    return usable_token(store, secret, now_ms, used_before=used_before), used_before
-
-
-def _has_used(store: MetadataReader, token_hash: str, key_hash: str) -> bool:
-    """Whether the holder of a key has joined with a token: its answer may have been lost on the way."""
-    token = store.join_token(token_hash)
-    if token is None:
-        return False
-    return any(
-        each.token_id == token.token_id and each.public_key_hash == key_hash and not each.withdrawn_at_ms
-        for each in store.certificates()
-    )
-
-
-def _joining(
-    store: MetadataReader, token: StoredToken, asked: JoinAsked, key_hash: str, now_ms: int
-) -> Identity:
-    """Whom the joiner becomes; raises NotPermittedError if that is another's identity."""
-    if token.role.kind is IdentityKind.PERSON:
-        name, identity_id = token.name, person_named(store, token.name) or uuid.uuid4().hex
-    else:
-        name, identity_id = checked_name(asked.name, "agent's name") or token.name, asked.identity_id
-        if not IDENTITY_ID.fullmatch(identity_id):
-            raise ParameterError(
-                "agent", "its identity is not 32 hexadecimal digits", "join with: assay-agent join"
-            )
-    known = store.identity(identity_id)
-    if known is None:
-        return Identity(
-            identity_id, token.role.kind, name, token.role, token.project, token.labels, created_at_ms=now_ms
-        )
-    if known.kind is not token.role.kind or known.revoked_at_ms:
-        raise NotPermittedError(
-            f"{known.kind} {identity_id}",
-            "this identity was revoked" if known.revoked_at_ms else "this identity is not an agent's",
-            "give the box a new identity with: assay-agent new-identity, and join again",
-        )
-    if known.kind is IdentityKind.PERSON:
-        return known
-    _require_own_key(store, known, key_hash)
-    return replace(known, name=name, project=token.project, labels=token.labels)
-
-
-def _require_own_key(store: MetadataReader, identity: Identity, key_hash: str) -> None:
-    """Raise NotPermittedError unless the identity has a certificate of this key, and none was withdrawn."""
-    own = [each for each in store.certificates(identity.identity_id) if each.public_key_hash == key_hash]
-    if own and not any(each.withdrawn_at_ms for each in own):
-        return
-    raise NotPermittedError(
-        f"{identity.kind} {identity.name or identity.identity_id}",
-        "the certificates of this key were withdrawn" if own else "this identity belongs to another key",
-        "if this box is another one, or has lost its key: assay-agent new-identity, and join again",
-    )
-
-
 def _revoke(store: MetadataTransaction, subject: str, now_ms: int) -> Revoked:
+    """Ids come before names: agents choose their names, and one could be another's id."""
     token = next((each for each in store.join_tokens() if each.token_id == subject), None)
     if token is not None:
         store.put_join_token(replace(token, uses_left=0))
         return Revoked("token", token.token_id, token.name)
-    named = [each for each in store.identities() if subject in (each.identity_id, each.name)]
-    named = [each for each in named if not each.revoked_at_ms] or named
-    if len(named) > 1:
-        listed = ", ".join(each.identity_id for each in named)
-        raise ParameterError(subject, f"{len(named)} identities have this name: {listed}", "give an id")
-    if named:
-        store.put_identity(replace(named[0], revoked_at_ms=named[0].revoked_at_ms or now_ms))
-        return Revoked("identity", named[0].identity_id, named[0].name)
+    identity = store.identity(subject)
+    if identity is not None:
+        return _revoke_identity(store, identity, now_ms)
     everything = store.certificates()
     found = next((each for each in everything if each.serial == subject.lower()), None)
     if found is None:
-        raise ParameterError(
-            subject[:80],
-            "it is no identity, token or certificate of this server",
-            "list them with: assay identities",
-        )
+        return _revoke_identity(store, _only_one_named(store, subject), now_ms)
     # One key has several certificates, by renewal: whoever has the key has them all.
     for each in everything:
         if (each.identity_id, each.public_key_hash) == (found.identity_id, found.public_key_hash):
             store.put_certificate(replace(each, withdrawn_at_ms=each.withdrawn_at_ms or now_ms))
     owner = store.identity(found.identity_id)
     return Revoked("certificate", found.serial, owner.name if owner is not None else "")
+
+
+def _revoke_identity(store: MetadataTransaction, identity: Identity, now_ms: int) -> Revoked:
+    """Revoke it; a person's open tokens go too, or they would come back as somebody new."""
+    store.put_identity(replace(identity, revoked_at_ms=identity.revoked_at_ms or now_ms))
+    if identity.kind is IdentityKind.PERSON:
+        for token in store.join_tokens():
+            if token.role.kind is IdentityKind.PERSON and token.name == identity.name and token.uses_left:
+                store.put_join_token(replace(token, uses_left=0))
+    return Revoked("identity", identity.identity_id, identity.name)
+
+
+def _only_one_named(store: MetadataReader, name: str) -> Identity:
+    """The identity with a name, one that was not revoked first; raises ParameterError."""
+    named = [each for each in store.identities() if name and each.name == name]
+    named = [each for each in named if not each.revoked_at_ms] or named
+    if len(named) > 1:
+        listed = ", ".join(each.identity_id for each in named)
+        raise ParameterError(name, f"{len(named)} identities have this name: {listed}", "give an id")
+    if not named:
+        raise ParameterError(
+            name[:80],
+            "it is no identity, token or certificate of this server",
+            "list them with: assay identities",
+        )
+    return named[0]
 
 
 def _known(identity: Identity, certificates: tuple[Issued, ...]) -> KnownIdentity:

@@ -1,0 +1,120 @@
+"""Whom a join token admits: whether it is good, and whose identity the joiner gets."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+
+from assay_core.identity.certificates import IDENTITY_ID
+from assay_core.identity.join_token import secret_hash
+from assay_core.identity.roles import IdentityKind
+from assay_core.records.identity import JoinAsked
+from assay_sampling.errors import NotPermittedError, ParameterError
+from assay_server.identity.tokens import checked_name, person_named, usable_token
+from assay_server.store.model import Identity, StoredToken
+from assay_server.store.protocols import MetadataReader
+
+
+@dataclass(frozen=True)
+class Admission:
+    """A good token. ``again_as``: the identity that this joiner got with it before; "" for a first join."""
+
+    token: StoredToken
+    again_as: str = ""
+
+
+def admission(store: MetadataReader, asked: JoinAsked, key_hash: str, now_ms: int) -> Admission:
+    """The token that admits a joiner; raises NotIdentifiedError for a token that is not good."""
+    again_as = _admitted_before(store, asked, key_hash, now_ms)
+    token = usable_token(store, asked.secret, now_ms, used_before=bool(again_as))
+    return Admission(token, again_as)
+
+
+def _admitted_before(store: MetadataReader, asked: JoinAsked, key_hash: str, now_ms: int) -> str:
+    """The identity that the holder of a key got with a token: its answer may have been lost on the way.
+
+    An agent that names another identity than then does not ask again: it wants to be a second agent.
+    """
+    token = store.join_token(secret_hash(asked.secret))
+    if token is None:
+        return ""
+    for each in store.certificates():
+        own = (each.token_id, each.public_key_hash) == (token.token_id, key_hash)
+        valid = not each.withdrawn_at_ms and each.expires_at_ms > now_ms
+        named = token.role.kind is IdentityKind.PERSON or each.identity_id == asked.identity_id
+        if own and valid and named:
+            return each.identity_id
+    return ""
+
+
+def whom_to_admit(
+    store: MetadataReader, admitted: Admission, asked: JoinAsked, key_hash: str, now_ms: int
+) -> Identity:
+    """Whom the joiner becomes; raises NotPermittedError if that is another's identity."""
+    token = admitted.token
+    if token.role.kind is IdentityKind.PERSON:
+        if asked.identity_id:
+            raise ParameterError(
+                f"join token {token.token_id}",
+                "the token is for a person",
+                "a person joins with: assay login",
+            )
+        name = token.name
+        identity_id = admitted.again_as or person_named(store, name) or uuid.uuid4().hex
+    else:
+        name, identity_id = checked_name(asked.name, "agent's name") or token.name, asked.identity_id
+        if not IDENTITY_ID.fullmatch(identity_id):
+            raise ParameterError(
+                "agent", "its identity is not 32 hexadecimal digits", "join with: assay-agent join"
+            )
+    known = store.identity(identity_id)
+    if known is None:
+        return Identity(
+            identity_id, token.role.kind, name, token.role, token.project, token.labels, created_at_ms=now_ms
+        )
+    _require_the_tokens(known, token)
+    if known.kind is IdentityKind.PERSON:
+        _require_not_withdrawn(store, known, key_hash)
+        return known
+    require_own_key(store, known, key_hash)
+    return replace(known, name=name, project=token.project, labels=token.labels)
+
+
+def _require_the_tokens(known: Identity, token: StoredToken) -> None:
+    """Raise NotPermittedError unless the token may admit somebody as this identity."""
+    subject = f"{known.kind} {known.identity_id}"
+    if known.kind is IdentityKind.PERSON and known.kind is token.role.kind and known.role is not token.role:
+        raise NotPermittedError(
+            f"person {known.name}",
+            f"this identity has the role {known.role}, and the token is for a {token.role}",
+            "ask an admin of the lab for a new one (assay token)",
+        )
+    if known.kind is token.role.kind and not known.revoked_at_ms:
+        return
+    raise NotPermittedError(
+        subject,
+        "this identity was revoked" if known.revoked_at_ms else "this identity is not an agent's",
+        "ask an admin of the lab for a new token"
+        if known.kind is IdentityKind.PERSON
+        else "give the box a new identity with: assay-agent new-identity, and join again",
+    )
+
+
+def require_own_key(store: MetadataReader, identity: Identity, key_hash: str) -> None:
+    """Raise NotPermittedError unless the identity has a certificate of this key, and none was withdrawn."""
+    _require_not_withdrawn(store, identity, key_hash)
+    if not any(each.public_key_hash == key_hash for each in store.certificates(identity.identity_id)):
+        raise _refused(identity, "this identity belongs to another key")
+
+
+def _require_not_withdrawn(store: MetadataReader, identity: Identity, key_hash: str) -> None:
+    own = [each for each in store.certificates(identity.identity_id) if each.public_key_hash == key_hash]
+    if any(each.withdrawn_at_ms for each in own):
+        raise _refused(identity, "the certificates of this key were withdrawn")
+
+
+def _refused(identity: Identity, cause: str) -> NotPermittedError:
+    remedy = "if this box is another one, or has lost its key: assay-agent new-identity, and join again"
+    if identity.kind is IdentityKind.PERSON:
+        remedy = "log in again with a new token, on a machine that makes a new key"
+    return NotPermittedError(f"{identity.kind} {identity.name or identity.identity_id}", cause, remedy)
