@@ -160,9 +160,10 @@ class Server:
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
         self.addresses = server.start()
         self.joins = server.joins
-        resources.enter_context(_address_file(state / "address", self.addresses))
         if self.joins:
             resources.enter_context(_address_file(state / "join-address", self.joins))
+        # The last of them: who waits for it finds everything else in place.
+        resources.enter_context(_address_file(state / "address", self.addresses))
         resources.enter_context(
             upkeep(
                 coordinator,

@@ -1,0 +1,267 @@
+"""A lab over mutual TLS with real processes: on loopback, and between two network namespaces as two hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from assay_client.api import Client
+from assay_core.files.launch_file import new_launch_file
+from assay_core.identity.credentials import CredentialsFolder
+from assay_sampling.launches.table import (
+    BASELINE,
+    LaunchBatch,
+    Names,
+    TableMetadata,
+    launch_schema,
+    make_batch,
+)
+from assay_sampling.readers import read_launches
+from tests.support.integration.harness import BIN, wait_until
+
+pytestmark = pytest.mark.processes
+
+LAUNCHES, PLAYED_SECONDS = 400, 8.0
+# Twelve seconds and as long before: renewed four seconds after each is issued, so during each run.
+VALIDITY = "12s"
+POLICY = 'version = 1\nallow_root = true\nrecordings = ["/**"]\n'
+
+
+@dataclass
+class Hosts:
+    """Where server and members run: prefixes of their commands, and where the server listens."""
+
+    address: str = "127.0.0.1"
+    server: tuple[str, ...] = ()
+    member: tuple[str, ...] = ()
+    wire: str = ""
+
+
+@dataclass
+class TlsLab:
+    root: Path
+    hosts: Hosts
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def owner(self) -> str:
+        return f"unix:{self.root}/socket"
+
+    def start(self, name: str, prefix: tuple[str, ...], program: str, *arguments: str) -> None:
+        with (self.root / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [*prefix, str(BIN / program), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def start_server(self, address: str = "", join: str = "") -> None:
+        (self.root / "server" / "address").unlink(missing_ok=True)
+        self.start(
+            "server", self.hosts.server, "assay-server", "--state", str(self.root / "server"),
+            "--listen", address or f"{self.hosts.address}:0", "--listen", self.owner,
+            "--join", join or f"{self.hosts.address}:0", "--certificate-validity", VALIDITY,
+            "--lease", "8s", "--heartbeat", "300ms",
+        )  # fmt: skip
+        wait_until((self.root / "server" / "address").exists, "the server's start")
+
+    def said(self, file: str) -> str:
+        return (self.root / "server" / file).read_text().split()[0]
+
+    def end(self, name: str) -> None:
+        process = self.processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def log(self, name: str) -> str:
+        return (self.root / f"{name}.log").read_text()
+
+    def ended(
+        self, prefix: tuple[str, ...], program: str, *arguments: str
+    ) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "ASSAY_CREDENTIALS": str(self.root / "logins")}
+        return subprocess.run(
+            [*prefix, str(BIN / program), *arguments],
+            env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    def submit(self, name: str) -> str:
+        """Have the person submit a campaign; its id."""
+        file = campaign_file(self.root, name)
+        done = self.ended(
+            self.hosts.member, "assay", "submit", str(file), "--server", self.said("address"), "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        return str(json.loads(done.stdout)["campaign_id"])
+
+    def status(self, campaign_id: str) -> dict[str, Any]:
+        with Client(self.owner) as owner:
+            return owner.status(campaign_id)
+
+
+def campaign_file(folder: Path, name: str) -> Path:
+    """A campaign of one recording that is played at its own pace."""
+    recording = folder / f"{name}.parquet"
+    write_recording(recording)
+    file = folder / f"{name}.yaml"
+    file.write_text(
+        f"campaign: {name}\nsynthetic: true\nplayback: recorded_time\n"
+        "analysis: {methods: [random]}\nworkloads:\n"
+        f"  - {{name: w, recordings: [{{device: V100, light: {recording}}}]}}\n"
+    )
+    return file
+
+
+def write_recording(path: Path) -> None:
+    schema = launch_schema(TableMetadata(level="light", origin="synthetic", condition=BASELINE))
+    names, launch = Names(), np.arange(LAUNCHES)
+    columns = {
+        "process": np.zeros(LAUNCHES, np.int32),
+        "launch": launch,
+        "kernel_id": np.full(LAUNCHES, names.intern("kernel(float*)"), np.uint64),
+        "grid_x": np.full(LAUNCHES, 8),
+        "block_x": np.full(LAUNCHES, 128),
+        "start_ns": launch * int(PLAYED_SECONDS * 1e9 / LAUNCHES),
+        "duration_ns": 500 + launch,
+    }
+    with new_launch_file(path, schema) as writer:
+        writer.write(LaunchBatch(make_batch(schema, columns), dict(names.items())))
+
+
+@contextlib.contextmanager
+def two_hosts() -> Iterator[Hosts]:
+    """Two network namespaces with a wire between them; one host where they cannot be made."""
+    names = tuple(f"assay-{os.getpid()}-{side}" for side in "sm")
+    wires = tuple(f"as{os.getpid() % 100_000}{side}" for side in "sm")
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], capture_output=True, check=True)
+
+    try:
+        try:
+            for name in names:
+                ip("netns", "add", name)
+        except (OSError, subprocess.CalledProcessError):
+            yield Hosts()
+            return
+        ip("link", "add", wires[0], "netns", names[0], "type", "veth", "peer", "name", wires[1],
+           "netns", names[1])  # fmt: skip
+        for number, (name, wire) in enumerate(zip(names, wires, strict=True), 1):
+            ip("-n", name, "addr", "add", f"10.213.7.{number}/24", "dev", wire)
+            ip("-n", name, "link", "set", wire, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+        inside = [("ip", "netns", "exec", name) for name in names]
+        yield Hosts("10.213.7.1", inside[0], inside[1], wires[1])
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def tls_lab(hosts: Hosts) -> Iterator[TlsLab]:
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        made = TlsLab(Path(folder), hosts)
+        try:
+            yield made
+        finally:
+            for name in list(made.processes):
+                made.end(name)
+
+
+def token(laboratory: TlsLab, role: str, name: str = "") -> str:
+    with Client(laboratory.owner) as owner:
+        return str(owner.make_token(role, name)["token"])
+
+
+def begin(laboratory: TlsLab) -> CredentialsFolder:
+    """Make the lab, join its agent and log its person in; where the agent keeps its credentials."""
+    root, member = laboratory.root, laboratory.hosts.member
+    made = laboratory.ended((), "assay-server", "init", "--state", str(root / "server"))
+    assert made.returncode == 0, made.stderr
+    laboratory.start_server()
+    join, agent = laboratory.said("join-address"), str(root / "agent")
+    ticket = token(laboratory, "agent")
+    joined = laboratory.ended(
+        member, "assay-agent", "join", join, "--token", ticket, "--state", agent, "--name", "box"
+    )
+    assert joined.returncode == 0, joined.stderr
+    replayed = laboratory.ended(
+        member, "assay-agent", "join", join, "--token", ticket, "--state", str(root / "thief")
+    )
+    assert (replayed.returncode, "used as often as it may be" in replayed.stderr) == (11, True)
+    (root / "policy.toml").write_text(POLICY)
+    (root / "policy.toml").chmod(0o644)
+    policy = ("--policy", str(root / "policy.toml"), "--virtual", "V100")
+    laboratory.start("agent", member, "assay-agent", "run", "--state", agent, *policy)
+    ticket = token(laboratory, "submitter", "alice")
+    login = laboratory.ended(member, "assay", "login", join, "--token", ticket)
+    assert login.returncode == 0, login.stderr
+    return CredentialsFolder(root / "agent" / "credentials")
+
+
+def serial(folder: CredentialsFolder) -> str:
+    found = folder.read()
+    assert found is not None
+    return found.identity.serial
+
+
+def check_done(laboratory: TlsLab, campaign_id: str) -> None:
+    """The campaign ended well, in one attempt, with every launch of its recording."""
+    wait_until(lambda: laboratory.status(campaign_id)["state"] == "done", f"the end of {campaign_id}")
+    [run] = laboratory.status(campaign_id)["runs"]
+    assert (run["launches"], run["attempts"]) == (LAUNCHES, 1)
+    stored = read_launches(
+        laboratory.root / "server" / "records" / f"{campaign_id}.0000" / "slice-00000.parquet"
+    )
+    assert stored.column("duration_ns").tolist() == list(range(500, 500 + LAUNCHES))
+
+
+def check_revocation(laboratory: TlsLab) -> None:
+    """A revoked agent gets nothing any more: what was submitted waits."""
+    with Client(laboratory.owner) as owner:
+        assert owner.revoke("box")["what"] == "identity"
+        campaign_id = owner.submit(campaign_file(laboratory.root, "late"))
+        wait_until(lambda: "its identity was revoked" in laboratory.log("agent"), "the refusal")
+        assert {run["state"] for run in owner.status(campaign_id)["runs"]} == {"waiting"}
+
+
+def hosts_of_this_machine(held: contextlib.ExitStack) -> Hosts:
+    """Two namespaces where this user may make them, else one host."""
+    return held.enter_context(two_hosts()) if os.geteuid() == 0 else Hosts()
+
+
+def test_join_campaign_cut_restart_renewal_and_revocation() -> None:
+    """In one run: the wire is cut (between two hosts), the server is killed, certificates are renewed."""
+    with contextlib.ExitStack() as held:
+        hosts = hosts_of_this_machine(held)
+        laboratory = held.enter_context(tls_lab(hosts))
+        folder = begin(laboratory)
+        first = serial(folder)
+        campaign_id = laboratory.submit("cut")
+        wait_until(lambda: laboratory.status(campaign_id)["runs_running"] == 1, "the run's start")
+        if hosts.wire:
+            wire = (*hosts.member, "ip", "link", "set", hosts.wire)
+            subprocess.run([*wire, "down"], check=True)
+            time.sleep(1.5)
+            subprocess.run([*wire, "up"], check=True)
+        address, join = laboratory.said("address"), laboratory.said("join-address")
+        laboratory.end("server")
+        laboratory.start_server(address, join)
+        check_done(laboratory, campaign_id)
+        assert serial(folder) != first
+        check_revocation(laboratory)
