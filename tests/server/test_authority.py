@@ -13,9 +13,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from typer.testing import CliRunner
 
 from assay_core.identity.certificates import SERVER_NAME
+from assay_core.identity.join_token import JoinToken
 from assay_core.identity.keys import key_pem, new_key
 from assay_core.identity.roles import IdentityKind
-from assay_sampling.errors import ParameterError, StorageError
+from assay_sampling.errors import NotReadyError, ParameterError, StorageError
 from assay_server.identity.authority import (
     authority_folder,
     new_authority,
@@ -23,6 +24,7 @@ from assay_server.identity.authority import (
     write_authority,
 )
 from assay_server.main import program
+from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, now
 
 
@@ -111,3 +113,26 @@ def test_init_makes_an_authority_and_says_its_fingerprint(tmp_path: Path) -> Non
     assert state.stat().st_mode & 0o777 == 0o700
     again = CliRunner().invoke(program, arguments)
     assert isinstance(again.exception, StorageError)
+
+
+def test_token_makes_a_join_token_from_the_state_folder_and_says_so_in_the_audit_log(tmp_path: Path) -> None:
+    runner = CliRunner()
+    arguments = ["token", "--state", str(tmp_path), "--role", "agent", "--uses", "3", "--label", "rack-1"]
+    assert isinstance(runner.invoke(program, arguments).exception, NotReadyError)
+    write_authority(authority := made_authority(), tmp_path)
+    result = runner.invoke(program, [*arguments, "--valid", "2h", "--json"])
+    assert result.exit_code == 0, result.output
+    document = json.loads(result.stdout)
+    token = JoinToken.parse(document["token"])
+    assert token.fingerprint == document["fingerprint"] == authority.fingerprint
+    store = SqliteStore(tmp_path / "metadata.sqlite")
+    with store.snapshot() as read:
+        [kept] = read.join_tokens()
+        [entry] = read.audit_entries(before=0, most=9)
+    store.close()
+    assert (kept.token_id, kept.uses_left, kept.labels) == (document["token_id"], 3, ("rack-1",))
+    assert kept.expires_at_ms - kept.created_at_ms == 2 * 3_600_000
+    assert (entry.call, entry.subject) == ("assay-server token", f"token {kept.token_id}")
+    assert document["token"] not in str(entry)
+    shown = runner.invoke(program, arguments).stdout.splitlines()
+    assert JoinToken.parse(shown[0]).fingerprint == authority.fingerprint

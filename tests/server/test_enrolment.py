@@ -314,6 +314,7 @@ def test_two_of_one_name_are_revoked_by_id(office: Office) -> None:
         TokenAsked(Role.AGENT, labels=tuple(map(str, range(17)))),
         TokenAsked(Role.ADMIN, "x" * 65),
         TokenAsked(Role.ADMIN, "a\nb"),
+        TokenAsked(Role.ADMIN, "owner"),
     ],
 )
 def test_tokens_with_which_nobody_could_join_as_meant_are_refused(office: Office, asked: TokenAsked) -> None:

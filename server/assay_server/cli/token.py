@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay_core.identity.roles import Role
+from assay_core.identity.roles import OWNER_NAME, Role
 from assay_core.records.identity import TokenAsked
 from assay_core.settings.command_line import with_settings
 from assay_core.settings.quantities import parse_span_seconds
@@ -37,7 +37,10 @@ def token(
 
     It can be used once and for an hour, unless --uses and --valid say otherwise. The server may run."""
     with server_extra():
-        from assay_server.identity.tokens import make_token  # noqa: PLC0415 - needs the extra
+        # These need the extra.
+        from assay_server.access.audit import DONE, Note  # noqa: PLC0415
+        from assay_server.access.caller import OWNER_ID, Caller, How  # noqa: PLC0415
+        from assay_server.identity.tokens import make_token  # noqa: PLC0415
         from assay_server.store.sqlite import SqliteStore  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
@@ -52,6 +55,14 @@ def token(
     try:
         with store.transaction() as transaction:
             made = make_token(transaction, authority, asked, wall_ms())
+            note = Note(
+                "assay-server token",
+                "state folder",
+                Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET),
+                f"token {made.stored.token_id}",
+                f"{role} {name}, {uses} uses",
+            )
+            transaction.add_audit(note.entry(DONE))
     finally:
         store.close()
     until = datetime.fromtimestamp(made.stored.expires_at_ms / 1000, UTC)

@@ -31,6 +31,7 @@ from assay_core.records.identity import (
     TokenMade,
 )
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError
+from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.clock import wall_ms
@@ -99,6 +100,8 @@ class Enrolment:
             certificate = self._issue(store, identity, request, now_ms, token.token_id)
             if not admitted.again_as:
                 use_up(store, token)
+            whom = f"{identity.kind} {identity.name} ({identity.identity_id})"
+            note_subject(whom, f"{identity.role}, with token {token.token_id}")
         self._directory.refresh()
         _log.info("%s %s (%s) joined with token %s", identity.kind, identity.name, identity.identity_id,
                   token.token_id)  # fmt: skip
@@ -129,7 +132,8 @@ class Enrolment:
         authority = self._authority
         with self._metadata.transaction() as store:
             made = make_token(store, authority, asked, self._now_ms())
-        stored = made.stored
+            stored = made.stored
+            note_subject(f"token {stored.token_id}", f"{stored.role} {stored.name}, {stored.uses_left} uses")
         return TokenMade(
             made.text, stored.token_id, authority.fingerprint, stored.expires_at_ms, self.join_port
         )
@@ -142,6 +146,7 @@ class Enrolment:
         now_ms = self._now_ms()
         with self._metadata.transaction() as store:
             revoked = _revoke(store, asked.subject, now_ms)
+            note_subject(f"{revoked.what} {revoked.id} {revoked.name}".rstrip())
         self._withdrawn.refresh()
         self._directory.refresh()
         _log.info("revoked %s %s %s", revoked.what, revoked.id, revoked.name)

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass, replace
 
 from assay_core.identity.join_token import JoinToken, secret_hash
-from assay_core.identity.roles import IdentityKind, Role
+from assay_core.identity.roles import OWNER_NAME, IdentityKind, Role
 from assay_core.records.identity import TokenAsked
 from assay_sampling.errors import NotIdentifiedError, ParameterError
 from assay_server.identity.authority import Authority
@@ -106,6 +106,8 @@ def _check(store: MetadataReader, asked: TokenAsked) -> None:
         )
     if asked.role is Role.AGENT:
         return
+    if asked.name == OWNER_NAME:
+        raise ParameterError("--name", f"{OWNER_NAME} is who owns the server's socket", "give another name")
     if not asked.name:
         raise ParameterError("--name", "the token of a person needs the person's name", "give --name NAME")
     known = store.identity(person_named(store, asked.name))
