@@ -24,6 +24,7 @@ from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
+from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.heartbeats import Heartbeats
@@ -122,7 +123,12 @@ class Server:
         database.require_sound()
         metadata = AuditedStore(database)
         self.metrics = metrics = ServerMetrics(state)
-        policy = SchedulePolicy(self.settings.lease_ms, RetryPolicy(delay_ms=self.settings.retry_delay_ms))
+        policy = SchedulePolicy(
+            self.settings.lease_ms,
+            RetryPolicy(delay_ms=self.settings.retry_delay_ms),
+            windows=windows_of(self.settings.maintenance),
+            person_gpu_hours=self.settings.person_gpu_hours,
+        )
         coordinator = Coordinator(TimedStore(metadata, metrics), LocalRecordStore(state), policy, self._clock)
         room = coordinator.room = Room(
             state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes

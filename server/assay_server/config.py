@@ -84,6 +84,19 @@ class ServerSettings(ProgramSettings):
         Setting("Logs of attempts without a result go so long after the end of their campaign; 0: never."),
         Field(ge=0),
     ] = 90 * 86_400.0
+    maintenance: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Times without new runs: AGENT START/END or label:LABEL START/END, in ISO 8601.",
+            default="none",
+            metavar="WINDOW",
+        ),
+    ] = ()
+    person_gpu_hours: Annotated[
+        float,
+        Setting("GPU hours that each person may use in 30 days; 0: no limit."),
+        Field(ge=0, allow_inf_nan=False),
+    ] = 0.0
     log_level: LogLevelSetting = LogLevel.WARNING
     log_format: LogFormatSetting = LogFormat.TEXT
 

@@ -83,7 +83,8 @@ FAULTS = [
         "seed: 7",
         "colour: 7",
         "3: field colour: unknown key; "
-        "the keys here are campaign, synthetic, seed, gpus, detailed, light, conditions, repeats, bare, "
+        "the keys here are campaign, synthetic, project, priority, "
+        "budget_gpu_hours, requires, exclusive, seed, gpus, detailed, light, conditions, repeats, bare, "
         "repeat, workloads, playback, analysis",
     ),
     ("campaign: real-recordings\n", "", "1: field campaign: this key is required"),

@@ -14,30 +14,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from assay_core.records.campaign import AttemptState, CampaignState
-from assay_core.records.failure import Failure
 from assay_core.records.lease import LeaseAnswer
-from assay_core.records.machine import InstalledDevice, Inventory, Slot
-from assay_core.records.work import CommandSource
 from assay_server.app import Server
-from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, SchedulingRules
+from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.campaigns.queue.shares import HALF_LIFE_MS, Account, Shares, Usage
 from assay_server.campaigns.queue.standing import Standing
 from assay_server.campaigns.scheduling.choice import Chooser, seat_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.agent_handler import AgentHandler
-from assay_server.store.model import Agent, Campaign, Entrant, Hold, Lane, Need, Run, Slice
+from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
 from assay_server.store.protocols import MetadataStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.memory_record_store import MemoryRecordStore
 from tests.support.server.playing_agent import PlayingAgent
+from tests.support.server.queue_lab import HANG, agent_of, live_campaign
 from tests.support.server.server_support import CAMPAIGN, HandClock, eventually
 
 KINDS = ("v100", "a100", "h100")
-HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
 ONE_RUN = "campaign: one\nworkloads: [{name: w, recordings: [{device: V100, light: light.sqlite}]}]\n"
-_ANALYSIS = AnalysisSettings(0, (), None, 1 << 30)
 
 
 def entrant(
@@ -122,29 +118,6 @@ def test_use_counts_half_after_a_half_life(seconds: float, moment: int) -> None:
 
 
 # --- the queue in memory against the store
-
-
-def agent_of(kind: str, slots: int = 2) -> Agent:
-    made = tuple(
-        Slot(f"{kind}-{number}", ("ncu",), True, InstalledDevice(name=kind.upper()))
-        for number in range(slots)
-    )
-    return Agent(kind, "session", kind, Inventory(), made, 0)
-
-
-def live_campaign(number: int, kinds: list[str], rules: SchedulingRules) -> tuple[Campaign, list[Run]]:
-    campaign_id = f"c-{number}"
-    compiled = CompiledCampaign(_ANALYSIS, scheduling=rules)
-    campaign = Campaign(campaign_id, "c", number, True, CampaignState.RUNNING, "", "c.yaml", "/", compiled, 0)
-    runs = [
-        Run(
-            run_id=f"{campaign_id}.{ordinal:04d}", ordinal=ordinal, campaign_id=campaign_id, workload="w",
-            device_kind=kind, device_key=kind, level="light", profiler="ncu", synthetic=True,
-            command=CommandSource(("w.toml",)),
-        )
-        for ordinal, kind in enumerate(kinds)
-    ]  # fmt: skip
-    return campaign, runs
 
 
 class KeptQueue(RuleBasedStateMachine):

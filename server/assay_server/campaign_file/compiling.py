@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay_sampling.errors import AssayError, MissingExtraError
-from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign, CompileFault, RepeatRule
+from assay_server.campaign_file.compiled import (
+    AnalysisSettings,
+    CompiledCampaign,
+    CompileFault,
+    RepeatRule,
+    SchedulingRules,
+)
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
 
@@ -49,5 +55,10 @@ def _compiled(campaign: Campaign, analysis: AnalysisSettings) -> CompiledCampaig
     return CompiledCampaign(
         analysis,
         slicing=None if detailed is None else detailed.slicing,
+        scheduling=SchedulingRules(
+            campaign.priority,
+            campaign.budget_gpu_hours or 0.0,
+            {workload.name: tuple(workload.after) for workload in campaign.workloads if workload.after},
+        ),
         repeat=None if repeat is None else RepeatRule(repeat.until_interval_percent, repeat.at_most),
     )

@@ -25,8 +25,10 @@ from assay_server.campaign_file.live_spec import (
     SpecModel,
     Word,
 )
+from assay_server.campaign_file.place_spec import ExclusiveSpec, RequiresSpec
 
-_NAME = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)
+_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_NAME = Field(pattern=_NAME_PATTERN, max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
 _LONGEST_TIMEOUT_S = 30 * 24 * 3600
 
@@ -80,6 +82,9 @@ class WorkloadSpec(SpecModel):
     timeout_s: float | None = Field(default=None, gt=0, le=_LONGEST_TIMEOUT_S)
     memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
+    requires: RequiresSpec | None = None
+    exclusive: ExclusiveSpec | None = None
+    after: list[Annotated[str, _LABEL]] = Field(default_factory=list, max_length=100)
     recordings: list[RecordingSpec] = Field(default_factory=list, min_length=1, max_length=1000)
 
 
@@ -123,6 +128,11 @@ class Campaign(SpecModel):
 
     campaign: str = _NAME
     synthetic: bool = False
+    project: str | None = Field(default=None, pattern=_NAME_PATTERN, max_length=100)
+    priority: int = Field(default=0, ge=-100, le=100)
+    budget_gpu_hours: float | None = Field(default=None, gt=0, le=1e9)
+    requires: RequiresSpec | None = None
+    exclusive: ExclusiveSpec | None = None
     seed: int = Field(default=0, ge=0, lt=1 << 32)
     gpus: list[Annotated[str, _LABEL]] = Field(default_factory=list, min_length=1, max_length=100)
     detailed: OptionalDetailed = DetailedSpec()

@@ -45,7 +45,7 @@ def submit(
                 created_at_ms=coordinator.clock.now_ms(),
                 owner="" if caller is None else caller.identity_id,
                 owner_name="" if caller is None else caller.name,
-                project="" if caller is None else caller.project,
+                project=spec.project or ("" if caller is None else caller.project),
             ),
             plan.runs,
             plan.slices,

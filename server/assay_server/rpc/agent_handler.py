@@ -106,7 +106,8 @@ class AgentHandler:
         now_ms = self._coordinator.clock.now_ms()
         if self._is_short_of_room():
             return _LOOK_FOR_ROOM_SECONDS
-        pause_ms = queue.look_again_ms(request.agent_id, request.slot_id, slots, now_ms)
+        windows = self._coordinator.policy.windows
+        pause_ms = queue.look_again_ms(request.agent_id, request.slot_id, slots, windows, now_ms)
         return math.inf if pause_ms is None else pause_ms / 1000
 
     def finish(self, attempt: FinishedAttempt) -> FinishAnswer:

@@ -92,10 +92,11 @@ class CampaignHandler:
                 campaign.campaign_id, first=max(0, request.first), most=max(1, most)
             )
             agents = store.agents()
-        runs = [overview.run for overview in overviews]
+            runs = [overview.run for overview in overviews]
+            line = self._coordinator.line(store, campaign, runs)
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
         now_ms, resting = self._coordinator.clock.now_ms(), self._coordinator.resting()
-        waiting = waiting_for(open_runs, agents, now_ms, resting)
+        waiting = waiting_for(open_runs, agents, now_ms, resting, line)
         status = self._board.status(request.campaign_id)
         end = runs[-1].ordinal + 1 if runs else 0
         return replace(
@@ -148,8 +149,10 @@ class CampaignHandler:
             attempts = store.attempts(run.run_id)
             slices = store.slices(run.run_id)
             agents = store.agents()
+            campaign = known_campaign(store.campaign(run.campaign_id), run.campaign_id)
+            line = self._coordinator.line(store, campaign, [run])
         resting = self._coordinator.resting()
-        waiting = waiting_for([run], agents, self._coordinator.clock.now_ms(), resting)
+        waiting = waiting_for([run], agents, self._coordinator.clock.now_ms(), resting, line)
         return RunDetail(
             run=run_status(overview, waiting.get(run.run_id, "")),
             attempts=tuple(attempt_detail(attempt) for attempt in attempts),

@@ -69,12 +69,13 @@ class StatusBoard:
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
             paused = store.paused_runs([campaign_id]).get(campaign_id, 0)
             agents = store.agents()
+            runs = [run for run, _ in progress.needs]
+            line = self._coordinator.line(store, campaign, runs)
         resting = self._coordinator.resting()
         status = campaign_status(campaign, counts, resting, paused)
         waiting: tuple[WaitingRuns, ...] = ()
         if campaign.state is CampaignState.RUNNING:
-            runs = [run for run, _ in progress.needs]
-            told = waiting_for(runs, agents, self._coordinator.clock.now_ms(), resting)
+            told = waiting_for(runs, agents, self._coordinator.clock.now_ms(), resting, line)
             waiting = tuple(
                 WaitingRuns(told[run.run_id], run.run_id, count)
                 for run, count in progress.needs

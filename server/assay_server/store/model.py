@@ -166,6 +166,22 @@ class Entrant:
 
 
 @dataclass(frozen=True)
+class GpuUse:
+    """GPU seconds of a campaign that ended by a moment (Unix time, ms), or a lease that is held.
+
+    ``key``: the attempt of a held lease, which began at ``leased_at_ms``; None if the seconds have ended.
+    """
+
+    campaign_id: str
+    owner: str
+    project: str
+    seconds: float = 0.0
+    ended_at_ms: int = 0
+    key: AttemptKey | None = None
+    leased_at_ms: int = 0
+
+
+@dataclass(frozen=True)
 class Slice:
     """A window of launches of a run; ``launch_count`` 0 is "to the end".
 

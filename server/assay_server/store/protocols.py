@@ -21,6 +21,7 @@ from assay_server.store.model import (
     CampaignOverview,
     CampaignProgress,
     Entrant,
+    GpuUse,
     Hold,
     Identity,
     PendingRequest,
@@ -109,6 +110,15 @@ class MetadataReader(Protocol):
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         """When the first waiting slice of a lane is due; None if none waits."""
+
+    def gpu_uses(self) -> list[GpuUse]:
+        """The use of GPUs: of ended attempts by campaign and hour, and each lease that is held."""
+
+    def held_workloads(self, campaign_id: str) -> set[str]:
+        """The workloads of a campaign with waiting slices that are held."""
+
+    def open_workloads(self, campaign_id: str) -> set[str]:
+        """The workloads of a campaign with runs that have not ended."""
 
     def is_running(self, campaign_id: str) -> bool:
         """Whether slots may have slices of a campaign: it runs and is not paused."""

@@ -22,7 +22,7 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import heartbeats, queue, selected_runs, statements, tables
+from assay_server.store import heartbeats, selected_runs, statements, tables
 from assay_server.store.access import audit, certificates, identities
 from assay_server.store.model import (
     OPEN_RUNS,
@@ -33,6 +33,7 @@ from assay_server.store.model import (
     CampaignOverview,
     CampaignProgress,
     Entrant,
+    GpuUse,
     Hold,
     Identity,
     Need,
@@ -48,7 +49,7 @@ from assay_server.store.model import (
     StoreLoad,
     need_of,
 )
-from assay_server.store.rows import deleting
+from assay_server.store.rows import deleting, queue
 from assay_server.store.tokens import first_of_epoch
 
 Row = Mapping[Any, Any]
@@ -186,6 +187,20 @@ class SqlTransaction:
     def earliest_due_ms(self, lane_id: int) -> int | None:
         found = self._connection.scalar(queue.earliest_of_lane(), {"lane": lane_id})
         return None if found is None else int(found)
+
+    def gpu_uses(self) -> list[GpuUse]:
+        ended, held = self._rows(queue.gpu_seconds()), self._rows(queue.gpus_held())
+        return queue.gpu_uses_from(list(ended), list(held))
+
+    def held_workloads(self, campaign_id: str) -> set[str]:
+        return set(self._connection.scalars(queue.held_workloads(), {"campaign_id": campaign_id}))
+
+    def open_workloads(self, campaign_id: str) -> set[str]:
+        r = tables.runs.c
+        query = sa.select(r.workload).where(
+            r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
+        )
+        return set(self._connection.scalars(query.distinct()))
 
     def is_running(self, campaign_id: str) -> bool:
         c = tables.campaigns.c

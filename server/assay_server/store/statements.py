@@ -84,7 +84,8 @@ def retries() -> Any:
 def needs_of_open_runs() -> sa.Select[Any]:
     """For each distinct need of a campaign's open runs: the first such run, and their number."""
     r = tables.runs.c
-    need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned())
+    placing = (sa.type_coerce(each, sa.Text) for each in (r.placement, r.holds))
+    need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing)
     each = (
         sa.select(sa.func.min(r.ordinal).label("ordinal"), sa.func.count().label("runs"))
         .where(r.campaign_id == sa.bindparam("campaign_id"), r.state.in_([str(s) for s in OPEN_RUNS]))

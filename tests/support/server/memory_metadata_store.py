@@ -29,6 +29,7 @@ from assay_server.store.model import (
     CampaignOverview,
     CampaignProgress,
     Entrant,
+    GpuUse,
     Hold,
     Identity,
     Lane,
@@ -167,8 +168,9 @@ class MemoryReader:
         for run in runs:
             if run.state in OPEN_RUNS:
                 need = (run.profiler, run.device_key, run.device_kind, run.synthetic, run.state)
-                known, count = needs.get((*need, _partitioned(run)), (run, 0))
-                needs[(*need, _partitioned(run))] = (known, count + 1)
+                placing = (_partitioned(run), run.placement, run.holds)
+                known, count = needs.get((*need, *placing), (run, 0))
+                needs[(*need, *placing)] = (known, count + 1)
         done = sum(piece.state == SliceState.DONE for piece in slices)
         retries = sum(each.key.attempt > 1 for each in attempts)
         return CampaignProgress(len(slices), done, retries, tuple(needs.values()))
@@ -226,6 +228,26 @@ class MemoryReader:
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         return min((piece.not_before_ms for _, piece in self._in_lane(lane_id)), default=None)
+
+    def gpu_uses(self) -> list[GpuUse]:
+        found = []
+        for each in self._tables.attempts.values():
+            run = self._tables.runs[each.key.run_id]
+            campaign = self._tables.campaigns[run.campaign_id]
+            whose = (campaign.campaign_id, campaign.owner, campaign.project)
+            if run.device_key and each.state == AttemptState.LEASED:
+                found.append(GpuUse(*whose, key=each.key, leased_at_ms=each.leased_at_ms))
+            elif run.device_key and each.ended_at_ms:
+                hour_end_ms = (each.ended_at_ms // 3_600_000 + 1) * 3_600_000
+                found.append(GpuUse(*whose, (each.ended_at_ms - each.leased_at_ms) / 1000, hour_end_ms))
+        return found
+
+    def held_workloads(self, campaign_id: str) -> set[str]:
+        waiting = {p.run_id for p in self._tables.slices.values() if p.state == SliceState.WAITING}
+        return {run.workload for run in self.runs(campaign_id) if run.holds and run.run_id in waiting}
+
+    def open_workloads(self, campaign_id: str) -> set[str]:
+        return {run.workload for run in self.runs(campaign_id) if run.state in OPEN_RUNS}
 
     def is_running(self, campaign_id: str) -> bool:
         campaign = self._tables.campaigns.get(campaign_id)

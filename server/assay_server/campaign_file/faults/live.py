@@ -14,7 +14,7 @@ from assay_server.campaign_file.live_spec import MOST_SLICES, DetailedSpec, Live
 from assay_server.campaign_file.spec import Campaign
 from assay_server.campaign_file.yaml_source import Place
 
-_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare", "repeat")
+_LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare", "repeat", "requires", "exclusive")
 
 
 def live_faults(campaign: Campaign) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.faults.light_only import light_only_faults
 from assay_server.campaign_file.faults.live import command_faults, kineto_faults, live_faults
 from assay_server.campaign_file.faults.messages import Fault, shown
+from assay_server.campaign_file.faults.order import order_faults
 from assay_server.campaign_file.spec import Campaign, MethodSpec, WorkloadSpec
 from assay_server.campaign_file.yaml_source import Place
 
@@ -27,6 +28,7 @@ def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
         yield from _kind_faults(workload, place)
         yield from _recording_faults(workload, place)
     yield from live_faults(campaign)
+    yield from order_faults(campaign)
     yield from _reference_faults(campaign)
     wrong = False
     for position, method in enumerate(campaign.analysis.methods):

@@ -14,10 +14,11 @@ from assay_sampling.errors import CampaignError
 from assay_sampling.running.identity import device_key
 from assay_server.campaign_file.condition_runs import condition_runs
 from assay_server.campaign_file.live_spec import LIGHT_PROFILERS, DetailedSpec
+from assay_server.campaign_file.place_spec import placement_of
 from assay_server.campaign_file.slices.windows import Window, planned_windows
 from assay_server.campaign_file.spec import Campaign, ConditionSpec, WorkloadSpec
 from assay_server.campaigns.slicing.learned import SliceCosts
-from assay_server.store.model import Run, Slice
+from assay_server.store.model import Hold, Run, Slice
 
 RECORDED_PROFILER = "recorded"
 BARE_PROFILER = "bare"
@@ -70,7 +71,8 @@ def plan_campaign(
         make = _recorded_runs if workload.command is None else _live_runs
         for run, windows in make(campaign, workload, base):
             run_id = f"{campaign_id}.{len(runs):04d}"
-            runs.append(replace(run, ordinal=len(runs), run_id=run_id))
+            holds = (Hold.AFTER,) if workload.after else ()
+            runs.append(replace(run, ordinal=len(runs), run_id=run_id, holds=holds))
             slices += [Slice(run_id, index, *window) for index, window in enumerate(windows)]
     return Plan(tuple(runs), tuple(slices))
 
@@ -109,12 +111,15 @@ def _live_runs(
     campaign: Campaign, workload: WorkloadSpec, base: _Base
 ) -> Iterator[tuple[Run, tuple[Window, ...]]]:
     command = _command(workload, base)
+    of_campaign = placement_of(campaign.requires, campaign.exclusive)
+    placement = placement_of(workload.requires, workload.exclusive, of_campaign)
     for gpu in campaign.gpus:
         on_gpu = {
             "workload": workload.name,
             "device_kind": gpu,
             "device_key": device_key(gpu),
             "command": command,
+            "placement": placement,
         }
         profiler = KINETO_PROFILER if workload.kineto else LIGHT_PROFILERS[campaign.light]
         light = _run(campaign, base, level="light", profiler=profiler, **on_gpu)

@@ -11,8 +11,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from assay_core.records.attempt import AttemptKey
+from assay_server.store.model import GpuUse
+
 HALF_LIFE_MS = 24 * 3600 * 1000
 ADVANCE_MS = 60_000
+PERSON_DAYS = 30
+_DAY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
@@ -62,17 +67,6 @@ _UNUSED = Usage()
 
 
 @dataclass(frozen=True)
-class Charge:
-    """A lease of a GPU: by which campaign and account, since when, and, if it has ended, until when."""
-
-    campaign_id: str
-    account: Account
-    key: str
-    leased_at_ms: int
-    ended_at_ms: int = 0
-
-
-@dataclass(frozen=True)
 class Shares:
     """Usage by project and by (project, person), at one moment."""
 
@@ -89,6 +83,18 @@ class Shares:
 NO_SHARES = Shares()
 
 
+@dataclass(frozen=True)
+class _Held:
+    """A lease of a GPU that has not ended."""
+
+    campaign_id: str
+    account: Account
+    leased_at_ms: int
+
+    def seconds(self, now_ms: int) -> float:
+        return max(0, now_ms - self.leased_at_ms) / 1000
+
+
 class Ledger:
     """What every campaign, project and person has used. Thread-safe; rebuilt from the store at a start."""
 
@@ -97,39 +103,62 @@ class Ledger:
         self._projects: dict[str, Usage] = {}
         self._people: dict[Account, Usage] = {}
         self._campaigns: dict[str, float] = {}  # GPU seconds of ended leases, which never age
-        self._held: dict[str, Charge] = {}
+        self._days: dict[str, dict[int, float]] = {}  # by person and day
+        self._held: dict[AttemptKey, _Held] = {}
 
     @property
     def shares(self) -> Shares:
         """A live view for one decision: values are replaced, never changed."""
         return Shares(self._projects, self._people)
 
-    def record(self, charges: Iterable[Charge]) -> None:
-        """Count leases that began or ended."""
+    def load(self, uses: Iterable[GpuUse]) -> None:
+        """Begin with what the store knows."""
+        for use in uses:
+            account = Account(use.project, use.owner)
+            if use.key is not None:
+                self.began(use.key, use.campaign_id, account, use.leased_at_ms)
+            else:
+                with self._lock:
+                    self._spend(use.campaign_id, account, use.seconds, use.ended_at_ms)
+
+    def began(self, key: AttemptKey, campaign_id: str, account: Account, at_ms: int) -> None:
+        """A lease of a GPU began."""
         with self._lock:
-            for charge in charges:
-                self._record(charge)
+            known = self._held.pop(key, None)
+            if known is not None:
+                self._change(known.account, lambda usage: usage.ended(known.leased_at_ms))
+            self._held[key] = _Held(campaign_id, account, at_ms)
+            self._change(account, lambda usage: usage.began(at_ms))
+
+    def ended(self, key: AttemptKey, at_ms: int) -> None:
+        """A lease ended; does nothing if it was not of a GPU, or has ended before."""
+        with self._lock:
+            known = self._held.pop(key, None)
+            if known is None:
+                return
+            self._change(known.account, lambda usage: usage.ended(known.leased_at_ms))
+            self._spend(known.campaign_id, known.account, known.seconds(at_ms), at_ms)
 
     def campaign_seconds(self, campaign_id: str, now_ms: int) -> float:
         """GPU seconds of a campaign, with what its held leases have run so far."""
         with self._lock:
-            held = [c for c in self._held.values() if c.campaign_id == campaign_id]
-            running = sum(max(0, now_ms - charge.leased_at_ms) for charge in held) / 1000
+            running = sum(h.seconds(now_ms) for h in self._held.values() if h.campaign_id == campaign_id)
             return self._campaigns.get(campaign_id, 0.0) + running
 
-    def _record(self, charge: Charge) -> None:
-        known = self._held.pop(charge.key, None)
-        if known is not None:
-            self._replace(charge.account, lambda usage: usage.ended(known.leased_at_ms))
-        if not charge.ended_at_ms:
-            self._held[charge.key] = charge
-            self._replace(charge.account, lambda usage: usage.began(charge.leased_at_ms))
-            return
-        seconds = max(0, charge.ended_at_ms - charge.leased_at_ms) / 1000
-        self._replace(charge.account, lambda usage: usage.spent(seconds, charge.ended_at_ms))
-        spent = self._campaigns.get(charge.campaign_id, 0.0)
-        self._campaigns[charge.campaign_id] = spent + seconds
+    def person_seconds(self, owner: str, now_ms: int) -> float:
+        """GPU seconds of a person in the last PERSON_DAYS days, with those of held leases so far."""
+        first = now_ms // _DAY_MS - PERSON_DAYS
+        with self._lock:
+            running = sum(h.seconds(now_ms) for h in self._held.values() if h.account.owner == owner)
+            ended = sum(s for day, s in self._days.get(owner, {}).items() if day > first)
+            return ended + running
 
-    def _replace(self, account: Account, change: Callable[[Usage], Usage]) -> None:
+    def _spend(self, campaign_id: str, account: Account, seconds: float, ended_at_ms: int) -> None:
+        self._change(account, lambda usage: usage.spent(seconds, ended_at_ms))
+        self._campaigns[campaign_id] = self._campaigns.get(campaign_id, 0.0) + seconds
+        days, day = self._days.setdefault(account.owner, {}), ended_at_ms // _DAY_MS
+        days[day] = days.get(day, 0.0) + seconds
+
+    def _change(self, account: Account, change: Callable[[Usage], Usage]) -> None:
         self._projects[account.project] = change(self._projects.get(account.project, _UNUSED))
         self._people[account] = change(self._people.get(account, _UNUSED))

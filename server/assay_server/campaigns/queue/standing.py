@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from assay_server.campaigns.queue.shares import Account, Shares
-from assay_server.store.model import Entrant, Need
+from assay_server.store.model import Entrant, Lane, Need
 
 Fits = Callable[[Need], bool]
 _MOST_FITS = 4_096
@@ -34,8 +34,12 @@ class Turn:
 class Candidate:
     """A campaign that may have work for a slot, in these lanes."""
 
-    campaign_id: str
-    lanes: tuple[int, ...]
+    entrant: Entrant
+    lanes: tuple[Lane, ...]
+
+    @property
+    def campaign_id(self) -> str:
+        return self.entrant.campaign_id
 
 
 @dataclass(frozen=True)
@@ -52,18 +56,22 @@ class Standing:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._lines: dict[Need, dict[_Group, list[Turn]]] = {}
+        self._entrants: dict[str, Entrant] = {}
         self._lanes: dict[int, tuple[Need, _Group, Turn]] = {}
         self._due: dict[int, int] = {}  # lanes outside the lines until this moment
         self._wakes: list[tuple[int, int]] = []  # a heap of (moment, lane)
         self._needs_version = 0
+        self.has_exclusive = False  # whether any run may have asked for a GPU or box alone
         self._fits: dict[object, tuple[int, tuple[Need, ...]]] = {}
 
     def add(self, entrants: Iterable[Entrant]) -> None:
         """Campaigns whose lanes may have work now; lanes that rest are looked at again."""
         with self._lock:
             for entrant in entrants:
+                self._entrants[entrant.campaign_id] = entrant
                 group = _Group(entrant.rules.priority, Account(entrant.project, entrant.owner))
                 for lane in entrant.lanes:
+                    self.has_exclusive |= bool(lane.need.placement.exclusive)
                     stands = (lane.need, group, Turn(entrant.ordinal, entrant.campaign_id, lane.lane_id))
                     if self._lanes.get(lane.lane_id) == stands and lane.lane_id not in self._due:
                         continue
@@ -96,7 +104,20 @@ class Standing:
         for lines in self._ranked(place, fits, shares, now_ms):
             together = heapq.merge(*lines)
             for campaign_id, turns in groupby(together, key=lambda turn: turn.campaign_id):
-                yield Candidate(campaign_id, tuple(turn.lane_id for turn in turns))
+                candidate = self._candidate(campaign_id, [turn.lane_id for turn in turns])
+                if candidate is not None:
+                    yield candidate
+
+    def _candidate(self, campaign_id: str, lane_ids: Iterable[int]) -> Candidate | None:
+        with self._lock:
+            lanes = [Lane(one, self._lanes[one][0]) for one in lane_ids if one in self._lanes]
+            entrant = self._entrants.get(campaign_id)
+        return Candidate(entrant, tuple(lanes)) if lanes and entrant is not None else None
+
+    def account(self, campaign_id: str) -> Account:
+        """Whom a campaign that stood in line is charged to."""
+        entrant = self._entrants.get(campaign_id)
+        return Account() if entrant is None else Account(entrant.project, entrant.owner)
 
     def may_serve(self, place: object, fits: Fits, now_ms: int) -> bool:
         """Whether any lane that fits a place may have work now."""

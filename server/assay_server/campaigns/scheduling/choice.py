@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from assay_core.records.campaign import AttemptState
 from assay_core.records.machine import Slot
 from assay_sampling.running.failures import Fault, failure_class_named
+from assay_server.campaigns.queue.boxes import KEPT_MS, Reservation, Reservations, rivals
+from assay_server.campaigns.queue.places import elsewhere, lacking
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Candidate, Standing
-from assay_server.campaigns.scheduling.places import elsewhere, lacking
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_loss
-from assay_server.store.model import Agent, Attempt, Need, Run, Slice
+from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of
 from assay_server.store.protocols import MetadataReader
 
 # A slice that failed in a slot is left to others for this long: they may have to end a long run first.
 _LEFT_TO_OTHERS_MS = 600_000
 _MOST_PASSED = 16
+# A campaign beyond its budget is looked at again after this long: use of the last days grows less.
+_BUDGET_LOOK_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -44,65 +47,118 @@ def seat_of(agent: Agent, slot: Slot) -> Seat:
     return Seat(slot, agent.inventory.driver_version, agent.labels, agent)
 
 
+def _never(_candidate: Candidate) -> bool:
+    return False
+
+
 @dataclass(frozen=True)
 class Chooser:
-    """One decision: the store at one moment, who stands in line, and what everybody has used."""
+    """One decision: the store at one moment, who stands in line, and what everybody has used.
+
+    ``over_budget`` tells which campaigns must not begin another run.
+    """
 
     store: MetadataReader
     resting: RestingSlots
     standing: Standing
     now_ms: int
     shares: Shares = NO_SHARES
+    reservations: Reservations = field(default_factory=Reservations)
+    over_budget: Callable[[Candidate], bool] = _never
 
     def choose(self, seat: Seat) -> tuple[Run, Slice] | None:
-        """The slice for a slot; None if there is none, or the slot rests.
+        """The slice for a slot; None if there is none, the slot rests, or waits with its box.
 
         A slice that failed in the slot is left to another slot for a while. A slot that has done no run since
         a failure of its box first gets slices that have not failed there.
         """
         if self.resting.at(*seat.place, self.now_ms) is not None:
             return None
+        busy = self._busy(seat)
+        if any(seat.slot.slot_id in barred for barred in busy.values()):
+            return None
         if self.resting.last(*seat.place) is not None:
             # Such a slice shows whether the slot is at fault. Otherwise a run that breaks every box would be
             # tried for ever, ahead of all other runs.
-            found = self._first(seat, untried=True)
+            found = self._first(seat, busy.keys(), untried=True)
             if found is not None:
                 return found
-        return self._first(seat, untried=False)
+        return self._first(seat, busy.keys(), untried=False)
 
-    def _first(self, seat: Seat, *, untried: bool) -> tuple[Run, Slice] | None:
+    def _busy(self, seat: Seat) -> dict[str, frozenset[str]]:
+        """The other slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
+        if seat.slot.device is None or not self.standing.has_exclusive:
+            return {}
+        found = {}
+        slots = {slot.slot_id: slot for slot in seat.agent.slots}
+        for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
+            run, slot = self.store.run(attempt.key.run_id), slots.get(attempt.slot_id)
+            if run is not None and slot is not None and attempt.slot_id != seat.slot.slot_id:
+                found[attempt.slot_id] = rivals(run.placement.exclusive, slot, seat.agent)
+        return found
+
+    def _first(self, seat: Seat, busy: Collection[str], *, untried: bool) -> tuple[Run, Slice] | None:
         passed: list[tuple[str, int]] = []
+        untried_in = seat.place if untried else None
         for candidate in self.standing.candidates(seat, seat.fits, self.shares, self.now_ms):
-            for found in self._of(candidate, passed, seat.place if untried else None):
-                if not self._is_for_another(found, seat.place):
+            lanes = self._open_lanes(candidate, seat)
+            while lanes:
+                found = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
+                if found is None:
+                    self._set_aside(lanes)
+                    break
+                lane_id = _lane_of(found[0], lanes)
+                kept_free = rivals(found[0].placement.exclusive, seat.slot, seat.agent)
+                if kept_free & set(busy):
+                    if self._reserve(lane_id, kept_free, candidate, seat):
+                        return None
+                    del lanes[lane_id]
+                elif not self._is_for_another(found, seat.place):
+                    self.reservations.release(lane_id)
                     return found
-                passed.append((found[0].run_id, found[1].index))
-                if len(passed) > _MOST_PASSED:
-                    return None
+                else:
+                    passed.append((found[0].run_id, found[1].index))
+                    if len(passed) > _MOST_PASSED:
+                        return None
         return None
 
-    def _of(
-        self, candidate: Candidate, passed: list[tuple[str, int]], untried_in: tuple[str, str] | None
-    ) -> Iterator[tuple[Run, Slice]]:
-        """The candidate's slices that are due, in its order, except those ``passed`` meanwhile."""
+    def _open_lanes(self, candidate: Candidate, seat: Seat) -> dict[int, Need]:
+        """The candidate's lanes that the slot may serve."""
+        lanes = {lane.lane_id: lane.need for lane in candidate.lanes}
         if not self.store.is_running(candidate.campaign_id):
-            self._forget(candidate)
-            return
-        while True:
-            found = self.store.first_waiting(candidate.lanes, self.now_ms, passed, untried_in)
-            if found is None:
-                break
-            yield found
-        for lane_id in candidate.lanes:
+            for lane_id in lanes:
+                self.standing.drop(lane_id)
+            return {}
+        if self.over_budget(candidate):
+            for lane_id in lanes:
+                self.standing.rest(lane_id, self.now_ms + _BUDGET_LOOK_MS)
+            return {}
+        waits_for = self.reservations.of_slot(*seat.place, self.now_ms)
+        if waits_for is None or candidate.entrant.rules.priority > waits_for.priority:
+            return lanes
+        return {lane: need for lane, need in lanes.items() if lane == waits_for.lane_id}
+
+    def _reserve(self, lane_id: int, kept_free: frozenset[str], candidate: Candidate, seat: Seat) -> bool:
+        """Keep the slot and its rivals free until the first run of a lane can begin."""
+        agent_id, slot_id = seat.place
+        wanted = Reservation(
+            agent_id,
+            kept_free | {slot_id},
+            lane_id,
+            candidate.entrant.rules.priority,
+            self.now_ms + KEPT_MS,
+        )
+        return self.reservations.reserve(wanted, self.now_ms)
+
+    def _set_aside(self, lanes: Collection[int]) -> None:
+        """No slice in these lanes is due: they leave the line, or rest."""
+        for lane_id in lanes:
             due_ms = self.store.earliest_due_ms(lane_id)
             if due_ms is None:
                 self.standing.drop(lane_id)
+                self.reservations.release(lane_id)
             elif due_ms > self.now_ms:
                 self.standing.rest(lane_id, due_ms)
-
-    def _forget(self, candidate: Candidate) -> None:
-        for lane_id in candidate.lanes:
-            self.standing.drop(lane_id)
 
     def _is_for_another(self, found: tuple[Run, Slice], place: tuple[str, str]) -> bool:
         """Whether a slice last failed in this place, and a place where it has not failed is there."""
@@ -116,6 +172,11 @@ class Chooser:
         tried = {(a.agent_id, a.slot_id) for a in failed}
         others = elsewhere(run, failed[-1], self.store.agents(), self.now_ms)
         return any(other not in tried and self.resting.at(*other, self.now_ms) is None for other in others)
+
+
+def _lane_of(run: Run, lanes: Mapping[int, Need]) -> int:
+    need = need_of(run)
+    return next(lane_id for lane_id, each in lanes.items() if each == need)
 
 
 def _is_worth_another_slot(attempt: Attempt) -> bool:

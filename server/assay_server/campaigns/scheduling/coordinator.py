@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.room import Room
@@ -13,9 +14,10 @@ from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
+from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
-from assay_server.store.model import Agent
+from assay_server.store.model import Agent, Campaign, Run
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
 _log = logging.getLogger(__name__)
@@ -53,14 +55,33 @@ class Coordinator:
 
         ``alone``: it takes long, so those of others do not become durable together with it.
         """
-        with self._metadata.transaction(alone=alone) as transaction:
-            schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
-            yield schedule
+        try:
+            with self._metadata.transaction(alone=alone) as transaction:
+                schedule = Schedule(transaction, self.policy, self.clock.now_ms(), self.slots, self.queue)
+                yield schedule
+        except StorageError:
+            self.queue.doubt()
+            raise
         self._follow(schedule.effects)
 
     def resting(self) -> Row:
         """The slots that rest now."""
         return self.slots.now(self.clock.now_ms())
+
+    def line(self, store: MetadataReader, campaign: Campaign, runs: Sequence[Run]) -> Line:
+        """What decides about these runs of a campaign besides agents."""
+        policy, rules, now_ms = self.policy, campaign.compiled.scheduling, self.clock.now_ms()
+        still_open = store.open_workloads(campaign.campaign_id) if rules.after else set()
+        exclusive = any(run.placement.exclusive for run in runs)
+        leased = store.attempts_in((AttemptState.LEASED,)) if exclusive else []
+        return Line(
+            policy.windows,
+            self.queue.budget_left_hours(
+                campaign.campaign_id, campaign.owner, rules, policy.person_gpu_hours, now_ms
+            ),
+            {name: tuple(w for w in first if w in still_open) for name, first in rules.after.items()},
+            frozenset((attempt.agent_id, attempt.slot_id) for attempt in leased),
+        )
 
     def restarted(self, agent: Agent) -> None:
         """An agent has registered, possibly with a new process."""
@@ -70,6 +91,10 @@ class Coordinator:
     def _follow(self, effects: Effects) -> None:
         for attempt, why in effects.rested:
             self.slots.failed(attempt, why, self.clock.now_ms())
+        for key, run in effects.leased:
+            self.queue.began(key, run, self.clock.now_ms())
+        for key in effects.freed:
+            self.queue.ended(key, self.clock.now_ms())
         for attempt in effects.done:
             self.slots.succeeded(attempt)
         for key in dict.fromkeys(effects.dead):

@@ -12,6 +12,8 @@ from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
 from assay_sampling.errors import DuplicateIdentityError, ParameterError, StorageError
 from assay_sampling.running.failures import FailureClass
+from assay_server.campaigns.queue.standing import Candidate
+from assay_server.campaigns.queue.windows import window_of
 from assay_server.campaigns.scheduling.choice import Chooser
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import Agent, Attempt, Run, Slice, SliceState
@@ -104,10 +106,24 @@ class Leases(Transitions):
         held = self.store.attempts_in((AttemptState.LEASED,), agent_id=agent_id, slot_id=slot_id)
         if held:
             return None if held[0].confirmed else self._lease_of(held[0])
-        standing = self.queue.standing(self.store)
-        chooser = Chooser(self.store, self.resting, standing, self.now_ms, self.queue.shares)
-        found = chooser.choose(self.queue.seat(agent, slot))
+        standing, seat = self.queue.standing(self.store), self.queue.seat(agent, slot)
+        if window_of(self.policy.windows, agent, self.now_ms) is not None:
+            return None
+        found = Chooser(
+            self.store,
+            self.resting,
+            standing,
+            self.now_ms,
+            self.queue.shares,
+            self.queue.reservations,
+            self._is_over_budget,
+        ).choose(seat)
         return None if found is None else self._give(*found, agent, slot)
+
+    def _is_over_budget(self, candidate: Candidate) -> bool:
+        who, hours = candidate.entrant, self.policy.person_gpu_hours
+        left = self.queue.budget_left_hours(who.campaign_id, who.owner, who.rules, hours, self.now_ms)
+        return left <= 0
 
     def _lease_of(self, attempt: Attempt) -> Lease:
         run = self.store.run(attempt.key.run_id)
@@ -133,6 +149,7 @@ class Leases(Transitions):
             write_secret=secrets.token_bytes(_SECRET_BYTES),
         )
         self.store.add_attempt(attempt)
+        self.effects.leased.append((attempt.key, run))
         self.set_slice(replace(piece, state=SliceState.LEASED))
         return Lease(attempt, run, piece)
 

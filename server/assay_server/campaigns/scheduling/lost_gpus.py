@@ -1,6 +1,8 @@
-"""GPUs that a workload lost: the first may be chance, the second is the workload's fault; it gets no third.
+"""Workloads that harm GPUs, or fail everywhere: they get no further slots.
 
-All runs of a campaign's workload count together: otherwise each of a hundred runs could break two GPUs.
+Of the GPUs that a workload lost, the first may be chance, the second is the workload's fault; it gets no
+third. A workload that failed through its own fault in several slots, and never succeeded, is set aside. All
+runs of a campaign's workload count together: otherwise each of a hundred runs could break two GPUs.
 """
 
 from __future__ import annotations
@@ -9,9 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay_core.records.failure import Failure
+from assay_sampling.running.failures import Fault
 from assay_server.campaigns.scheduling.retry import MOST_GPUS_LOST, lost_gpu
 from assay_server.store.model import Run
 from assay_server.store.protocols import MetadataReader
+
+# A workload that failed in this many slots and never succeeded gets no other slot.
+MOST_SLOTS_FAILED = 3
 
 
 def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
@@ -19,6 +25,23 @@ def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
     failures = store.workload_failures(run.campaign_id, run.workload)
     lost = [slot_id for slot_id, failure in failures if lost_gpu(failure)]
     return tuple(dict.fromkeys(lost))
+
+
+def slots_failed(store: MetadataReader, run: Run) -> tuple[str, ...]:
+    """Slots in which attempts of the run's workload failed through the workload's own fault."""
+    failures = store.workload_failures(run.campaign_id, run.workload)
+    own = [slot_id for slot_id, why in failures if why and why.known_class.fault is Fault.RUN]
+    return tuple(dict.fromkeys(own))
+
+
+def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
+    """The failure of a run whose workload failed in several slots; ``why`` is the last failure."""
+    text = (
+        f"the workload {run.workload} failed in {len(slots)} slots ({', '.join(slots)}) and never succeeded"
+    )
+    remedy = f"{why.remedy}; then: assay retry {run.campaign_id} --workload {run.workload}"
+    cause = f"{text}, so its other runs are set aside; the last time: {why.cause}"
+    return replace(why, subject=f"run {run.run_id}", cause=cause, remedy=remedy, retryable=False)
 
 
 def workload_runs(store: MetadataReader, run: Run) -> list[Run]:

@@ -5,17 +5,22 @@ Built from the store at the first lease after a start, and kept by the effects o
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from assay_core.records.attempt import AttemptKey
 from assay_core.records.machine import Slot
 from assay_sampling.errors import StorageError
+from assay_server.campaign_file.compiled import SchedulingRules
+from assay_server.campaigns.queue.boxes import Reservations
 from assay_server.campaigns.queue.shares import Ledger, Shares
 from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import RestingSlots
-from assay_server.store.model import Agent
+from assay_server.store.model import Agent, Run
 from assay_server.store.protocols import MetadataReader
 
 # A slot that got nothing although work may fit it (another slot is to have it) asks again after this long.
@@ -30,6 +35,7 @@ class Queue:
         self._standing = Standing()
         self._built = False
         self._ledger = Ledger()
+        self.reservations = Reservations()
         self._seats: dict[tuple[str, str], Seat] = {}
         self._sessions: dict[str, str] = {}
 
@@ -43,6 +49,10 @@ class Queue:
         with self._lock:
             if not self._built:
                 self._standing.add(store.entrants())
+                self._ledger = Ledger()
+                self._ledger.load(uses := store.gpu_uses())
+                held = (store.run(use.key.run_id) for use in uses if use.key is not None)
+                self._standing.has_exclusive |= any(run and run.placement.exclusive for run in held)
                 self._built = True
         return self._standing
 
@@ -56,8 +66,37 @@ class Queue:
             with snapshot() as store:
                 self._standing.add(store.entrants(sorted(campaign_ids)))
         except StorageError:
-            with self._lock:  # the next lease reads everything
-                self._built = False
+            self.doubt()
+
+    def doubt(self) -> None:
+        """What was decided may not have become durable: the next lease reads everything from the store."""
+        with self._lock:
+            self._built = False
+
+    def began(self, key: AttemptKey, run: Run, now_ms: int) -> None:
+        """A run got a slot."""
+        if run.device_key:
+            account = self._standing.account(run.campaign_id)
+            self._ledger.began(key, run.campaign_id, account, now_ms)
+
+    def ended(self, key: AttemptKey, now_ms: int) -> None:
+        """An attempt gave its slot back."""
+        self._ledger.ended(key, now_ms)
+
+    def budget_left_hours(
+        self, campaign_id: str, owner: str, rules: SchedulingRules, person_gpu_hours: float, now_ms: int
+    ) -> float:
+        """GPU hours that a campaign may still use, by its own budget and its owner's; infinite without any.
+
+        ``person_gpu_hours``: what each person may use in PERSON_DAYS days; 0: no limit.
+        """
+        left = math.inf
+        budget = rules.budget_gpu_hours
+        if budget:
+            left = budget - self._ledger.campaign_seconds(campaign_id, now_ms) / 3600
+        if person_gpu_hours and owner:
+            left = min(left, person_gpu_hours - self._ledger.person_seconds(owner, now_ms) / 3600)
+        return left
 
     def saw(self, agent: Agent) -> None:
         """An agent registered: its slots as they are now."""
@@ -85,11 +124,16 @@ class Queue:
             return True
         return not seat.slot.quarantine_reason and self._standing.may_serve(seat, seat.fits, now_ms)
 
-    def look_again_ms(self, agent_id: str, slot_id: str, resting: RestingSlots, now_ms: int) -> int | None:
+    def look_again_ms(
+        self, agent_id: str, slot_id: str, resting: RestingSlots, windows: Sequence[Window], now_ms: int
+    ) -> int | None:
         """How long a slot without work need not ask unless there is news; None: for ever."""
         seat = self._seats.get((agent_id, slot_id))
         if seat is None or seat.slot.quarantine_reason:
             return None
+        window = window_of(windows, seat.agent, now_ms)
+        if window is not None:
+            return window.end_ms - now_ms
         rest = resting.at(agent_id, slot_id, now_ms)
         if rest is not None:
             return max(1, rest.until_ms - now_ms)

@@ -11,14 +11,33 @@ from assay_core.records.failure import Failure, failure
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.campaigns.scheduling.lost_gpus import given_up, gpus_lost, too_many, workload_runs
-from assay_server.campaigns.scheduling.places import elsewhere
+from assay_server.campaigns.queue.places import elsewhere
+from assay_server.campaigns.queue.windows import Window
+from assay_server.campaigns.scheduling.lost_gpus import (
+    MOST_SLOTS_FAILED,
+    given_up,
+    gpus_lost,
+    set_aside,
+    slots_failed,
+    too_many,
+    workload_runs,
+)
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
 from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
 from assay_server.campaigns.slicing.after_light import flags_of_plan, slices_of, waiting_for_light
-from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Attempt, Run, Segment, Slice, SliceState
+from assay_server.store.model import (
+    ENDED_RUNS,
+    OPEN_RUNS,
+    Attempt,
+    Campaign,
+    Hold,
+    Run,
+    Segment,
+    Slice,
+    SliceState,
+)
 from assay_server.store.protocols import MetadataTransaction
 
 # Runs that may still get launches: failed and cancelled ones are not measured again.
@@ -28,11 +47,17 @@ UNENDED_ATTEMPTS = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.E
 
 @dataclass(frozen=True)
 class SchedulePolicy:
-    """How long a lease lasts without a sign of life, when to retry a slice, and how long slots rest."""
+    """How long a lease lasts without a sign of life, when to retry a slice, and how long slots rest.
+
+    ``windows``: times in which agents get no runs. ``person_gpu_hours``: what each person may use in 30 days;
+    0: no limit.
+    """
 
     lease_ms: int = 60_000
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     rest: RestPolicy = field(default_factory=RestPolicy)
+    windows: tuple[Window, ...] = ()
+    person_gpu_hours: float = 0.0
 
 
 @dataclass
@@ -43,6 +68,8 @@ class Effects:
     analyse: set[str] = field(default_factory=set)  # every run has ended
     dead: list[AttemptKey] = field(default_factory=list)  # their staged segments are no longer needed
     rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
+    leased: list[tuple[AttemptKey, Run]] = field(default_factory=list)  # got a slot
+    freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
     done: list[Attempt] = field(default_factory=list)  # their slots are in order
     stored: list[Segment] = field(default_factory=list)  # they are durable
     ended: list[tuple[AttemptState, Failure | None]] = field(default_factory=list)  # of attempts
@@ -83,6 +110,9 @@ class Transitions:
                 lease_ends_at_ms=self.now_ms + self.policy.lease_ms,
             )
             self.store.save_attempt(attempt)
+            run = self.store.run(key.run_id)
+            if run is not None:
+                self.effects.leased.append((key, run))
             piece = self.store.slice(key.run_id, key.slice_index)
             if piece is not None:
                 self.set_slice(replace(piece, state=SliceState.LEASED))
@@ -116,6 +146,20 @@ class Transitions:
         if state is AttemptState.EXPIRED:
             self.end_attempt(attempt, AttemptState.FAILED, why)
         self.set_slice(replace(piece, state=SliceState.FAILED), why)
+        self._set_workload_aside(key.run_id, why)
+
+    def _set_workload_aside(self, run_id: str, why: Failure) -> None:
+        """Fail the open runs of a workload that failed in many slots and of which nothing ever succeeded."""
+        run = self.store.run(run_id)
+        slots = () if run is None else slots_failed(self.store, run)
+        if run is None or len(slots) < MOST_SLOTS_FAILED:
+            return
+        runs = workload_runs(self.store, run)
+        if any(other.state is RunState.DONE for other in runs):
+            return
+        for other in runs:
+            if other.state in OPEN_RUNS:
+                self._fail_run(other, set_aside(why, other, slots))
 
     def tries(self, key: AttemptKey) -> list[Attempt]:
         """The attempts of a slice that count as its tries: those since a person last had it tried again."""
@@ -202,10 +246,13 @@ class Transitions:
     def end_attempt(self, attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
         """Save an attempt that has ended; the caller decides about its slice."""
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
+        self.effects.freed.append(attempt.key)
         self.effects.ended.append((state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
-        self.note_change(attempt.key.run_id)
+        run = self.note_change(attempt.key.run_id)
+        if run is not None and run.placement.exclusive:
+            self.effects.work = True  # its rivals were kept idle
 
     def set_slice(self, piece: Slice, why: Failure | None = None) -> None:
         """Save a slice and update its run and campaign."""
@@ -254,6 +301,7 @@ class Transitions:
         if campaign is None or campaign.state is not CampaignState.RUNNING:
             return
         if self.store.open_runs(campaign_id) or self.store.pending_requests(campaign_id):
+            self._release_after(campaign)
             return
         state = campaign_state(self.store.run_counts(campaign_id))
         if state is CampaignState.ANALYSING:
@@ -265,11 +313,30 @@ class Transitions:
             replace(campaign, state=state, failure=why, paused=False, ended_at_ms=self.now_ms)
         )
 
-    def note_change(self, run_id: str) -> None:
-        """Note that this transaction changes the status of a run's campaign."""
+    def _release_after(self, campaign: Campaign) -> None:
+        """Let workloads wait for a slot whose predecessors have all ended, with any outcome."""
+        after = campaign.compiled.scheduling.after
+        if not after:
+            return
+        held_now = self.store.held_workloads(campaign.campaign_id)
+        if not held_now:
+            return
+        still_open = self.store.open_workloads(campaign.campaign_id)
+        free = {name for name in held_now if not still_open & set(after.get(name, ()))}
+        if not free:
+            return
+        runs = self.store.runs(campaign.campaign_id)
+        for run in runs:
+            if run.workload in free and Hold.AFTER in run.holds:
+                self.store.set_holds([run.run_id], set(run.holds) - {Hold.AFTER})
+                self.effects.work = True
+
+    def note_change(self, run_id: str) -> Run | None:
+        """Note that this transaction changes the status of a run's campaign; returns the run."""
         run = self.store.run(run_id)
         if run is not None:
             self.effects.campaigns.add(run.campaign_id)
+        return run
 
 
 def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:

@@ -1,62 +1,165 @@
-"""Why a run waits: what the registered agents lack for it. Pure."""
+"""Why a run waits: what the registered agents lack for it, or what keeps it from a slot that fits. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
 
 from assay_core.records.campaign import RunState
 from assay_core.records.machine import Slot
-from assay_server.campaigns.scheduling.places import AWAY_AFTER_MS, Lack, lacking
+from assay_server.campaign_file.placement import Exclusive
+from assay_server.campaigns.queue.boxes import rivals
+from assay_server.campaigns.queue.places import AWAY_AFTER_MS, Lack, lacking
+from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
-from assay_server.store.model import OPEN_RUNS, Agent, Run, need_of
+from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
 # Requested names that are not a profiler themselves.
 _PROFILERS = {"auto": "nsight_systems or cupti"}
 _MOST_NAMED = 3
+_REQUIRED = (
+    Lack.ARCHITECTURE, Lack.NAME, Lack.SM_COUNT, Lack.MEMORY, Lack.DRIVER, Lack.TOOLS, Lack.LABELS, Lack.MIG,
+)  # fmt: skip
 _PARTITIONS_NEED = "they need Ampere or newer, NVIDIA's MPS of CUDA 13.1, and an agent of this release"
 
 
+class WaitKind(StrEnum):
+    """Why a run waits."""
+
+    PAUSED = "paused"  # until a person resumes it
+    AFTER = "after"  # for workloads that must end before it
+    NO_AGENT = "no_agent"
+    NOT_OFFERED = "not_offered"  # no agent ever offered what it needs
+    AGENT_AWAY = "agent_away"
+    OUT_OF_SERVICE = "out_of_service"
+    MAINTENANCE = "maintenance"
+    RESTING = "resting"
+    BUDGET = "budget"
+    EXCLUSIVE = "exclusive"  # for the rest of a GPU or box to be idle
+    QUEUED = "queued"  # for a slot: others are measured, or are ahead
+
+
+@dataclass(frozen=True)
+class WaitReason:
+    """Why a run waits, and what for, in words."""
+
+    kind: WaitKind
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """What decides about a campaign's runs besides agents.
+
+    ``windows``: of maintenance. ``budget_left_hours``: of GPU time, the campaign's or its owner's.
+    ``blocking``: by workload, those that must end before it and have not. ``busy``: agent and slot of every
+    lease.
+    """
+
+    windows: tuple[Window, ...] = ()
+    budget_left_hours: float = math.inf
+    blocking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    busy: frozenset[tuple[str, str]] = frozenset()
+
+
+NO_LINE = Line()
+
+
 def waiting_for(
-    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS
+    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
 ) -> dict[str, str]:
-    """By run: what a waiting run needs and no present agent offers. Other runs are left out.
+    """By run: what a waiting run needs that it does not get from any present agent. Other runs are left out.
 
     A run that has begun also waits if every slot that could continue it is out of service, or rests.
     """
-    told: dict[tuple[str, ...], str] = {}
+    found = wait_reasons(runs, agents, now_ms, resting, line)
+    unsaid = (WaitKind.QUEUED, WaitKind.PAUSED)
+    return {run_id: why.text for run_id, why in found.items() if why.kind not in unsaid}
+
+
+def wait_reasons(
+    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
+) -> dict[str, WaitReason]:
+    """By run: why it waits. Runs that have ended, or have begun and can continue, are left out."""
+    told: dict[tuple[object, ...], WaitReason | None] = {}
     found = {}
     for run in runs:
         if run.state not in OPEN_RUNS:
             continue
-        need = (
-            run.profiler, run.device_key, run.device_kind, str(run.synthetic), run.state,
-            run.condition.sm_share,
-        )  # fmt: skip
+        blocked = (run.workload, run.holds) if run.holds else None
+        need = (need_of(run), run.device_kind, run.synthetic, run.state, blocked)
         if need not in told:
-            told[need] = _told(run, agents, now_ms, resting)
-        if told[need]:
-            found[run.run_id] = told[need]
+            told[need] = _told(run, agents, now_ms, resting, line)
+        why = told[need]
+        if why is not None:
+            found[run.run_id] = why
     return found
 
 
-def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row) -> str:
+def _told(run: Run, agents: Sequence[Agent], now_ms: int, resting: Row, line: Line) -> WaitReason | None:
+    if run.paused:
+        return WaitReason(WaitKind.PAUSED, f"it is paused; to go on: assay resume {run.campaign_id}")
+    if Hold.AFTER in run.holds:
+        names = ", ".join(line.blocking.get(run.workload, ()))
+        return WaitReason(WaitKind.AFTER, f"{names or 'other workloads'} must end before it")
     need = need_of(run)
     offers = [(agent, slot) for agent in agents for slot in agent.slots if not lacking(need, slot, agent)]
     present = [(agent, slot) for agent, slot in offers if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
     in_service = [(agent, slot) for agent, slot in present if not slot.quarantine_reason]
     if in_service:
-        return _all_rest(run, in_service, resting)
+        return _not_served(run, in_service, now_ms, resting, line)
     if present:
-        return f"every {_kind_wanted(run)} is out of service: {'; '.join(_out_of_service(present))}"
+        text = f"every {_kind_wanted(run)} is out of service: {'; '.join(_out_of_service(present))}"
+        return WaitReason(WaitKind.OUT_OF_SERVICE, text)
+    return _not_offered(run, agents, [agent for agent, _ in offers], now_ms)
+
+
+def _not_offered(
+    run: Run, agents: Sequence[Agent], offering: Sequence[Agent], now_ms: int
+) -> WaitReason | None:
+    """Why a run waits for which no present agent has a slot."""
     if run.state is not RunState.WAITING:
-        return ""
-    if offers:
-        agent = max((agent for agent, _ in offers), key=lambda agent: agent.seen_at_ms)
+        return None
+    if offering:
+        agent = max(offering, key=lambda agent: agent.seen_at_ms)
         minutes = (now_ms - agent.seen_at_ms) // 60_000
-        return f"agent {agent.name}, which offers {_wanted(run)}, was last seen {minutes:,} min ago"
+        text = f"agent {agent.name}, which offers {_wanted(run)}, was last seen {minutes:,} min ago"
+        return WaitReason(WaitKind.AGENT_AWAY, text)
     if not agents:
-        return "no agent has registered"
-    return f"no agent offers {_wanted(run)}{_nearest(run, agents)}"
+        return WaitReason(WaitKind.NO_AGENT, "no agent has registered")
+    return WaitReason(WaitKind.NOT_OFFERED, f"no agent offers {_wanted(run)}{_nearest(run, agents)}")
+
+
+def _not_served(
+    run: Run, offers: Sequence[tuple[Agent, Slot]], now_ms: int, resting: Row, line: Line
+) -> WaitReason | None:
+    """Why a run waits although slots for it are present and in service."""
+    if line.budget_left_hours <= 0:
+        return WaitReason(WaitKind.BUDGET, "its campaign or its owner has used all GPU hours of the budget")
+    windows = [window_of(line.windows, agent, now_ms) for agent, _ in offers]
+    if all(windows):
+        end_ms = min(window.end_ms for window in windows if window is not None)
+        until = datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(timespec="minutes")
+        text = f"every agent with {_wanted(run)} is in maintenance, the first until {until}"
+        return WaitReason(WaitKind.MAINTENANCE, text)
+    rests = _all_rest(run, offers, resting)
+    if rests:
+        return WaitReason(WaitKind.RESTING, rests)
+    if run.state is not RunState.WAITING:
+        return None
+    exclusive = run.placement.exclusive
+    if exclusive and all(_has_busy_rivals(exclusive, agent, slot, line) for agent, slot in offers):
+        what = "GPU" if exclusive == "gpu" else "box"
+        text = f"it needs a {what} alone, and every {what} that fits still measures other runs"
+        return WaitReason(WaitKind.EXCLUSIVE, text)
+    return WaitReason(WaitKind.QUEUED, "slots that fit measure other runs, or other campaigns are ahead")
+
+
+def _has_busy_rivals(exclusive: Exclusive, agent: Agent, slot: Slot, line: Line) -> bool:
+    return any((agent.agent_id, other) in line.busy for other in rivals(exclusive, slot, agent))
 
 
 def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Row) -> str:
@@ -111,6 +214,9 @@ def _nearest(run: Run, agents: Sequence[Agent]) -> str:
         if run.device_key and lacks is Lack.PROFILER:
             has = ", ".join(name for name in slot.profilers if name not in _PROFILERS) or "no profiler"
             return f": its {slot.device_name or 'GPU'} has {has}"
+    for slot, lacks in slots:
+        if lacks in _REQUIRED:
+            return f": its {slot.device_name or 'slot'} does not meet 'requires: {lacks}'"
     for slot, lacks in slots:
         if lacks is Lack.MARK:
             is_, must = ("synthetic", "measured") if slot.synthetic else ("measured", "synthetic")

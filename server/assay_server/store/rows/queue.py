@@ -17,11 +17,14 @@ from typing import Any
 import sqlalchemy as sa
 from pydantic import TypeAdapter
 
+from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.store import tables
-from assay_server.store.model import Entrant, Lane, Need
+from assay_server.store.model import Entrant, GpuUse, Lane, Need
+
+_HOUR_MS = 3_600_000
 
 
 def need_text(need: Need) -> str:
@@ -96,6 +99,65 @@ def entrants(of_some: bool) -> sa.Select[Any]:
         .order_by(c.ordinal, lane.lane_id)
     )
     return query.where(c.campaign_id.in_(sa.bindparam("campaign_ids", expanding=True))) if of_some else query
+
+
+@cache
+def held_workloads() -> sa.Select[Any]:
+    """The workloads of a campaign with waiting slices that are held."""
+    r, s = tables.runs.c, tables.slices.c
+    return (
+        sa.select(r.workload)
+        .join_from(tables.slices, tables.runs, s.run_id == r.run_id)
+        .where(_waits(), s.lane < 0, r.campaign_id == sa.bindparam("campaign_id"))
+        .distinct()
+    )
+
+
+@cache
+def gpu_seconds() -> sa.Select[Any]:
+    """GPU seconds of ended attempts by campaign and by the hour (Unix time) in which they ended."""
+    a, r, c = tables.attempts.c, tables.runs.c, tables.campaigns.c
+    hour = (a.ended_at_ms // _HOUR_MS).label("hour")
+    total = sa.func.sum(a.ended_at_ms - a.leased_at_ms).label("ms")
+    return (
+        sa.select(c.campaign_id, c.owner, c.project, hour, total)
+        .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
+        .join(tables.campaigns, r.campaign_id == c.campaign_id)
+        .where(r.device_key != "", a.ended_at_ms > 0)
+        .group_by(c.campaign_id, hour)
+    )
+
+
+@cache
+def gpus_held() -> sa.Select[Any]:
+    """The attempts that hold a GPU, and whose they are."""
+    a, r, c = tables.attempts.c, tables.runs.c, tables.campaigns.c
+    key = (a.run_id, a.slice, a.attempt, a.token)
+    return (
+        sa.select(c.campaign_id, c.owner, c.project, *key, a.leased_at_ms)
+        .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
+        .join(tables.campaigns, r.campaign_id == c.campaign_id)
+        .where(r.device_key != "", a.state == sa.literal_column("'leased'"))
+    )
+
+
+def gpu_uses_from(ended: list[Mapping[Any, Any]], held: list[Mapping[Any, Any]]) -> list[GpuUse]:
+    """The uses of these rows; ended ones count from the end of their hour on."""
+    return [
+        GpuUse(
+            row["campaign_id"], row["owner"], row["project"], row["ms"] / 1000, (row["hour"] + 1) * _HOUR_MS
+        )
+        for row in ended
+    ] + [
+        GpuUse(
+            row["campaign_id"],
+            row["owner"],
+            row["project"],
+            key=AttemptKey(row["run_id"], row["slice"], row["attempt"], row["token"]),
+            leased_at_ms=row["leased_at_ms"],
+        )
+        for row in held
+    ]
 
 
 def entrants_from(rows: list[Mapping[Any, Any]]) -> list[Entrant]:

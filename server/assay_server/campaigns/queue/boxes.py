@@ -1,0 +1,82 @@
+"""Boxes and GPUs that are kept free for a run that needs them alone.
+
+A run with ``exclusive`` begins when its rivals are idle: the other slots of its GPU, or all other GPUs of its
+box. Once such a run is next for a slot, that slot and its rivals take nothing else of its priority or below
+until it has begun, so that a stream of small runs cannot keep it waiting for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from assay_core.records.machine import Slot
+from assay_server.campaign_file.placement import Exclusive
+from assay_server.store.model import Agent
+
+# A reservation that no slot renews ends: its box may be gone.
+KEPT_MS = 300_000
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Slots of an agent that wait for the runs of a lane."""
+
+    agent_id: str
+    slots: frozenset[str]
+    lane_id: int
+    priority: int
+    until_ms: int
+
+
+class Reservations:
+    """At most one for each lane and slot. Thread-safe; in memory only, so a restart forgets them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_lanes: dict[int, Reservation] = {}
+
+    def of_slot(self, agent_id: str, slot_id: str, now_ms: int) -> Reservation | None:
+        """The reservation that a slot waits for."""
+        with self._lock:
+            return next(
+                (r for r in self._live(now_ms) if r.agent_id == agent_id and slot_id in r.slots), None
+            )
+
+    def reserve(self, wanted: Reservation, now_ms: int) -> bool:
+        """Reserve slots, or renew that; False if the lane has slots elsewhere, or another lane has these."""
+        with self._lock:
+            for known in self._live(now_ms):
+                same_box = known.agent_id == wanted.agent_id
+                if known.lane_id == wanted.lane_id and not same_box:
+                    return False
+                overlaps = same_box and bool(known.slots & wanted.slots)
+                if overlaps and known.lane_id != wanted.lane_id and known.priority >= wanted.priority:
+                    return False
+            self._of_lanes[wanted.lane_id] = wanted
+            return True
+
+    def release(self, lane_id: int) -> None:
+        """Its run has begun, or nothing waits in the lane any more."""
+        with self._lock:
+            self._of_lanes.pop(lane_id, None)
+
+    def _live(self, now_ms: int) -> list[Reservation]:
+        self._of_lanes = {lane: r for lane, r in self._of_lanes.items() if now_ms < r.until_ms}
+        return list(self._of_lanes.values())
+
+
+def rivals(exclusive: Exclusive, slot: Slot, agent: Agent) -> frozenset[str]:
+    """The other slots that must be idle while an exclusive run is measured in a slot.
+
+    Players of recordings use no GPU, so they never are rivals.
+    """
+    if not exclusive or slot.device is None:
+        return frozenset()
+    return frozenset(
+        other.slot_id
+        for other in agent.slots
+        if other.slot_id != slot.slot_id
+        and other.device is not None
+        and (exclusive == "box" or other.device.index == slot.device.index)
+    )
