@@ -23,6 +23,7 @@ import assay_protos
 from assay_core.identity.certificates import SERVER_NAME
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.roles import IdentityKind, Role
+from assay_core.records.campaign import AttemptState
 from assay_protos import campaign_pb2
 from assay_server.access.table import RULES
 from assay_server.app import Server
@@ -31,6 +32,8 @@ from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.identity.tls_lab import authority_of, tls_server
 from tests.support.integration.second_user import as_nobody, needs_second_user
+from tests.support.server.made_segments import made_segments
+from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN
 
 READERS = "viewer, submitter, other submitter, operator, admin, owner"
@@ -73,7 +76,6 @@ REFUSED = {
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNAVAILABLE,  # the handshake failed
-    grpc.StatusCode.UNIMPLEMENTED,
 }
 
 
@@ -104,7 +106,7 @@ class Lab:
         """Over TLS; None: without a certificate of one's own."""
         root = authority_of(self.server).pem
         mine = (None, None) if credentials is None else (credentials.key_pem, credentials.certificate)
-        options = [("grpc.ssl_target_name_override", SERVER_NAME)]
+        options = [("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.use_local_subchannel_pool", 1)]
         made = grpc.ssl_channel_credentials(root, *mine)
         return grpc.secure_channel(address or self.server.addresses[0], made, options=options)
 
@@ -203,7 +205,28 @@ def test_joining_is_all_that_somebody_without_a_certificate_can_do_on_its_listen
         codes = {call: status(channel, method, lab.request(method)) for call, method in CALLS.items()}
     # The request that is sent is not one; a good one is in test_enrolment.
     assert codes.pop("EnrolmentService/Join") is grpc.StatusCode.INVALID_ARGUMENT
-    assert {code for code in codes.values() if code not in REFUSED} == set()
+    not_there = {call for call, code in codes.items() if code is grpc.StatusCode.UNIMPLEMENTED}
+    assert {code for call, code in codes.items() if call not in not_there} <= REFUSED
+    assert not_there == {call for call in CALLS if not call.startswith("EnrolmentService/")}
+
+
+def test_a_lease_is_its_agents_even_if_another_agent_knows_all_but_the_secret(lab: Lab) -> None:
+    """Both have good certificates, and each names itself."""
+    mine, other = lab.people["agent"].identity_id, lab.people["other agent"].identity_id
+    with PlayingAgent(lab.server.addresses[1], mine) as agent:
+        agent.register()
+        key = agent.work().key
+        [segment] = made_segments((100,))
+        with PlayingAgent.over(lab.channel(lab.credentials("other agent")), other, agent.session_id) as thief:
+            thief.register()
+            thief.know(key, b"\0" * 32)
+            assert thief.heartbeat([key]).drop == (key,)
+            assert [answer.refusal is None for answer in thief.upload(key, [segment])] == [False]
+            assert not thief.finish(key, 0, 0).published
+            thief.fail(key)
+        [attempt] = agent.run(key.run_id).attempts
+        assert (attempt.state, attempt.launches) == (AttemptState.LEASED, 0)
+        assert agent.heartbeat([key]).drop == ()
 
 
 ANOTHER_USER = """

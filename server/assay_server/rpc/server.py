@@ -130,7 +130,7 @@ class RpcServer:
         threads = Threads.of(self._limits)
         joins = self._limits.joins
         bounds = CallLimits(joins.join_calls, joins.join_message_bytes, joins.join_message_bytes)
-        server, joining = self._server(self._limits.calls), self._server(bounds)
+        server, joining = self._server(self._limits.calls), self._server(bounds, joining=True)
         try:
             self._add_services(server, threads)
             add_joining(joining, self._identified.enrolment, threads)
@@ -145,12 +145,12 @@ class RpcServer:
             await asyncio.gather(server.stop(_GRACE_SECONDS), joining.stop(_GRACE_SECONDS))
             await asyncio.to_thread(threads.close)
 
-    def _server(self, limits: CallLimits) -> grpc.aio.Server:
+    def _server(self, limits: CallLimits, *, joining: bool = False) -> grpc.aio.Server:
         return grpc.aio.server(
             interceptors=[
                 Observing(self._meter),
                 Auditing(self._audit),
-                Guard(self._recognition),
+                Guard(self._recognition, joining=joining),
                 QuotaKeeper(Quotas(self._limits.callers)),
                 Decoding(self._limits.log),
                 Claims(self._metadata),

@@ -49,17 +49,25 @@ class PlayingAgent:
     """An agent with some recorded slots, and beside it what a person may ask."""
 
     def __init__(self, address: str, agent_id: str = "agent-1", session_id: str = "session-1") -> None:
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 200),
+            ("grpc.max_receive_message_length", 64 << 20),
+        ]
+        self._speak(grpc.insecure_channel(address, options=options), agent_id, session_id)
+
+    @classmethod
+    def over(cls, channel: grpc.Channel, agent_id: str, session_id: str = "session-1") -> Self:
+        """An agent over a given channel, say one with a certificate."""
+        made = cls.__new__(cls)
+        made._speak(channel, agent_id, session_id)
+        return made
+
+    def _speak(self, channel: grpc.Channel, agent_id: str, session_id: str) -> None:
         self.agent_id = agent_id
         self.session_id = session_id
         self._secrets: dict[AttemptKey, bytes] = {}
-        self.channel = grpc.insecure_channel(
-            address,
-            options=[
-                ("grpc.initial_reconnect_backoff_ms", 50),
-                ("grpc.max_reconnect_backoff_ms", 200),
-                ("grpc.max_receive_message_length", 64 << 20),
-            ],
-        )
+        self.channel = channel
         self.agent: Any = agent_pb2_grpc.AgentServiceStub(self.channel)
         self.ingest: Any = ingest_pb2_grpc.IngestServiceStub(self.channel)
         self.campaigns: Any = campaign_pb2_grpc.CampaignServiceStub(self.channel)

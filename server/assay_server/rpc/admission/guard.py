@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import grpc
 
 from assay_core.program_log import log_about_from_now
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, NotPermittedError
 from assay_server.access.audit import note_caller
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
@@ -30,10 +30,17 @@ _END = object()
 
 
 class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """The first interceptor after the one that observes calls. Make it on the event loop of its server."""
+    """Before it, calls are only observed and noted. Make it on the event loop of its server.
 
-    def __init__(self, recognition: Recognition, recheck_seconds: float = RECHECK_SECONDS) -> None:
+    ``joining``: on the listener for joining, which answers only the calls that are open to anybody; other
+    listeners answer none of those.
+    """
+
+    def __init__(
+        self, recognition: Recognition, recheck_seconds: float = RECHECK_SECONDS, *, joining: bool = False
+    ) -> None:
         self._recognition = recognition
+        self._joining = joining
         self._recheck_seconds = recheck_seconds
         self._loop = asyncio.get_running_loop()
         self._lasting: dict[str, set[_Lasting]] = {}
@@ -55,7 +62,10 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     async def admitted(self, call: _Call, context: Context) -> Caller | None:
         """The caller, if it may make this call, else the call ends here; None: anybody may."""
-        if call.rule is not None and call.rule.open:
+        is_open = call.rule is not None and call.rule.open
+        if is_open != self._joining:
+            await abort(context, _other_listener(call.method, for_joining=is_open), call.method)
+        if is_open:
             return None
         peer = peer_of(context)
         try:
@@ -118,6 +128,14 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             for lasting in self._lasting[identity_id]:
                 if not lasting.changed.done():
                     lasting.changed.set_result(None)
+
+
+def _other_listener(method: str, *, for_joining: bool) -> NotPermittedError:
+    if for_joining:
+        cause, remedy = "it is answered only where people and agents join", "use the server's --join address"
+    else:
+        cause, remedy = "nobody is known where people and agents join", "use the server's --listen address"
+    return NotPermittedError(f"call {method.rpartition('/')[2]}", cause, remedy)
 
 
 @dataclass(frozen=True)
