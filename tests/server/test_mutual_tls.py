@@ -189,7 +189,7 @@ def test_the_join_listener_serves_joining_and_nothing_else(lab: Server) -> None:
         enrolment = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
         with pytest.raises(grpc.RpcError) as caught:
             enrolment.Join(joining, timeout=10)
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_an_agent_renews_in_time_and_calls_under_way_go_on(

@@ -39,6 +39,7 @@ from tests.support.server.server_support import CAMPAIGN
 READERS = "viewer, submitter, other submitter, operator, admin, owner"
 SUBMITTERS = "submitter, other submitter, operator, admin, owner"
 OF_A_CAMPAIGN = "submitter, operator, admin, owner"
+OPERATORS = "operator, admin, owner"
 ADMINS = "admin, owner"
 # A new call needs a row: who may make it? "submitter" owns the campaign that is named, "other submitter" does
 # not; "agent" names itself, "other agent" names "agent".
@@ -60,6 +61,9 @@ MAY: dict[str, str] = {
     "CampaignService/Resume": OF_A_CAMPAIGN,
     "CampaignService/CancelRuns": OF_A_CAMPAIGN,
     "CampaignService/Retry": OF_A_CAMPAIGN,
+    "ArchiveService/Delete": OPERATORS,
+    "ArchiveService/Export": READERS,
+    "ArchiveService/Import": OPERATORS,
     # Only on the listener for joining; the owner of the socket has no certificate to renew.
     "EnrolmentService/Join": "",
     "EnrolmentService/Renew": "agent, other agent, viewer, submitter, other submitter, operator, admin",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import grpc
 
 from assay_core.program_log import log_about_from_now
-from assay_sampling.errors import AssayError, NotPermittedError
+from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError
 from assay_server.access.audit import note_caller
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
@@ -130,12 +130,13 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     lasting.changed.set_result(None)
 
 
-def _other_listener(method: str, *, for_joining: bool) -> NotPermittedError:
+def _other_listener(method: str, *, for_joining: bool) -> AssayError:
+    subject = f"call {method.rpartition('/')[2]}"
     if for_joining:
         cause, remedy = "it is answered only where people and agents join", "use the server's --join address"
-    else:
-        cause, remedy = "nobody is known where people and agents join", "use the server's --listen address"
-    return NotPermittedError(f"call {method.rpartition('/')[2]}", cause, remedy)
+        return NotPermittedError(subject, cause, remedy)
+    cause, remedy = "nobody is known where people and agents join", "use the server's --listen address"
+    return NotIdentifiedError(subject, cause, remedy)
 
 
 @dataclass(frozen=True)
