@@ -64,6 +64,7 @@ class AgentSettings(ProgramSettings):
 
     program: ClassVar[str] = "assay-agent"
     variable_prefix: ClassVar[str] = "ASSAY_AGENT_"
+    reloads: ClassVar[bool] = True
 
     server: Annotated[
         str,
@@ -101,6 +102,7 @@ class AgentSettings(ProgramSettings):
             "TOML file that says what a server may ask for.",
             default=f"{DEFAULT_POLICY_FILE}, if it exists",
             flag="policy",
+            at_runtime=True,
         ),
     ] = None
     recorded_slots: Annotated[
@@ -119,7 +121,9 @@ class AgentSettings(ProgramSettings):
     spool_limit_bytes: Annotated[
         int | None,
         Setting(
-            "The most bytes that the spool may take.", default="a quarter of the free disk, at most 4 GiB"
+            "The most bytes that the spool may take.",
+            default="a quarter of the free disk, at most 4 GiB",
+            at_runtime=True,
         ),
         Field(ge=1),
     ] = None
@@ -132,7 +136,9 @@ class AgentSettings(ProgramSettings):
     lease_wait_ms: Annotated[
         int, Setting("How long one request for work may wait at the server."), Field(ge=0)
     ] = 10_000
-    drain_seconds: Annotated[float, Setting("How long a run may continue after SIGTERM."), Field(ge=0)] = 5.0
+    drain_seconds: Annotated[
+        float, Setting("How long a run may continue after SIGTERM.", at_runtime=True), Field(ge=0)
+    ] = 5.0
     pause_at_celsius: Annotated[
         float, Setting("A GPU at least this hot waits before a run; 0: never."), Field(ge=0)
     ] = 85.0

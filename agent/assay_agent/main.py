@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -21,6 +22,7 @@ from assay_agent.daemon.state import StateDirectory
 from assay_agent.doctor.examination import examine, require_nothing_missing
 from assay_agent.doctor.probe import describe_probe, probe_box
 from assay_agent.gpus.inventory import read_inventory
+from assay_core.hangup import Terminal
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.program_log import set_up_log
 from assay_core.records.machine import Inventory
@@ -52,11 +54,24 @@ app.add_typer(quarantine_app, name="quarantine")
 
 @app.command()
 @with_settings(AgentSettings)
-def run(*, settings: AgentSettings) -> None:
+def run(*, settings: AgentSettings, again: Callable[[], AgentSettings]) -> None:
     """Work for a server until SIGTERM or SIGINT; a second one hands runs back at once."""
     set_up_log(settings.log_level, settings.log_format)
-    policy = policy_in_force(settings.policy_file)
-    _run_until_signalled(Agent(settings.model_copy(update={"policy_file": policy})))
+    agent = Agent(_with_policy(settings))
+
+    def reload() -> None:
+        try:
+            agent.reload(_with_policy(again()))
+        except AssayError as error:
+            _log.error("reload is refused, and nothing has changed: %s", error)
+        else:
+            set_up_log(agent.settings.log_level, agent.settings.log_format)
+
+    _run_until_signalled(agent, reload)
+
+
+def _with_policy(settings: AgentSettings) -> AgentSettings:
+    return settings.model_copy(update={"policy_file": policy_in_force(settings.policy_file)})
 
 
 @app.command()
@@ -139,8 +154,12 @@ def _described(found: Inventory) -> str:
     return "\n".join(lines)
 
 
-def _run_until_signalled(agent: Agent) -> None:
-    """Run the agent in its own thread, so that a signal never finds one of its locks held."""
+def _run_until_signalled(agent: Agent, reload: Callable[[], None]) -> None:
+    """Run the agent in its own thread, so that a signal never finds one of its locks held.
+
+    SIGHUP reloads, unless the terminal of this process has gone: then the agent stops, as after SIGTERM.
+    """
+    terminal = Terminal()
     problems: list[BaseException] = []
     # Signals wake the main thread through a socket: one that comes just before it waits is not lost.
     waiting, waking = socket.socketpair()
@@ -156,12 +175,15 @@ def _run_until_signalled(agent: Agent) -> None:
 
     with waiting, waking:
         signal.set_wakeup_fd(waking.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda received, frame: None)
         thread = threading.Thread(target=work, name="assay-agent", daemon=True)
         thread.start()
         again = False
         while (received := waiting.recv(1)) != _ENDED:
+            if received[0] == signal.SIGHUP and not terminal.is_gone:
+                reload()
+                continue
             _log.info("%s: stopping", signal.Signals(received[0]).name)
             agent.stop(at_once=again)
             again = True

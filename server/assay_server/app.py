@@ -15,6 +15,7 @@ from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import take_state_folder
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.records.campaign import AttemptState
+from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
@@ -38,6 +39,7 @@ from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.metrics.server_metrics import ServerMetrics
+from assay_server.metrics.timed_store import TimedStore
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -49,8 +51,8 @@ from assay_server.store.protocols import KnownFiles, MetadataStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.set_aside import warn_of
 from assay_server.store.sqlite import SqliteStore
-from assay_server.store.timed import TimedStore
 from assay_server.upkeep import Housekeeper, upkeep
+from assay_server.writability import WritabilityWatch
 
 __all__ = ["Server", "ServerSettings"]
 
@@ -81,8 +83,12 @@ class Server:
         self.settings = settings
         self._limits = limits
         self.addresses: tuple[str, ...] = ()
+        self.metrics = ServerMetrics(settings.state_dir)
         self.metrics_address = ""
         self.joins: tuple[str, ...] = ()
+        self.rpc: RpcServer | None = None
+        self._coordinator: Coordinator | None = None
+        self._endpoint: MetricsEndpoint | None = None
         self._clock = clock or SteadyClock()
         self._make_executor = make_executor
         self._resources = contextlib.ExitStack()
@@ -104,8 +110,14 @@ class Server:
         _log.info("state in %s, listening on %s", self.settings.state_dir, ", ".join(self.addresses))
 
     def stop(self) -> None:
-        """Stop in order: nothing acknowledged is lost, running analyses begin again at the next start."""
+        """Stop in order: nothing acknowledged is lost, running analyses begin again at the next start.
+
+        First no more work is given, and calls under way have ``drain_seconds`` to end.
+        """
         with self._stopping:
+            self.metrics.draining()
+            if self.rpc is not None:
+                self.rpc.drain(self.settings.drain_seconds)
             self._resources.close()
             self._stopped.set()
 
@@ -122,14 +134,11 @@ class Server:
         resources.callback(database.close)
         database.require_sound()
         metadata = AuditedStore(database)
-        self.metrics = metrics = ServerMetrics(state)
-        policy = SchedulePolicy(
-            self.settings.lease_ms,
-            RetryPolicy(delay_ms=self.settings.retry_delay_ms),
-            windows=windows_of(self.settings.maintenance),
-            person_gpu_hours=self.settings.person_gpu_hours,
-        )
-        coordinator = Coordinator(TimedStore(metadata, metrics), LocalRecordStore(state), policy, self._clock)
+        metrics = self.metrics
+        self.writability = writability = WritabilityWatch(state, self._writable)
+        timed = TimedStore(metadata, metrics, writability.refused)
+        policy = _policy(self.settings)
+        self._coordinator = coordinator = Coordinator(timed, LocalRecordStore(state), policy, self._clock)
         room = coordinator.room = Room(
             state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes
         )
@@ -147,7 +156,7 @@ class Server:
         audit = AuditLog(metadata, self.settings.audit_days, self._limits.log.refusals_audited_per_minute)
         metrics.watch(coordinator, lambda: analyses.running)
         withdrawn = WithdrawnCertificates(metadata)
-        server = RpcServer(
+        self.rpc = server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
             AgentHandler(coordinator, publisher, heartbeats, self.settings.heartbeat_ms, self._limits.agents),
             CampaignHandler(coordinator, self._limits.queries, requests),
@@ -181,7 +190,8 @@ class Server:
                 audit=audit,
             )
         )
-        endpoint = MetricsEndpoint(metrics.registry)
+        resources.enter_context(writability.watching(database))
+        self._endpoint = endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)
         metrics.tell_certificates(state, lambda: endpoint.certificate)
         endpoint.serve(self.settings.metrics_place)
@@ -200,6 +210,27 @@ class Server:
             [check_listen_address(address, "join") for address in self.settings.join],
         )
 
+    def _writable(self, writable: bool) -> None:
+        self.metrics.serving(writable)
+        if self.rpc is not None:
+            self.rpc.set_serving(writable)
+
+    def reload(self, asked: ServerSettings) -> None:
+        """Take over what may change while the server runs, and log what changed and what waits.
+
+        Raises ParameterError if something cannot be; then nothing has changed.
+        """
+        before = self.settings
+        found = reloaded(before, asked)
+        policy = _policy(found.settings)
+        if self._endpoint is not None:
+            self._endpoint.serve(found.settings.metrics_place)
+            self.metrics_address = self._endpoint.address
+        if self._coordinator is not None:
+            self._coordinator.policy = policy
+        self.settings = found.settings
+        found.log(_log, before, asked)
+
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor
         if make_executor is None:
@@ -209,6 +240,15 @@ class Server:
         analyses = Analyses(coordinator, make_executor, self.metrics.analysed)
         resources.callback(analyses.close)
         return analyses
+
+
+def _policy(settings: ServerSettings) -> SchedulePolicy:
+    return SchedulePolicy(
+        settings.lease_ms,
+        RetryPolicy(delay_ms=settings.retry_delay_ms),
+        windows=windows_of(settings.maintenance),
+        person_gpu_hours=settings.person_gpu_hours,
+    )
 
 
 def _topics(effects: Effects) -> list[str]:

@@ -28,6 +28,7 @@ class ServerSettings(ProgramSettings):
 
     program: ClassVar[str] = "assay-server"
     variable_prefix: ClassVar[str] = "ASSAY_SERVER_"
+    reloads: ClassVar[bool] = True
 
     state_dir: Annotated[
         Path,
@@ -63,10 +64,15 @@ class ServerSettings(ProgramSettings):
     ] = 1
     retry_delay_ms: Annotated[
         int,
-        Setting("How long a failed slice rests before its next try, doubled each time."),
+        Setting("How long a failed slice rests before its next try, doubled each time.", at_runtime=True),
         Field(ge=0),
     ] = 1_000
     audit_days: Annotated[int, Setting("How long the audit log is kept, in days."), Field(ge=1)] = 400
+    drain_seconds: Annotated[
+        float,
+        Setting("How long calls under way may continue after SIGTERM.", at_runtime=True),
+        Field(ge=0),
+    ] = 10.0
     metrics: MetricsSetting = ""
     metrics_certificate: MetricsCertificateSetting = None
     metrics_key: MetricsKeySetting = None
@@ -90,11 +96,12 @@ class ServerSettings(ProgramSettings):
             "Times without new runs: AGENT START/END or label:LABEL START/END, in ISO 8601.",
             default="none",
             metavar="WINDOW",
+            at_runtime=True,
         ),
     ] = ()
     person_gpu_hours: Annotated[
         float,
-        Setting("GPU hours that each person may use in 30 days; 0: no limit."),
+        Setting("GPU hours that each person may use in 30 days; 0: no limit.", at_runtime=True),
         Field(ge=0, allow_inf_nan=False),
     ] = 0.0
     log_level: LogLevelSetting = LogLevel.WARNING

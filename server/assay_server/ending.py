@@ -9,16 +9,20 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from assay_core.hangup import Terminal
+
 # The kernel, a shell and a service manager may each send a signal that a person sent once.
 _ONE_REQUEST_SECONDS = 1.0
 
 
 @contextlib.contextmanager
-def until_asked_to_end() -> Iterator[Callable[[], None]]:
+def until_asked_to_end(on_hangup: Callable[[], None] = lambda: None) -> Iterator[Callable[[], None]]:
     """In the main thread: yields a function that waits for SIGTERM or Ctrl-C from now on.
 
-    A signal more than a second after the first ends the process at once, without an orderly end.
+    A signal more than a second after the first ends the process at once, without an orderly end. While it
+    waits, SIGHUP calls ``on_hangup``, unless the terminal of this process has gone: then it ends.
     """
+    terminal = Terminal()
     asked: list[float] = []
 
     def received(number: int, _frame: FrameType | None) -> None:
@@ -34,11 +38,13 @@ def until_asked_to_end() -> Iterator[Callable[[], None]]:
         signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, received)
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
         try:
-            yield lambda: _wait(waiting)
+            yield lambda: _wait(waiting, terminal, on_hangup)
         finally:  # The handlers stay, so that a second signal can end a slow shutdown.
             signal.set_wakeup_fd(-1)
 
 
-def _wait(waiting: socket.socket) -> None:
-    waiting.recv(1)
+def _wait(waiting: socket.socket, terminal: Terminal, on_hangup: Callable[[], None]) -> None:
+    while waiting.recv(1)[0] == signal.SIGHUP and not terminal.is_gone:
+        on_hangup()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +18,14 @@ from assay_core.program_log import set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError
 from assay_server.cli.extras import server_extra
+from assay_server.cli.health import health
 from assay_server.cli.init import init
 from assay_server.cli.state import backup, check, restore
 from assay_server.cli.token import token
 from assay_server.config import ServerSettings
 from assay_server.ending import until_asked_to_end
+
+_log = logging.getLogger(__name__)
 
 program = typer.Typer(
     context_settings=CONTEXT_SETTINGS, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -31,6 +36,7 @@ program = typer.Typer(
 def _serve_options(
     *,
     settings: ServerSettings,
+    again: Callable[[], ServerSettings],
     json_output: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
     version: Annotated[bool, version_option("assay-server")] = False,
 ) -> None:
@@ -38,7 +44,11 @@ def _serve_options(
     set_up_log(settings.log_level, settings.log_format)
     # gRPC's own messages on standard error only help its authors; our errors say what people need.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    _serve(settings.model_copy(update={"state_dir": settings.state_dir.absolute()}), json_output)
+    _serve(_absolute(settings), lambda: _absolute(again()), json_output)
+
+
+def _absolute(settings: ServerSettings) -> ServerSettings:
+    return settings.model_copy(update={"state_dir": settings.state_dir.absolute()})
 
 
 @functools.wraps(_serve_options)
@@ -54,12 +64,20 @@ serve.__signature__ = inspect.Signature([_context, *_served.values()])  # type: 
 serve.__annotations__ = {"context": typer.Context, **_serve_options.__annotations__}
 del serve.__wrapped__
 program.callback(invoke_without_command=True)(serve)
-for _verb in (init, token, backup, restore, check):
+for _verb in (init, token, backup, restore, check, health):
     program.command()(_verb)
 
 
-def _serve(settings: ServerSettings, json_output: bool) -> None:
-    with until_asked_to_end() as wait, _server_class()(settings) as server:
+def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_output: bool) -> None:
+    def reload() -> None:
+        try:
+            server.reload(again())
+        except AssayError as error:
+            _log.error("reload is refused, and nothing has changed: %s", error)
+        else:
+            set_up_log(server.settings.log_level, server.settings.log_format)
+
+    with until_asked_to_end(reload) as wait, _server_class()(settings) as server:
         if json_output:
             text = json.dumps(
                 {

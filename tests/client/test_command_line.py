@@ -48,9 +48,10 @@ def test_every_verb_has_json_and_says_what_it_does() -> None:
 def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
         "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate",
-        "project", "pka-table", "scale-model", "cold-start", "reuse",
-        "import", "run", "submit", "status", "watch", "pause", "resume", "cancel", "retry",
-        "runs", "report", "demo", "docs",
+        "project", "pka-table", "scale-model", "cold-start", "reuse", "import", "run", "submit",
+        "status", "watch", "pause", "resume", "cancel", "retry", "health", "runs", "report",
+        "campaigns", "role", "audit", "demo", "login", "logout", "token", "identities", "revoke",
+        "docs",
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.attempts import AttemptRunner
@@ -26,6 +27,7 @@ from assay_agent.metrics.meter import Meter
 from assay_agent.metrics.sources import GpuSource, SlotSource
 from assay_agent.policy.file import read_policy
 from assay_agent.policy.gate import Gate
+from assay_agent.policy.in_force import PolicyInForce
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.profilers.seam import Profiler
 from assay_agent.spool.spool import DiscardedAttempt, Spool, SpooledAttempt, default_limit_bytes
@@ -40,6 +42,7 @@ from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.machine import Inventory, Registration
 from assay_core.records.wire import WireError
 from assay_core.server_address import parse_address
+from assay_core.settings.reloading import reloaded
 from assay_sampling.errors import AssayError, NotReadyError, ServerUnreachableError
 from assay_sampling.running.failures import FailureClass
 
@@ -78,6 +81,9 @@ class Agent:
         self._drain_seconds = settings.drain_seconds
         self._at_once = False
         self.meter = _meter(settings)
+        self._policy: PolicyInForce | None = None
+        self._server = settings.server
+        self._spool: Spool | None = None
 
     @property
     def registered(self) -> bool:
@@ -107,15 +113,17 @@ class Agent:
         credentials = credentials_folder(settings.state_dir).read()
         server = server_of(settings, credentials)
         gate = _gate(settings, server)
+        self._policy = PolicyInForce(gate)
+        self._server = server
         with StateDirectory(settings.state_dir, settings.agent_id) as state:
             _log.info("%s", gate.describe())
-            limit = settings.spool_limit_bytes
             spool = Spool(
                 state.spool,
-                limit_bytes=default_limit_bytes(state.directory) if limit is None else limit,
+                limit_bytes=_spool_limit(settings, state.directory),
                 minimum_free_bytes=settings.minimum_free_bytes,
                 flush_seconds=settings.flush_seconds,
             )
+            self._spool = spool
             try:
                 inventory = self._read_inventory()
                 places = self._places(inventory, state)
@@ -128,13 +136,33 @@ class Agent:
                     connection=connection,
                     renewal=Renewal(credentials_folder(state.directory), connection),
                     places=places,
-                    gate=gate,
+                    policy=self._policy,
                     quarantine=Quarantine(state.directory),
                 )
                 process.run(inventory)
             finally:
                 self.meter.close()
                 spool.close()
+
+    def reload(self, asked: AgentSettings) -> None:
+        """Take over what may change while the agent runs, read the policy file again, and log what changed.
+
+        Runs under way continue under the policy that admitted them. Raises AssayError if the settings or the
+        policy file cannot be; then nothing has changed.
+        """
+        before = self.settings
+        found = reloaded(before, asked)
+        gate = _gate(found.settings, self._server)
+        if self._spool is not None:
+            self.meter.serve(found.settings.metrics_place)
+            self._spool.set_limit(_spool_limit(found.settings, self._spool.directory))
+        if self._policy is not None:
+            if gate.policy != self._policy.gate.policy:
+                _log.warning("reload: the policy has changed: %s", gate.describe())
+            self._policy.replace(gate)
+        self._drain_seconds = found.settings.drain_seconds
+        self.settings = found.settings
+        found.log(_log, before, asked)
 
     def _places(self, inventory: Inventory, state: StateDirectory) -> list[Place]:
         remove_old_jobs(state.directory)
@@ -161,11 +189,11 @@ class _Process:
         connection: Connection,
         renewal: Renewal,
         places: Sequence[Place],
-        gate: Gate,
+        policy: PolicyInForce,
         quarantine: Quarantine,
     ) -> None:
         self._agent = agent
-        self._gate = gate
+        self._policy = policy
         self._agent_id = agent_id
         self._place = place
         self._spool = spool
@@ -216,7 +244,7 @@ class _Process:
             self._connection,
             profilers,
             self._give_up,
-            gate=self._gate,
+            gate=self._policy,
             on_begin=self._session.wake,
             health=health,
             meter=self._meter,
@@ -409,6 +437,11 @@ def _meter(settings: AgentSettings) -> Meter:
             raise
         return Meter()
     return AgentMetrics(settings.state_dir)
+
+
+def _spool_limit(settings: AgentSettings, directory: Path) -> int:
+    limit = settings.spool_limit_bytes
+    return default_limit_bytes(directory) if limit is None else limit
 
 
 def _source(worker: SlotWorker) -> SlotSource:

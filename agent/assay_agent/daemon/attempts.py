@@ -12,7 +12,7 @@ from assay_agent.execution.environment import without_secrets
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
-from assay_agent.policy.gate import Gate
+from assay_agent.policy.in_force import PolicyInForce
 from assay_agent.profilers.seam import Measurement, Profiler
 from assay_agent.provenance.facts import Collected
 from assay_agent.spool.spool import AttemptEnded, Spool, SpooledAttempt
@@ -52,7 +52,7 @@ class AttemptRunner:
         profilers: Mapping[str, Profiler],
         give_up: threading.Event,
         *,
-        gate: Gate,
+        gate: PolicyInForce,
         on_begin: Callable[[], None] = lambda: None,
         health: SlotHealth | None = None,
         meter: Meter | None = None,

@@ -143,6 +143,12 @@ class Spool:
         """End the spool's thread; what is on the disk stays."""
         self._committer.close()
 
+    def set_limit(self, limit_bytes: int) -> None:
+        """Change how many bytes it may take; what it holds already stays."""
+        with self.changed:
+            self.limit_bytes = limit_bytes
+            self.changed.notify_all()
+
     def depth(self) -> SpoolDepth:
         """How full it is now."""
         with self.changed:

@@ -57,6 +57,7 @@ VERBS: dict[str, str] = {
     "resume": "assay_client.cli.verbs.resume",
     "cancel": "assay_client.cli.verbs.cancel",
     "retry": "assay_client.cli.verbs.retry",
+    "health": "assay_client.cli.verbs.health",
     "runs": "assay_client.cli.verbs.runs",
     "report": "assay_client.cli.verbs.report",
     "campaigns": "assay_client.cli.verbs.campaigns",

@@ -141,6 +141,10 @@ class Client:
         for status in self._connection.watch(campaign_id):
             yield self.status(campaign_id) if status.ended else campaign_document(status)
 
+    def is_serving(self) -> bool:
+        """Whether the server does its work; False while it ends, or cannot write its state."""
+        return self._connection.is_serving()
+
     def pause(
         self, campaign_id: str, *, workload: str = "", run_id: str = "", at_once: bool = False
     ) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.remote.logins import Login, login_again
 from assay_client.settings import settings_of
 from assay_core.connecting.channel import why_unreachable
+from assay_core.health_probe import is_serving
 from assay_core.records.archive import (
     ArchiveChunk,
     DeletedCampaign,
@@ -214,6 +215,14 @@ class Connection:
             named,
             RunsAnswer.from_proto,
         )
+
+    def is_serving(self) -> bool:
+        """What the server's health service says."""
+        self._renew_if_due()
+        try:
+            return is_serving(self._channel, _CALL_SECONDS)
+        except grpc.RpcError as error:
+            raise self._typed(error) from None
 
     def run(self, run_id: str) -> RunDetail:
         return self._call(lambda: self._stub.GetRun, NamedRun(utf8(run_id)), RunDetail.from_proto)

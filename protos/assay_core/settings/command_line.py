@@ -13,7 +13,7 @@ import typer
 from assay_core.settings.declaration import DeclaredSetting, ProgramSettings
 from assay_core.settings.settling import settle
 
-_CONFIG = "config"
+_CONFIG, _AGAIN = "config", "again"
 
 
 def with_settings(
@@ -22,7 +22,8 @@ def with_settings(
     """Give a command the options of a model's settings, and ``--config``; it takes them as ``settings``.
 
     ``fields`` names the settings that the command uses, the others keep their defaults; without ``fields``
-    it has them all. The command is called with keyword arguments only.
+    it has them all. The command is called with keyword arguments only. If it takes ``again``, it gets a
+    function that settles the settings once more: same flags, the file as it is then.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -32,10 +33,16 @@ def with_settings(
         def called(**given: Any) -> Any:
             flags = {setting.field: given.pop(setting.field) for setting in shown}
             file = given.pop(_CONFIG)
-            return command(settings=settle(model, flags, file=file), **given)
+
+            def again() -> ProgramSettings:
+                return settle(model, flags, file=file)
+
+            if _AGAIN in own.parameters:
+                given[_AGAIN] = again
+            return command(settings=again(), **given)
 
         own = inspect.signature(command, eval_str=True)
-        others = [parameter for name, parameter in own.parameters.items() if name != "settings"]
+        others = [parameter for name, parameter in own.parameters.items() if name not in ("settings", _AGAIN)]
         added = [_parameter(setting) for setting in shown]
         _take_signature(
             called, [*others[: _positional(others)], *added, _config(model), *others[_positional(others) :]]

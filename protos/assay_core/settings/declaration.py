@@ -86,6 +86,7 @@ class ProgramSettings(BaseModel, ABC):
 
     program: ClassVar[str]
     variable_prefix: ClassVar[str]
+    reloads: ClassVar[bool] = False  # at SIGHUP
 
     @model_validator(mode="wrap")
     @classmethod

@@ -11,7 +11,6 @@ from prometheus_client import Counter, Gauge, Histogram
 from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
 from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
 from assay_core.records.campaign import AttemptState
-from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
@@ -108,7 +107,7 @@ class ServerMetrics:
         self._store_seconds.labels("work").observe(work_seconds)
         self._store_seconds.labels("commit").observe(commit_seconds)
 
-    def not_stored(self, error: StorageError) -> None:
+    def not_stored(self) -> None:
         self._store_errors.inc()
 
     # Told by the server itself.

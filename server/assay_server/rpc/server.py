@@ -13,10 +13,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 import grpc
+from grpc_health.v1 import health_pb2_grpc
 
 from assay_core.files.sockets import address_taken, clear_socket
 from assay_core.server_address import ServerAddress, require_our_socket
-from assay_protos import agent_pb2_grpc, archive_pb2_grpc, campaign_pb2_grpc, ingest_pb2_grpc, lab_pb2_grpc
+from assay_protos import (
+    agent_pb2,
+    agent_pb2_grpc,
+    archive_pb2,
+    archive_pb2_grpc,
+    campaign_pb2,
+    campaign_pb2_grpc,
+    ingest_pb2,
+    ingest_pb2_grpc,
+    lab_pb2,
+    lab_pb2_grpc,
+)
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditLog
 from assay_server.access.people import PeopleHandler
@@ -36,13 +48,21 @@ from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.lab_servicer import LabServicer
-from assay_server.rpc.observing import CallMeter, Observing
+from assay_server.rpc.observing.calls import CallMeter, Observing
+from assay_server.rpc.observing.health import HealthServicer
+from assay_server.rpc.places import Places
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 from assay_server.store.protocols import MetadataStore
 
 _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2.0
+_LOOK_SECONDS = 0.05
+_SERVICES = [
+    service.full_name
+    for module in (agent_pb2, archive_pb2, campaign_pb2, ingest_pb2, lab_pb2)
+    for service in module.DESCRIPTOR.services_by_name.values()
+]
 
 
 class RpcServer:
@@ -69,7 +89,9 @@ class RpcServer:
         meter: CallMeter,
     ) -> None:
         self._limits = limits
-        self._meter = meter
+        self._observing = Observing(meter)
+        self._health: HealthServicer | None = None
+        self._draining = False
         self._listen = listen
         self._agents = agents
         self._campaigns = campaigns
@@ -96,6 +118,35 @@ class RpcServer:
         with _places_taken(self._listen):
             self._thread.start()
             return self._listening.result()
+
+    def set_serving(self, serving: bool) -> None:
+        """What the health service says from now on; a server that drains stays NOT_SERVING."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks
+                self._loop.call_soon_threadsafe(self._set_serving, serving)
+
+    def _set_serving(self, serving: bool) -> None:
+        if self._health is not None:
+            self._health.set_serving(serving and not self._draining)
+
+    def drain(self, seconds: float) -> None:
+        """Give no more work, tell who watches, and wait until calls have ended, at most that long.
+
+        Agents may still send what they hold, finish attempts and keep leases.
+        """
+        if self._loop is not None and self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._drain(seconds), self._loop).result()
+
+    async def _drain(self, seconds: float) -> None:
+        self._draining = True
+        self._set_serving(False)
+        self._changes.stop()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while self._observing.busy and loop.time() < until:
+            await asyncio.sleep(_LOOK_SECONDS)
+        if self._observing.busy:
+            _log.warning("%d calls are cut off: they took longer than --drain", self._observing.busy)
 
     def stop(self) -> None:
         """Refuse new calls, give running calls a moment to end, then cut them off."""
@@ -148,7 +199,7 @@ class RpcServer:
     def _server(self, limits: CallLimits, *, joining: bool = False) -> grpc.aio.Server:
         return grpc.aio.server(
             interceptors=[
-                Observing(self._meter),
+                self._observing,
                 Auditing(self._audit),
                 Guard(self._recognition, joining=joining),
                 QuotaKeeper(Quotas(self._limits.callers)),
@@ -175,6 +226,8 @@ class RpcServer:
         return addresses
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
+        self._health = HealthServicer(_SERVICES, Places(self._limits.queries.watch_streams))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
             AgentServicer(self._agents, threads, self._changes, self._limits), server
         )

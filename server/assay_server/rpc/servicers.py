@@ -30,7 +30,7 @@ from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.errors import abort
-from assay_server.rpc.observing import waiting
+from assay_server.rpc.observing.calls import waiting
 from assay_server.rpc.places import BoundedThreads, Places
 
 _LONGEST_WAIT_MS = 60_000
@@ -149,6 +149,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
     async def Lease(self, request: Any, context: Context) -> Any:
         asked = LeaseRequest.from_proto(request)
         until = asyncio.get_running_loop().time() + min(max(asked.wait_ms, 0), _LONGEST_WAIT_MS) / 1000
+        if self._changes.stopping:  # a lease that this server gave now would outlive it
+            return LeaseAnswer().to_proto()
         with self._places.taken() as place:
             return (await self._lease(asked, context, until if place else 0.0)).to_proto()
 

@@ -54,6 +54,7 @@ class Observing(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def __init__(self, meter: CallMeter) -> None:
         self._meter = meter
+        self.busy = 0  # calls under way that are no streams
 
     async def intercept_service(
         self,
@@ -98,6 +99,7 @@ class Observing(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         _current.set(call)  # for good: each call has a task of its own
         log_about_from_now(call=name, address=_peer(context))
         self._meter.began(name)
+        self.busy += not stream
         code = grpc.StatusCode.CANCELLED.name  # also if the task is cancelled
         try:
             yield
@@ -107,6 +109,7 @@ class Observing(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             raise
         finally:
             seconds = time.perf_counter() - call.began - call.waited
+            self.busy -= not stream
             self._meter.ended(name, code, None if stream else seconds)
 
 

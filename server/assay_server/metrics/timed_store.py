@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
@@ -17,15 +17,20 @@ class StoreMeter(Protocol):
     def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
         """A transaction is durable: it waited for the writer, worked, and was committed."""
 
-    def not_stored(self, error: StorageError) -> None:
+    def not_stored(self) -> None:
         """A transaction was undone because the store, or something in it, refused."""
 
 
 class TimedStore:
-    """The ``MetadataStore`` that it is given, whose writing transactions are timed."""
+    """The ``MetadataStore`` that it is given, whose writing transactions are timed.
 
-    def __init__(self, store: MetadataStore, meter: StoreMeter) -> None:
-        self._store, self._meter = store, meter
+    ``on_refusal`` is called after a transaction that was refused.
+    """
+
+    def __init__(
+        self, store: MetadataStore, meter: StoreMeter, on_refusal: Callable[[], None] = lambda: None
+    ) -> None:
+        self._store, self._meter, self._on_refusal = store, meter, on_refusal
 
     def snapshot(self) -> AbstractContextManager[MetadataReader]:
         return self._store.snapshot()
@@ -38,8 +43,9 @@ class TimedStore:
                 began = time.perf_counter()
                 yield transaction
                 ended = time.perf_counter()
-        except StorageError as error:
-            self._meter.not_stored(error)
+        except StorageError:
+            self._meter.not_stored()
+            self._on_refusal()
             raise
         self._meter.stored(began - asked, ended - began, time.perf_counter() - ended)
 

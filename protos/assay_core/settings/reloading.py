@@ -1,0 +1,48 @@
+"""Reloading a program's settings: what changes now, what waits for a restart."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from assay_core.settings.declaration import DeclaredSetting, ProgramSettings
+
+Settings = TypeVar("Settings", bound=ProgramSettings)
+
+
+@dataclass(frozen=True)
+class Reloaded(Generic[Settings]):
+    """The settings in force after a reload, what changed, and what changes only with a restart."""
+
+    settings: Settings
+    changed: tuple[DeclaredSetting, ...]
+    waiting: tuple[DeclaredSetting, ...]
+
+    def log(self, log: logging.Logger, before: Settings, asked: Settings) -> None:
+        """Say so, as warnings: somebody who reloads wants to see it at every log level."""
+        for setting in self.changed:
+            old, new = getattr(before, setting.field), getattr(self.settings, setting.field)
+            log.warning("reload: %s is now %s (was %s)", setting.key, _shown(new), _shown(old))
+        for setting in self.waiting:
+            new = _shown(getattr(asked, setting.field))
+            log.warning("reload: %s becomes %s only with a restart", setting.key, new)
+        if not self.changed and not self.waiting:
+            log.warning("reload: no setting has changed")
+
+
+def reloaded(before: Settings, asked: Settings) -> Reloaded[Settings]:
+    """The settings ``before`` with those of ``asked`` that may change while the program runs.
+
+    Raises ParameterError if the two do not fit together.
+    """
+    differ = [s for s in before.declared() if getattr(before, s.field) != getattr(asked, s.field)]
+    changed = tuple(setting for setting in differ if setting.at_runtime)
+    waiting = tuple(setting for setting in differ if not setting.at_runtime)
+    values = {setting.field: getattr(before, setting.field) for setting in before.declared()}
+    values |= {setting.field: getattr(asked, setting.field) for setting in changed}
+    return Reloaded(type(before)(**values), changed, waiting)
+
+
+def _shown(value: object) -> str:
+    return "not set" if value in (None, "", ()) else str(value)

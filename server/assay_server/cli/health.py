@@ -1,0 +1,50 @@
+"""``assay-server health``: whether a server on this machine does its work, for probes."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import grpc
+import typer
+
+from assay_core.health_probe import is_serving
+from assay_core.server_address import default_address, parse_address, require_our_socket
+from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError
+
+_SECONDS = 5.0
+
+
+def health(
+    address: Annotated[
+        str, typer.Argument(metavar="[ADDRESS]", help="unix:PATH; by default this user's own socket.")
+    ] = "",
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Ask a server on this machine whether it does its work.
+
+    Ends with 0 if it serves, 5 if nothing answers, 10 if it is ending or cannot write its state."""
+    found = parse_address(address or default_address(), "ADDRESS")
+    if found.socket is None:
+        raise ParameterError(
+            "ADDRESS",
+            f"{found.text!r} is not a socket, and over TCP the server must know who asks",
+            f"assay health --server {found.text}",
+        )
+    require_our_socket(found, "ADDRESS")
+    try:
+        with grpc.insecure_channel(found.text, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            serving = is_serving(channel, _SECONDS)
+    except grpc.RpcError as error:
+        cause = f"it does not answer ({error.code().name})" if isinstance(error, grpc.Call) else str(error)
+        raise ServerUnreachableError(found.text, cause, "look at its log, and start it") from error
+    if json_output:
+        typer.echo(json.dumps({"address": found.text, "serving": serving}))
+    else:
+        typer.echo(f"{found.text}: {'serving' if serving else 'not serving'}")
+    if not serving:
+        raise NotReadyError(
+            found.text,
+            "the server is ending, or cannot write its state",
+            "look at its log; free space on the disk of its state folder",
+        )

@@ -1,0 +1,1 @@
+"""Calls seen from outside: their time and status, and the health service for probes."""

@@ -1,0 +1,69 @@
+"""The standard health service of gRPC, for probes: NOT_SERVING while the server cannot do its work.
+
+The servicer of grpcio-health-checking writes to its context instead of giving answers, which interceptors
+that check callers cannot follow; so only its messages are taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from assay_server.rpc.errors import abort
+
+Context = grpc.aio.ServicerContext[Any, Any]
+_Response = health_pb2.HealthCheckResponse
+
+
+class HasPlaces(Protocol):
+    """Bounds how many do something at a time."""
+
+    def taken(self) -> AbstractContextManager[bool]: ...
+
+    def refusal(self, what: str) -> Exception: ...
+
+
+class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
+    """The whole server ("") and its services share one status; ``places`` bounds who watches it.
+
+    Used on the event loop.
+    """
+
+    def __init__(self, services: Iterable[str], places: HasPlaces) -> None:
+        self._services = frozenset({"", *services})
+        self._places = places
+        self._status = _Response.SERVING
+        self._changed = asyncio.Event()
+
+    def set_serving(self, serving: bool) -> None:
+        """Change the status, and tell all who watch it."""
+        status = _Response.SERVING if serving else _Response.NOT_SERVING
+        if status == self._status:
+            return
+        self._status = status
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def Check(self, request: Any, context: Context) -> Any:
+        if request.service not in self._services:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "no such service")
+        return _Response(status=self._status)
+
+    async def List(self, request: Any, context: Context) -> Any:
+        told = _Response(status=self._status)
+        return health_pb2.HealthListResponse(statuses=dict.fromkeys(sorted(self._services), told))
+
+    async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
+        with self._places.taken() as place:
+            if not place:
+                await abort(context, self._places.refusal("watches"), "Watch")
+            known = request.service in self._services
+            while True:
+                changed = self._changed
+                yield _Response(status=self._status if known else _Response.SERVICE_UNKNOWN)
+                await changed.wait()
