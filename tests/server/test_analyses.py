@@ -138,7 +138,12 @@ def test_an_analysis_that_breaks_its_pool_twice_is_given_up(lab: Lab) -> None:
     )
 
 
-def test_a_report_that_the_disk_refuses_fails_the_campaign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tries", [0, 2])
+def test_a_report_that_the_disk_refuses_again_and_again_fails_the_campaign(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_TRIES", tries)
+    monkeypatch.setattr("assay_server.campaigns.analysing.analyses._DISK_PAUSE_SECONDS", 0.01)
     lab.end_runs()
 
     def full(_descriptor: int) -> None:
@@ -151,7 +156,10 @@ def test_a_report_that_the_disk_refuses_fails_the_campaign(lab: Lab, monkeypatch
 
     real = type(lab.coordinator.records).write_report
     monkeypatch.setattr(type(lab.coordinator.records), "write_report", refuse_reports)
-    lab.futures[0].set_result((b"{}", b"<p>"))
+    for made in range(tries + 1):
+        eventually(lambda made=made: len(lab.futures) == made + 1, "the next analysis")
+        assert lab.campaign().state is CampaignState.ANALYSING
+        lab.futures[made].set_result((b"{}", b"<p>"))
     campaign = lab.campaign()
     assert (campaign.state, campaign.has_report) == (CampaignState.FAILED, False)
     assert campaign.failure is not None and campaign.failure.failure_class == "disk_full"

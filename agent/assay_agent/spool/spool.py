@@ -189,8 +189,13 @@ class Spool:
             if path.exists():
                 self._discard(path)
             path.mkdir(mode=0o700)
-            records.write_manifest(path, work)
-            durable.sync_directory(self.directory)
+            try:
+                records.write_manifest(path, work)
+                durable.sync_directory(self.directory)
+            except OSError:
+                # Nobody will ask for it again: it would take space until the next start.
+                shutil.rmtree(path, ignore_errors=True)
+                raise
         attempt = SpooledAttempt(
             self, key, path, work.lease_remaining_ms / 1000, write_secret=work.write_secret
         )

@@ -71,6 +71,11 @@ class WorkerPool:
             self._executor = None
 
 
+# A report that the disk refuses is tried again so often, over about five minutes.
+_DISK_TRIES = 6
+_DISK_PAUSE_SECONDS, _LONGEST_DISK_PAUSE_SECONDS = 5.0, 600.0
+
+
 class Analyses:
     """Starts the analysis of each campaign whose runs have ended, and keeps its report.
 
@@ -93,6 +98,9 @@ class Analyses:
         # How often each campaign had been tried again by a person when its analysis began.
         self._running: dict[str, int] = {}
         self._broken: set[str] = set()
+        # Campaigns whose result the disk refused: how often in a row, and what tries again.
+        self._refused: dict[str, int] = {}
+        self._later: dict[str, threading.Timer] = {}
         self._closed = False
         coordinator.listen(self._heard)
 
@@ -105,6 +113,8 @@ class Analyses:
         """Start and store nothing more; the next server restarts running analyses."""
         with self._lock:
             self._closed = True
+            for timer in self._later.values():
+                timer.cancel()
         with self._ending:
             pass
 
@@ -156,8 +166,8 @@ class Analyses:
     def _keep(self, campaign_id: str, retried: int, future: Future[tuple[bytes, bytes]]) -> None:
         try:
             document, page = future.result()
-            self._coordinator.records.write_report(campaign_id, "json", document)
-            self._coordinator.records.write_report(campaign_id, "html", page)
+            if not self._written(campaign_id, retried, document, page):
+                return
         except CancelledError:
             return
         except BrokenExecutor as error:
@@ -169,6 +179,34 @@ class Analyses:
         else:
             if not self._repeated(campaign_id, retried, document):
                 self._end(campaign_id, None, retried)
+
+    def _written(self, campaign_id: str, retried: int, document: bytes, page: bytes) -> bool:
+        """Store the report; False if the disk refused it, and the analysis is made again later.
+
+        Raises StorageError if it refused all tries: a person who has freed space tries the campaign again.
+        """
+        try:
+            self._coordinator.records.write_report(campaign_id, "json", document)
+            self._coordinator.records.write_report(campaign_id, "html", page)
+        except StorageError as error:
+            if self._refused.get(campaign_id, 0) >= _DISK_TRIES:
+                raise
+            self._forget(campaign_id, retried)
+            self._start_later(campaign_id, error)
+            return False
+        return True
+
+    def _start_later(self, campaign_id: str, error: StorageError) -> None:
+        """The disk refused a result: a campaign of days must not fail for that. The pauses grow."""
+        with self._lock:
+            if self._closed:
+                return
+            refused = self._refused[campaign_id] = self._refused.get(campaign_id, 0) + 1
+            pause = min(_DISK_PAUSE_SECONDS * 2 ** (refused - 1), _LONGEST_DISK_PAUSE_SECONDS)
+            timer = self._later[campaign_id] = threading.Timer(pause, self.start, (campaign_id,))
+            timer.daemon = True
+            timer.start()
+        _log.warning("the result of %s is not stored, and tried again in %g s: %s", campaign_id, pause, error)
 
     def _repeated(self, campaign_id: str, retried: int, document: bytes) -> bool:
         """Plan further repeats if the campaign asks for less noise than the report states."""
@@ -215,7 +253,11 @@ class Analyses:
             with self._coordinator.schedule() as schedule:
                 schedule.end_analysis(campaign_id, why, retried)
         except StorageError as error:
-            _log.warning("the analysis of %s continues at the server's next start: %s", campaign_id, error)
+            self._start_later(campaign_id, error)
+            return
+        with self._lock:
+            self._refused.pop(campaign_id, None)
+            self._later.pop(campaign_id, None)
         self._on_end(why is None)
 
     def _forget(self, campaign_id: str, retried: int) -> None:
