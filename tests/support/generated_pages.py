@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assay_agent.config import AgentSettings
 from assay_client.settings import ClientSettings
+from assay_core.identity.roles import Role
 from assay_core.settings.table import settings_table
 from assay_report.model.report import Report
 from assay_sampling.counters.simulated import simulated_counters
@@ -20,6 +21,7 @@ from assay_sampling.documents.reference import field_tables, schema_text
 from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.methods.parameter_help import parameter_help
 from assay_sampling.methods.registry import samplers
+from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -41,9 +43,22 @@ def _simulated_counters() -> str:
     return "\n".join(rows)
 
 
+def _calls_and_roles() -> str:
+    rows = [f"| call | {' | '.join(Role)} | owner of the socket | in the audit log |", "|---|" + "---|" * 7]
+    for path, rule in RULES.items():
+        may = ["yes" if role in rule.roles else "" for role in Role]
+        if rule.own_campaign:
+            may[list(Role).index(Role.SUBMITTER)] = "own campaigns"
+        who = ["anybody, where people join", *[""] * 5] if rule.open else [*may, "yes"]
+        cells = [*who, "yes" if rule.audited else ""]
+        rows.append(f"| `{path.rpartition('.')[2]}` | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
     "simulated-counters": _simulated_counters,
+    "calls-and-roles": _calls_and_roles,
     "report-fields": lambda: field_tables(Report),
     "selection-fields": lambda: field_tables(SelectionDocument),
     "server-settings": lambda: settings_table(ServerSettings),

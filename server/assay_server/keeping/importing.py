@@ -15,6 +15,7 @@ from assay_core.files.durable import make_folder, storage_errors, sync_file
 from assay_core.files.private_folders import private_opener
 from assay_core.records.archive import ImportedCampaign
 from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
+from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
@@ -120,7 +121,9 @@ class Import:
     def _store(self, rows: CampaignRows) -> None:
         """The rows in one transaction; attempts get new tokens, for theirs may be taken here."""
         caller = current_caller()
-        campaign = replace(rows.campaign, owner="" if caller is None else caller.identity_id)
+        owner, name = ("", "") if caller is None else (caller.identity_id, caller.name)
+        campaign = replace(rows.campaign, owner=owner, owner_name=name)
+        note_subject(f"campaign {campaign.campaign_id}", f"{len(rows.runs)} runs")
         with self._coordinator.schedule() as schedule:
             schedule.store.add_campaign(campaign, rows.runs, rows.slices)
             for run in rows.runs:
