@@ -523,6 +523,8 @@ class TestMetadataStore:
             store.save_run(run(2, state=RunState.CANCELLED))
         with metadata.snapshot() as read:
             assert (read.open_runs("made-1"), read.open_runs("made-7")) == (1, 0)
+            assert (read.has_open_runs("made-1"), read.has_open_runs("made-7")) == (True, False)
+            assert (read.campaign_of("made-1.0000"), read.campaign_of("made-7.0000")) == ("made-1", None)
 
     def test_many_threads_write_one_after_the_other(self, metadata: MetadataStore) -> None:
         tokens: list[int] = []

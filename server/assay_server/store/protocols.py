@@ -64,6 +64,14 @@ class MetadataReader(Protocol):
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
         """How many runs of a campaign are in each state; states without runs are left out."""
 
+    def campaign_of(self, run_id: str) -> str | None:
+        """The campaign of a run; None if there is no such run."""
+        ...
+
+    def has_open_runs(self, campaign_id: str) -> bool:
+        """Whether a campaign has runs that have not ended; costs the same for any number of runs."""
+        ...
+
     def open_runs(self, campaign_id: str) -> int:
         """How many runs of a campaign have not ended."""
 

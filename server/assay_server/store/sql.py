@@ -64,8 +64,7 @@ class SqlTransaction:
 
     def campaign(self, campaign_id: str) -> Campaign | None:
         return _first(
-            self._rows(sa.select(tables.campaigns).where(tables.campaigns.c.campaign_id == campaign_id)),
-            _campaign,
+            self._rows(statements.select_of(tables.campaigns), {"campaign_id": campaign_id}), _campaign
         )
 
     def campaign_owner(self, campaign_id: str) -> str | None:
@@ -90,6 +89,10 @@ class SqlTransaction:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
         return [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
 
+    def campaign_of(self, run_id: str) -> str | None:
+        found: str | None = self._connection.scalar(statements.campaign_of(), {"run_id": run_id})
+        return found
+
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
         return self.counts_of_runs([campaign_id])[campaign_id]
 
@@ -108,6 +111,9 @@ class SqlTransaction:
             r.campaign_id == campaign_id, r.state.in_([str(state) for state in OPEN_RUNS])
         )
         return int(self._connection.scalar(query) or 0)
+
+    def has_open_runs(self, campaign_id: str) -> bool:
+        return self._connection.scalar(statements.an_open_run(), {"campaign_id": campaign_id}) is not None
 
     def run_overviews(
         self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
@@ -152,9 +158,7 @@ class SqlTransaction:
         return _first(self._by_key(tables.slices, run_id, index), _slice)
 
     def slices(self, run_id: str) -> list[Slice]:
-        s = tables.slices.c
-        query = sa.select(*_SLICE).where(s.run_id == run_id).order_by(s.index)
-        return [_slice(row) for row in self._rows(query)]
+        return [_slice(row) for row in self._rows(statements.slices_of(), {"run_id": run_id})]
 
     def published_slices(self) -> list[Slice]:
         query = sa.select(*_SLICE).where(tables.slices.c.file != "")
@@ -213,9 +217,8 @@ class SqlTransaction:
         return [_slice(row) for row in self._rows(query.order_by(s.run_id, s.index))]
 
     def slice_states(self, run_id: str) -> list[SliceState]:
-        s = tables.slices.c
-        query = sa.select(s.state).where(s.run_id == run_id).distinct()
-        return [SliceState(state) for state in self._connection.scalars(query)]
+        states = self._connection.scalars(statements.slice_states(), {"run_id": run_id})
+        return [SliceState(state) for state in states]
 
     def slice_times(self, most: int) -> list[SliceTime]:
         return [_slice_time(row) for row in self._rows(statements.slice_times(), {"most": most})]
@@ -241,11 +244,8 @@ class SqlTransaction:
         return _first(self._by_key(tables.attempts, run_id, slice_index, attempt), _attempt)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
-        a = tables.attempts.c
-        query = sa.select(tables.attempts).where(a.run_id == run_id).order_by(a.slice, a.attempt)
-        if slice_index is not None:
-            query = query.where(a.slice == slice_index)
-        return [_attempt(row) for row in self._rows(query)]
+        given = {"run_id": run_id} if slice_index is None else {"run_id": run_id, "slice": slice_index}
+        return [_attempt(row) for row in self._rows(statements.attempts_of(tuple(given)), given)]
 
     def attempts_in(
         self,
@@ -263,13 +263,13 @@ class SqlTransaction:
         return [_attempt(row) for row in rows]
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
-        query = statements.segments_of(key).where(tables.segments.c.index == index)
-        return _first(self._rows(query), _segment)
+        return _first(
+            self._by_key(tables.segments, key.run_id, key.slice_index, key.attempt, index), _segment
+        )
 
     def segments(self, key: AttemptKey) -> list[Segment]:
-        return [
-            _segment(row) for row in self._rows(statements.segments_of(key).order_by(tables.segments.c.index))
-        ]
+        given = {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
+        return [_segment(row) for row in self._rows(statements.segments_of(), given)]
 
     def requested_runs(
         self,
@@ -305,9 +305,7 @@ class SqlTransaction:
         return [selected_runs.request_of(row) for row in self._rows(query)]
 
     def agent(self, agent_id: str) -> Agent | None:
-        return _first(
-            self._rows(statements.agents_with_labels().where(tables.agents.c.agent_id == agent_id)), _agent
-        )
+        return _first(self._rows(statements.agent_with_labels(), {"agent_id": agent_id}), _agent)
 
     def load(self) -> StoreLoad:
         def counted(query: sa.Select[Any]) -> dict[str, int]:
@@ -639,7 +637,7 @@ def _slice_time(row: Row) -> SliceTime:
 
 
 # The columns of a slice without its place in the queue.
-_SLICE = tuple(tables.slices.c[item.name] for item in dataclasses.fields(Slice))
+_SLICE = statements.SLICE
 
 
 def _slice(row: Row) -> Slice:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_server.store import tables
-from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, SliceState
+from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Slice, SliceState
 
+SLICE = tuple(tables.slices.c[item.name] for item in dataclasses.fields(Slice))
 KEY = "key_"  # the column's plain name would clash with the value that an update sets
 
 
@@ -114,6 +115,12 @@ def agents_with_labels() -> sa.Select[Any]:
 
 
 @cache
+def agent_with_labels() -> sa.Select[Any]:
+    """One agent as :func:`agents_with_labels` has it."""
+    return agents_with_labels().where(tables.agents.c.agent_id == sa.bindparam("agent_id"))
+
+
+@cache
 def attempts_in(given: tuple[str, ...]) -> sa.Select[Any]:
     """Attempts in ``states``, narrowed by the given parameters, in the order of their tokens."""
     a = tables.attempts.c
@@ -188,9 +195,46 @@ def published_facts() -> sa.Select[Any]:
     return sa.select(a.leased_at_ms, a.facts).where(*of_run).order_by(a.slice)
 
 
-def segments_of(key: AttemptKey) -> sa.Select[Any]:
-    """The segments of one attempt."""
+@cache
+def segments_of() -> sa.Select[Any]:
+    """The segments of one attempt, in order."""
     c = tables.segments.c
-    return sa.select(tables.segments).where(
-        c.run_id == key.run_id, c.slice == key.slice_index, c.attempt == key.attempt
-    )
+    of_attempt = (k == sa.bindparam(k.name) for k in (c.run_id, c.slice, c.attempt))
+    return sa.select(tables.segments).where(*of_attempt).order_by(c.index)
+
+
+@cache
+def attempts_of(given: tuple[str, ...]) -> sa.Select[Any]:
+    """The attempts of a run, or of a slice, by slice and number."""
+    a = tables.attempts.c
+    query = sa.select(tables.attempts).where(*(a[name] == sa.bindparam(name) for name in given))
+    return query.order_by(a.slice, a.attempt)
+
+
+@cache
+def slices_of() -> sa.Select[Any]:
+    """The slices of a run, in order."""
+    s = tables.slices.c
+    return sa.select(*SLICE).where(s.run_id == sa.bindparam("run_id")).order_by(s.index)
+
+
+@cache
+def slice_states() -> sa.Select[Any]:
+    """Each state that a slice of a run has, once."""
+    s = tables.slices.c
+    return sa.select(s.state).where(s.run_id == sa.bindparam("run_id")).distinct()
+
+
+@cache
+def campaign_of() -> sa.Select[Any]:
+    """The campaign of a run."""
+    r = tables.runs.c
+    return sa.select(r.campaign_id).where(r.run_id == sa.bindparam("run_id"))
+
+
+@cache
+def an_open_run() -> sa.Select[Any]:
+    """Any open run of a campaign: counting them takes as long as the campaign is large."""
+    r = tables.runs.c
+    is_open = r.state.in_([str(state) for state in OPEN_RUNS])
+    return sa.select(r.run_id).where(r.campaign_id == sa.bindparam("campaign_id"), is_open).limit(1)

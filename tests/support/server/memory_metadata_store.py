@@ -136,6 +136,13 @@ class MemoryReader:
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
         return self.counts_of_runs([campaign_id])[campaign_id]
 
+    def campaign_of(self, run_id: str) -> str | None:
+        found = self.run(run_id)
+        return None if found is None else found.campaign_id
+
+    def has_open_runs(self, campaign_id: str) -> bool:
+        return self.open_runs(campaign_id) > 0
+
     def open_runs(self, campaign_id: str) -> int:
         return sum(run.state in OPEN_RUNS for run in self.runs(campaign_id))
 

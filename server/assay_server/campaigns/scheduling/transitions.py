@@ -95,6 +95,7 @@ class Transitions:
         self.resting = resting if resting is not None else RestingSlots()
         self.queue = queue if queue is not None else Queue()
         self.effects = Effects()
+        self._campaigns_of: dict[str, str | None] = {}
 
     def live_attempt(self, key: AttemptKey) -> Attempt | None:
         """The attempt of a key if it is still wanted (leased or publishing); an expired one is revived."""
@@ -250,7 +251,8 @@ class Transitions:
         self.effects.ended.append((state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
-        run = self.note_change(attempt.key.run_id)
+        self.note_change(attempt.key.run_id)
+        run = self.store.run(attempt.key.run_id)
         if run is not None and run.placement.exclusive:
             self.effects.work = True  # its rivals were kept idle
 
@@ -296,11 +298,15 @@ class Transitions:
 
     def advance(self, campaign_id: str) -> None:
         """Analyse or end a campaign whose runs have all ended, once no request about it is pending."""
-        campaign = self.store.campaign(campaign_id)
         self.effects.campaigns.add(campaign_id)
+        # First what costs little: most runs are not the last of their campaign.
+        ends = not (self.store.has_open_runs(campaign_id) or self.store.pending_requests(campaign_id))
+        if not ends and not self.store.held_workloads(campaign_id):
+            return
+        campaign = self.store.campaign(campaign_id)
         if campaign is None or campaign.state is not CampaignState.RUNNING:
             return
-        if self.store.open_runs(campaign_id) or self.store.pending_requests(campaign_id):
+        if not ends:
             self._release_after(campaign)
             return
         state = campaign_state(self.store.run_counts(campaign_id))
@@ -331,12 +337,12 @@ class Transitions:
                 self.store.set_holds([run.run_id], set(run.holds) - {Hold.AFTER})
                 self.effects.work = True
 
-    def note_change(self, run_id: str) -> Run | None:
-        """Note that this transaction changes the status of a run's campaign; returns the run."""
-        run = self.store.run(run_id)
-        if run is not None:
-            self.effects.campaigns.add(run.campaign_id)
-        return run
+    def note_change(self, run_id: str) -> None:
+        """Note that this transaction changes the status of a run's campaign."""
+        if run_id not in self._campaigns_of:
+            self._campaigns_of[run_id] = self.store.campaign_of(run_id)
+        if (campaign_id := self._campaigns_of[run_id]) is not None:
+            self.effects.campaigns.add(campaign_id)
 
 
 def live_keys(attempts: Iterable[Attempt]) -> list[AttemptKey]:
