@@ -179,7 +179,7 @@ def test_a_noisy_report_sends_the_campaign_back_and_the_last_one_ends_it(lab: La
     with lab.coordinator.schedule() as schedule:
         for run in more:
             schedule.store.save_run(replace(run, state=RunState.DONE))
-        schedule._advance("made-1")
+        schedule.advance("made-1")
     [second] = lab.executors[0].requests[1:]
     assert len(second.runs) == 2 + len(more)
     lab.futures[1].set_result((report(noise(1.0, 6)), b"<p>"))

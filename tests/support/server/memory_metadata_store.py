@@ -230,7 +230,8 @@ class MemoryReader:
 
     def _in_lane(self, lane_id: int) -> Iterator[tuple[Run, Slice]]:
         for run in sorted(self._tables.runs.values(), key=lambda run: run.ordinal):
-            if not run.holds and _lane_id(run.campaign_id, need_of(run)) == lane_id:
+            is_open = run.state in OPEN_RUNS and not run.holds
+            if is_open and _lane_id(run.campaign_id, need_of(run)) == lane_id:
                 yield from ((run, p) for p in self.slices(run.run_id) if p.state == SliceState.WAITING)
 
     def earliest_due_ms(self, lane_id: int) -> int | None:

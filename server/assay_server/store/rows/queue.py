@@ -22,7 +22,7 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.store import tables
-from assay_server.store.model import Entrant, GpuUse, Lane, Need
+from assay_server.store.model import OPEN_RUNS, Entrant, GpuUse, Lane, Need
 
 _HOUR_MS = 3_600_000
 
@@ -58,6 +58,12 @@ def _waits() -> sa.ColumnElement[bool]:
     return tables.slices.c.state == sa.literal_column("'waiting'")
 
 
+def _of_open_run() -> sa.ColumnElement[bool]:
+    """A slice's run, unless it has ended; the slices of an ended run do not wait, whoever ended it."""
+    s, r = tables.slices.c, tables.runs.c
+    return sa.and_(s.run_id == r.run_id, r.state.in_([str(state) for state in OPEN_RUNS]))
+
+
 @cache
 def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
     """Run, index and ordinal of the first slice of a lane that waits and is due.
@@ -73,14 +79,16 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         of_slice = (a.run_id == s.run_id, a.slice == s.index, a.state == str(AttemptState.FAILED))
         place = (a.agent_id == sa.bindparam("untried_agent"), a.slot_id == sa.bindparam("untried_slot"))
         due.append(~sa.exists().where(*of_slice, *place))
-    return sa.select(s.run_id, s.index, s.ordinal).where(*due).order_by(s.ordinal, s.index).limit(1)
+    found = sa.select(s.run_id, s.index, s.ordinal).join_from(tables.slices, tables.runs, _of_open_run())
+    return found.where(*due).order_by(s.ordinal, s.index).limit(1)
 
 
 @cache
 def earliest_of_lane() -> sa.Select[Any]:
     """When the first waiting slice of a lane is due (Unix time, ms); None if none waits."""
     s = tables.slices.c
-    return sa.select(sa.func.min(s.not_before_ms)).where(_waits(), s.lane == sa.bindparam("lane"))
+    found = sa.select(sa.func.min(s.not_before_ms)).join_from(tables.slices, tables.runs, _of_open_run())
+    return found.where(_waits(), s.lane == sa.bindparam("lane"))
 
 
 @cache
