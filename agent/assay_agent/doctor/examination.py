@@ -149,14 +149,14 @@ def _server(address: str, needed: bool) -> Check:
 
 
 def _believed(address: ServerAddress, needed: bool) -> Check:
-    """The finding for a server that answers: over TCP it could be somebody else's."""
+    """The finding for a server that answers: over TCP it proves itself only when somebody joins or connects."""
     try:
         require_our_socket(address)
     except ParameterError as error:
         return finding("server", needed, error.cause, error.remedy)
     if address.socket is None:
-        what = f"something answers at {address.text}; any user of this machine could, and can connect to it"
-        return Check("server", "note", what, "use a Unix socket; agents need a policy file over TCP")
+        what = f"something answers at {address.text}; whether it is the lab's server shows when you connect"
+        return Check("server", "note", what, "join it first (assay-agent join); agents need a policy file")
     return Check("server", "ok", f"something answers at {address.text}")
 
 
