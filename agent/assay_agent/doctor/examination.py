@@ -149,7 +149,7 @@ def _server(address: str, needed: bool) -> Check:
 
 
 def _believed(address: ServerAddress, needed: bool) -> Check:
-    """The finding for a server that answers: over TCP it proves itself only when somebody joins or connects."""
+    """The finding for a server that answers: over TCP it proves itself to those who connect."""
     try:
         require_our_socket(address)
     except ParameterError as error:
