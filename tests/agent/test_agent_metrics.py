@@ -10,6 +10,7 @@ import pytest
 
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.agent import Agent
+from assay_agent.daemon.state import credentials_folder
 from assay_agent.gpus.event_reasons import EventReason
 from assay_agent.gpus.latest import LatestReading, is_throttled
 from assay_agent.gpus.sensors import Reading
@@ -26,6 +27,7 @@ from tests.support.agent.assignments import assignment
 from tests.support.agent.fake_server import FakeServer, batches_of, wait_for
 from tests.support.agent.tool_bench import WORKLOAD
 from tests.support.agent.virtual_runs import add
+from tests.support.identity.authorities import made_authority, made_credentials
 from tests.support.metrics import fetched, label_values, samples_of, value
 
 ALLOWED = {
@@ -34,7 +36,7 @@ ALLOWED = {
     "state": set(SLOT_STATES),
     "gpu": {"0", "1"},
     "program": {"assay-agent"},
-    "certificate": {"metrics"},
+    "certificate": {"agent", "metrics"},
 }
 FREE = {"le", "version", "python"}  # buckets, and one value each
 
@@ -136,6 +138,19 @@ def test_only_a_sample_of_this_minute_speaks_for_a_gpu(tmp_path: Path) -> None:
 def test_idle_and_chosen_clocks_are_not_throttling(reason: EventReason, throttled: bool) -> None:
     assert is_throttled(Reading(event_reasons=int(reason))) is throttled
     assert not is_throttled(Reading(event_reasons=None))
+
+
+def test_an_agent_tells_when_its_certificate_ends(tmp_path: Path) -> None:
+    meter = Agent(AgentSettings(state_dir=tmp_path)).meter
+    assert isinstance(meter, AgentMetrics)
+    assert (
+        meter.registry.get_sample_value("assay_certificate_expires_seconds", {"certificate": "agent"}) is None
+    )
+    credentials = made_credentials(made_authority())
+    credentials_folder(tmp_path).write(credentials)
+    end = value(meter.registry, "assay_certificate_expires_seconds", certificate="agent")
+    assert end == credentials.identity.not_after_ms / 1000
+    assert 0.9 < value(meter.registry, "assay_certificate_left_ratio", certificate="agent") <= 1
 
 
 def test_two_agents_of_one_process_count_apart(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from cryptography import x509
+
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.attempts import AttemptRunner
 from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
@@ -35,6 +37,7 @@ from assay_agent.uplink.connection import Connection, ServerRefusedError
 from assay_agent.uplink.renewal import Renewal
 from assay_agent.uplink.session import Identity, Session
 from assay_agent.uplink.uplink import Uplink
+from assay_core.identity.certificates import read_certificate
 from assay_core.identity.credentials import Credentials
 from assay_core.records.attempt import AttemptKey, AttemptLog, HeldAttempt
 from assay_core.records.failure import failure
@@ -436,7 +439,12 @@ def _meter(settings: AgentSettings) -> Meter:
         if error.name != "prometheus_client":
             raise
         return Meter()
-    return AgentMetrics(settings.state_dir)
+
+    def own_certificate() -> x509.Certificate | None:
+        found = credentials_folder(settings.state_dir).read()
+        return None if found is None else read_certificate(found.certificate, "certificate")
+
+    return AgentMetrics(settings.state_dir, own_certificate)
 
 
 def _spool_limit(settings: AgentSettings, directory: Path) -> int:

@@ -15,7 +15,7 @@ from assay_agent.metrics.meter import Meter
 from assay_agent.metrics.sources import GpuSource, SlotSource
 from assay_agent.spool.spool import Spool
 from assay_agent.uplink.session import Session
-from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
+from assay_core.metrics.certificates import CertificatesCollector, CertificateSource, certificate_of_file
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
 from assay_core.metrics.reading import MetricsPlace
@@ -28,9 +28,12 @@ _FRESH_SECONDS = 60.0
 
 
 class AgentMetrics(Meter):
-    """The metrics of one agent object, in a registry of its own."""
+    """The metrics of one agent object, in a registry of its own.
 
-    def __init__(self, state: Path) -> None:
+    ``own_certificate`` reads the one that the agent shows to its server; None: it needs none.
+    """
+
+    def __init__(self, state: Path, own_certificate: CertificateSource = lambda: None) -> None:
         self.registry = registry = program_registry("assay-agent", state)
         self._endpoint = MetricsEndpoint(registry)
         self._attempts = Counter(
@@ -61,7 +64,12 @@ class AgentMetrics(Meter):
             "assay_agent_heartbeats_lost_total", "Heartbeats without an answer.", registry=registry
         )
         registry.register(
-            CertificatesCollector({"metrics": lambda: certificate_of_file(self._endpoint.certificate)})
+            CertificatesCollector(
+                {
+                    "agent": own_certificate,
+                    "metrics": lambda: certificate_of_file(self._endpoint.certificate),
+                }
+            )
         )
         # A counter that appears only with its first event hides that event from rate().
         for outcome in OUTCOMES:
