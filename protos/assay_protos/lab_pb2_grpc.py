@@ -34,6 +34,16 @@ class LabServiceStub:
         Args:
             channel: A grpc.Channel.
         """
+        self.ListAgents = channel.unary_unary(
+                '/assay.v1.LabService/ListAgents',
+                request_serializer=assay__protos_dot_lab__pb2.ListAgentsRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_lab__pb2.LabAgents.FromString,
+                _registered_method=True)
+        self.GetQueue = channel.unary_unary(
+                '/assay.v1.LabService/GetQueue',
+                request_serializer=assay__protos_dot_lab__pb2.GetQueueRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_lab__pb2.LabQueue.FromString,
+                _registered_method=True)
         self.ReadAudit = channel.unary_unary(
                 '/assay.v1.LabService/ReadAudit',
                 request_serializer=assay__protos_dot_lab__pb2.ReadAuditRequest.SerializeToString,
@@ -48,6 +58,20 @@ class LabServiceStub:
 
 class LabServiceServicer:
     """Missing associated documentation comment in .proto file."""
+
+    def ListAgents(self, request, context):
+        """Every agent that the server remembers, with its slots and what they run.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetQueue(self, request, context):
+        """Waiting runs of all campaigns, by what they need: why they wait, who is ahead, and until when.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
 
     def ReadAudit(self, request, context):
         """The audit log, newest entries first, in pages.
@@ -66,6 +90,16 @@ class LabServiceServicer:
 
 def add_LabServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
+            'ListAgents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAgents,
+                    request_deserializer=assay__protos_dot_lab__pb2.ListAgentsRequest.FromString,
+                    response_serializer=assay__protos_dot_lab__pb2.LabAgents.SerializeToString,
+            ),
+            'GetQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetQueue,
+                    request_deserializer=assay__protos_dot_lab__pb2.GetQueueRequest.FromString,
+                    response_serializer=assay__protos_dot_lab__pb2.LabQueue.SerializeToString,
+            ),
             'ReadAudit': grpc.unary_unary_rpc_method_handler(
                     servicer.ReadAudit,
                     request_deserializer=assay__protos_dot_lab__pb2.ReadAuditRequest.FromString,
@@ -86,6 +120,60 @@ def add_LabServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class LabService:
     """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def ListAgents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.LabService/ListAgents',
+            assay__protos_dot_lab__pb2.ListAgentsRequest.SerializeToString,
+            assay__protos_dot_lab__pb2.LabAgents.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.LabService/GetQueue',
+            assay__protos_dot_lab__pb2.GetQueueRequest.SerializeToString,
+            assay__protos_dot_lab__pb2.LabQueue.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
 
     @staticmethod
     def ReadAudit(request,

@@ -45,6 +45,7 @@ from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.identity_servicers import Identified
+from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.server import RpcServer
 from assay_server.state_lock import locked_state
 from assay_server.store.protocols import KnownFiles, MetadataStore
@@ -163,6 +164,7 @@ class Server:
             ingest,
             changes,
             recognition=Recognition(directory, is_withdrawn=lambda one: one.serial in withdrawn),
+            lab=LabHandler(coordinator, self._limits.queries),
             metadata=metadata,
             identified=self._identified(metadata, directory, withdrawn),
             audit=audit,

@@ -49,7 +49,8 @@ def test_the_verbs_that_scripts_rely_on_are_there() -> None:
     assert list(VERBS) == [
         "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate",
         "project", "pka-table", "scale-model", "cold-start", "reuse", "import", "run", "submit",
-        "status", "watch", "pause", "resume", "cancel", "retry", "health", "runs", "report",
+        "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
+        "queue", "health", "runs", "report",
         "campaigns", "role", "audit", "demo", "login", "logout", "token", "identities", "revoke",
         "docs",
     ]  # fmt: skip

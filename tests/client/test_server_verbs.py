@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import pytest
 
-from assay_protos import campaign_pb2, common_pb2
+from assay_protos import agent_pb2, campaign_pb2, common_pb2, lab_pb2
 from tests.support.client.scripted_server import FakeServer, Refusal, Script, status
 from tests.support.client.server_answers import FAILURE, REPORT, Assay, run_detail
 
@@ -206,6 +206,94 @@ def test_requests_about_runs_name_them_and_say_what_changed(
         "at_once": "--now" in words, "runs_changed": 3, "attempts_ended": ended, "attempts_running": 2,
     }  # fmt: skip
     assert (document["state"], document["paused"]) == ("running", words[0] == "pause")
+
+
+def a_box() -> lab_pb2.LabAgents:
+    """An agent with a GPU that rests, and one that is left out."""
+    device = common_pb2.Device(
+        name="NVIDIA V100", uuid="GPU-1", compute_capability="7.0", sm_count=80, memory_bytes=32 << 30
+    )
+    other = common_pb2.Device(name="Display", uuid="GPU-2", left_out="by --gpus")
+    slot = lab_pb2.LabSlot(
+        slot=agent_pb2.Slot(slot_id="GPU-1", device=device, profilers=["nsight_systems"]),
+        health=lab_pb2.SLOT_HEALTH_RESTING, why="the disk is full [disk_full]", rest_remaining_ms=4000,
+        run_id="c-1.0000", slice=2, leased_at_ms=1_000,
+    )  # fmt: skip
+    inventory = agent_pb2.Inventory(
+        host="h", agent_version="1", driver_version="550.1", devices=[device, other]
+    )
+    agent = lab_pb2.LabAgent(
+        agent_id="a", name="box", inventory=inventory, labels=["fast"], present=True, seen_at_ms=2_000,
+        since_ms=1_000, slots=[slot],
+    )  # fmt: skip
+    return lab_pb2.LabAgents(agents=[agent])
+
+
+def test_agents_and_gpus_say_what_each_slot_is_and_does(assay: Assay, script: Script) -> None:
+    assert "no agent has registered" in assay("agents").stdout
+    assert assay("gpus").stdout == "no agent has a GPU\n"
+    script.agents = a_box()
+    [agent] = json.loads(assay("agents", "--json").stdout)["agents"]
+    assert (agent["since"], agent["labels"], agent["present"]) == (
+        "1970-01-01T00:00:01.000+00:00",
+        ["fast"],
+        True,
+    )
+    state = {
+        "health": "resting", "why": "the disk is full [disk_full]", "rest_remaining_ms": 4000,
+        "run_id": "c-1.0000", "slice": 2, "leased_at": "1970-01-01T00:00:01.000+00:00",
+    }  # fmt: skip
+    first, second = json.loads(assay("gpus", "--json").stdout)["gpus"]
+    assert state.items() <= agent["slots"][0].items() and state.items() <= first.items()
+    assert (first["compute_capability"], first["sm_count"], first["memory_bytes"]) == ("7.0", 80, 32 << 30)
+    assert (second["health"], second["why"], second["sm_count"]) == (None, "by --gpus", None)
+    for verb, texts in (
+        ("agents", ("box", "c-1.0000", "disk_full")),
+        ("gpus", ("7.0", "80", "32", "left out")),
+    ):
+        shown = assay(verb).stdout
+        assert all(text in shown for text in texts), shown
+
+
+def test_queue_says_why_who_is_ahead_and_until_when(assay: Assay, script: Script) -> None:
+    assert assay("queue").stdout == "no run waits\n"
+    queued = lab_pb2.QueuedRuns(
+        campaign_id="c-2", first_run_id="c-2.0004", device_kind="V100", profiler="nsight_systems", runs=3,
+        kind=lab_pb2.WAIT_KIND_QUEUED, reason="all 2 slots for it run something else", ahead=["c-1"],
+        runs_ahead=7, estimate=lab_pb2.Estimate(known=True, remaining_ms=3_900_000), owner_name="ada",
+    )  # fmt: skip
+    later = lab_pb2.QueuedRuns(
+        campaign_id="c-3", first_run_id="c-3.0000", device_kind="V100", profiler="nsight_systems", runs=1,
+        kind=lab_pb2.WAIT_KIND_PAUSED, reason="it is paused",
+        estimate=lab_pb2.Estimate(missing="it is held"),
+    )  # fmt: skip
+    script.queue = lab_pb2.LabQueue(queued=[queued, later], campaigns_left_out=1)
+    assert assay("queue").stdout.splitlines() == [
+        "c-2 of ada: 3 runs for V100, from c-2.0004",
+        "  waiting: all 2 slots for it run something else",
+        "  ahead: c-1 (7 runs)",
+        "  done in: 1 h 05 min",
+        "c-3: 1 run for V100, from c-3.0000",
+        "  waiting: it is paused",
+        "  done in: no estimate yet (it is held)",
+        "1 younger campaign not shown",
+    ]
+    first, second = json.loads(assay("queue", "--json").stdout)["queue"]
+    assert (first["kind"], first["ahead"], first["runs_ahead"]) == ("queued", ["c-1"], 7)
+    assert first["eta"] == {"remaining_ms": 3_900_000, "at_least": False, "missing": None}
+    assert second["eta"]["missing"] == "it is held"
+
+
+def test_status_tells_gpu_hours_and_until_when(assay: Assay, script: Script) -> None:
+    costly = {"gpu_seconds": 7_200.0, "eta_known": True, "eta_ms": 90_000, "eta_at_least": True}
+    script.status = lambda _: status("running", **costly)
+    assert assay("status", "c-1").stdout.startswith(
+        "c-1 running: 0 of 2 runs done, 2.0 GPU hours, done in at least 2 min\n"
+    )
+    document = json.loads(assay("status", "c-1", "--json").stdout)
+    assert (document["gpu_hours"], document["eta"]) == (
+        2.0, {"remaining_ms": 90_000, "at_least": True, "missing": None},
+    )  # fmt: skip
 
 
 def test_watch_tells_every_change_on_standard_error_and_the_end_on_standard_output(

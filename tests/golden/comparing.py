@@ -55,7 +55,7 @@ ADDED: frozenset[str] = frozenset(
         # Who submitted a campaign.
         "owner", "owner_name", "project",
         # What people may ask of running campaigns.
-        "paused", "runs_paused", "runs_cancelled", "request",
+        "paused", "runs_paused", "runs_cancelled", "request", "gpu_hours", "eta",
         "fair", "star", "no_star", "recommendation", "recommendations",
     }
 )  # fmt: skip

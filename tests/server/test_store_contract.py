@@ -19,6 +19,7 @@ from assay_core.records.work import CommandSource
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import Condition
 from assay_sampling.readers import open_recording
+from assay_server.campaign_file.compiled import Slicing
 from assay_server.store import statements
 from assay_server.store.model import (
     Agent,
@@ -29,6 +30,7 @@ from assay_server.store.model import (
     Segment,
     Slice,
     SliceState,
+    WorkloadCost,
 )
 from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
@@ -114,6 +116,37 @@ class TestMetadataStore:
             ]
             assert read.slices("made-1.0001") == [Slice("made-1.0001", 0, tries_from=2)]
             assert read.slices("made-1.0002") == [Slice("made-1.0002", 0)]
+
+    def test_the_cost_of_a_campaign_by_workload_gpu_and_level(self, metadata: MetadataStore) -> None:
+        log = AttemptLog(wall_seconds=2.5)
+        with metadata.transaction() as store:
+            runs = [run(0, device_key="v100"), run(1, device_key="v100"), run(2, level="detailed")]
+            store.add_campaign(campaign(), runs, [Slice(r.run_id, i) for r in runs for i in range(2)])
+            store.save_slice(Slice("made-1.0000", 0, state=SliceState.DONE))
+            store.save_slice(Slice("made-1.0000", 1, state=SliceState.LEASED))
+            store.add_attempt(attempt(1, state=AttemptState.FAILED, ended_at_ms=1_010))
+            store.add_attempt(attempt(2, 2, state=AttemptState.PUBLISHED, ended_at_ms=3_010, log=log))
+            store.add_attempt(attempt(3, ordinal=1, leased_at_ms=5_000))
+        with metadata.snapshot() as read:
+            assert read.workload_costs("made-1", 6_000) == [
+                WorkloadCost("training", "", "detailed", 2),
+                WorkloadCost("training", "v100", "light", 3, 1, 2.5, 5.0),
+            ]
+            assert read.workload_costs("made-2", 6_000) == []
+
+    def test_runs_without_slices_are_told_apart_where_light_runs_decide(
+        self, metadata: MetadataStore
+    ) -> None:
+        by_light = replace(campaign().compiled, slicing=Slicing(0, unseen_percent=1.0))
+        runs = [run(i, level="detailed") for i in range(3)]
+        with metadata.transaction() as store:
+            store.add_campaign(campaign(compiled=by_light), runs, [Slice(runs[1].run_id, 0)])
+        with metadata.snapshot() as read:
+            progress = read.progress("made-1")
+        assert [(each.run_id, count) for each, count in progress.needs] == [
+            ("made-1.0000", 2), ("made-1.0001", 1),
+        ]  # fmt: skip
+        assert progress.awaiting_light == {"made-1.0000"}
 
     def test_requests_are_kept_until_they_are_carried_out(self, metadata: MetadataStore) -> None:
         asked = RunsRequest("made-1", "w", "", at_once=True)

@@ -22,6 +22,7 @@ from assay_client.remote.documents import (
     spool_document,
     token_document,
 )
+from assay_client.remote.lab_documents import agents_document, gpus_document, queue_document
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import ReportFormat
 from assay_core.records.identity import TokenAsked
@@ -144,6 +145,18 @@ class Client:
     def is_serving(self) -> bool:
         """Whether the server does its work; False while it ends, or cannot write its state."""
         return self._connection.is_serving()
+
+    def agents(self) -> dict[str, Any]:
+        """``agents``: every agent that the server remembers, with its slots and what they run."""
+        return agents_document(self._connection.agents())
+
+    def gpus(self) -> dict[str, Any]:
+        """``gpus``: every GPU of every agent, what it is, what it runs, and its health."""
+        return gpus_document(self._connection.agents())
+
+    def queue(self) -> dict[str, Any]:
+        """``queue``: waiting runs by campaign and need: why they wait, who is ahead, and until when."""
+        return queue_document(self._connection.queue())
 
     def pause(
         self, campaign_id: str, *, workload: str = "", run_id: str = "", at_once: bool = False

@@ -47,7 +47,15 @@ from assay_core.records.identity import (
     TokenAsked,
     TokenMade,
 )
-from assay_core.records.lab import AuditAsked, AuditPage, RoleChange, RoleSet
+from assay_core.records.lab import (
+    AuditAsked,
+    AuditPage,
+    LabAgents,
+    LabQuestion,
+    LabQueue,
+    RoleChange,
+    RoleSet,
+)
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_core.server_address import ServerAddress, parse_address, require_our_socket
 from assay_protos import archive_pb2_grpc, campaign_pb2_grpc, identity_pb2_grpc, lab_pb2_grpc
@@ -195,6 +203,14 @@ class Connection:
             page = self._call(lambda: self._stub.GetStatus, asked, CampaignStatus.from_proto)
             runs += page.runs
         return replace(status, runs=tuple(runs), runs_next=0)
+
+    def agents(self) -> LabAgents:
+        """Every agent that the server remembers."""
+        return self._call(lambda: self._lab_stub.ListAgents, LabQuestion(), LabAgents.from_proto)
+
+    def queue(self) -> LabQueue:
+        """What waits in all running campaigns."""
+        return self._call(lambda: self._lab_stub.GetQueue, LabQuestion(), LabQueue.from_proto)
 
     def ask(self, action: RunsAction, asked: RunsRequest) -> RunsAnswer:
         """Have the server carry out a request about runs; raises what it refuses it with."""

@@ -13,6 +13,7 @@ from assay_core.records.campaign import (
     AttemptDetail,
     CampaignStatus,
     ChangedFile,
+    Estimate,
     RunDetail,
     RunStatus,
     SetAside,
@@ -50,6 +51,8 @@ def campaign_document(
     }
     if not listed:
         document |= {name: getattr(status, name) for name in ("slices", "slices_done", "retries")}
+        document["gpu_hours"] = status.gpu_seconds / 3600
+        document["eta"] = estimate_document(status.eta)
         document["waiting"] = [
             {"reason": each.reason, "first_run_id": each.first_run_id, "runs": each.runs}
             for each in status.waiting
@@ -58,6 +61,17 @@ def campaign_document(
     if with_runs and not listed:
         document["runs"] = [run_document(run) for run in status.runs]
     return document
+
+
+def estimate_document(estimate: Estimate) -> dict[str, Any]:
+    """How long work takes yet (``remaining_ms``, null: no estimate yet), or what is missing for an estimate.
+
+    ``at_least``: more slices may be cut while it runs."""
+    return {
+        "remaining_ms": estimate.remaining_ms if estimate.known else None,
+        "at_least": estimate.at_least,
+        "missing": estimate.missing or None,
+    }
 
 
 def request_document(action: RunsAction, asked: RunsRequest, answer: RunsAnswer) -> dict[str, Any]:
@@ -125,7 +139,7 @@ def set_aside_document(moved: SetAside) -> dict[str, Any]:
     return {
         "folder": moved.folder,
         "reason": moved.reason,
-        "set_aside_at": _time(moved.set_aside_at_ms),
+        "set_aside_at": moment(moved.set_aside_at_ms),
         "files": moved.files,
         "bytes": moved.bytes,
         "names": list(moved.names),
@@ -149,8 +163,8 @@ def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
         "state": attempt.state,
         "agent": attempt.agent,
         "slot": attempt.slot,
-        "leased_at": _time(attempt.leased_at_ms),
-        "ended_at": _time(attempt.ended_at_ms),
+        "leased_at": moment(attempt.leased_at_ms),
+        "ended_at": moment(attempt.ended_at_ms),
         "launches": attempt.launches,
         "failure": _optional(attempt.failure),
         "command": list(log.command),
@@ -166,7 +180,8 @@ def _optional(failure: Failure | None) -> dict[str, Any] | None:
     return None if failure is None else failure.to_dict()
 
 
-def _time(milliseconds: int) -> str | None:
+def moment(milliseconds: int) -> str | None:
+    """A Unix time in ms in ISO 8601; None for 0."""
     if not milliseconds:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
@@ -178,7 +193,7 @@ def token_document(made: TokenMade) -> dict[str, Any]:
         "token": made.token,
         "token_id": made.token_id,
         "fingerprint": made.fingerprint,
-        "expires_at": _time(made.expires_at_ms),
+        "expires_at": moment(made.expires_at_ms),
         "join_port": made.join_port or None,
     }
 
@@ -194,14 +209,14 @@ def identities_document(found: Identities) -> dict[str, Any]:
                 "role": str(each.role),
                 "project": each.project,
                 "labels": list(each.labels),
-                "created_at": _time(each.created_at_ms),
-                "revoked_at": _time(each.revoked_at_ms),
+                "created_at": moment(each.created_at_ms),
+                "revoked_at": moment(each.revoked_at_ms),
                 "certificates": [
                     {
                         "serial": one.serial,
-                        "issued_at": _time(one.issued_at_ms),
-                        "expires_at": _time(one.expires_at_ms),
-                        "withdrawn_at": _time(one.withdrawn_at_ms),
+                        "issued_at": moment(one.issued_at_ms),
+                        "expires_at": moment(one.expires_at_ms),
+                        "withdrawn_at": moment(one.withdrawn_at_ms),
                     }
                     for one in each.certificates
                 ],
@@ -216,7 +231,7 @@ def identities_document(found: Identities) -> dict[str, Any]:
                 "project": each.project,
                 "labels": list(each.labels),
                 "uses_left": each.uses_left,
-                "expires_at": _time(each.expires_at_ms),
+                "expires_at": moment(each.expires_at_ms),
             }
             for each in found.tokens
         ],
@@ -227,4 +242,4 @@ def audit_document(entry: AuditEntry) -> dict[str, Any]:
     """One changing call: who, when, from where, about what, with which outcome."""
     values = asdict(entry)
     del values["at_ms"]
-    return {"at": _time(entry.at_ms), **values}
+    return {"at": moment(entry.at_ms), **values}

@@ -363,6 +363,22 @@ class RunStatus:
         )
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """How long work takes yet, from the measured times of finished slices.
+
+    ``missing``: why it is not ``known`` yet, for people. ``at_least``: more slices may be cut while it runs.
+    """
+
+    known: bool = False
+    remaining_ms: int = 0
+    missing: str = ""
+    at_least: bool = False
+
+
+NO_ESTIMATE = Estimate()
+
+
 @dataclass(frozen=True, kw_only=True)
 class CampaignStatus:
     """A campaign: its state, counts of its runs and slices, and a page of its runs.
@@ -370,7 +386,8 @@ class CampaignStatus:
     ``failure``: why the campaign or its analysis failed. ``resting``: slots of the server that rest while it
     runs. ``waiting``: what its open runs need and no agent offers. ``runs_next``: where the next page of runs
     begins; 0 on the last page. ``owner``: the identity that submitted it, with its name then. ``paused``: its
-    waiting runs are held; ``runs_paused`` are paused themselves.
+    waiting runs are held; ``runs_paused`` are paused themselves. ``gpu_seconds``: the time that all of its
+    attempts have had GPUs. ``eta``: until its runs are done.
     """
 
     campaign_id: str
@@ -385,6 +402,8 @@ class CampaignStatus:
     runs_cancelled: int = 0
     runs_paused: int = 0
     paused: bool = False
+    gpu_seconds: float = 0.0
+    eta: Estimate = NO_ESTIMATE
     slices: int = 0
     slices_done: int = 0
     retries: int = 0
@@ -415,6 +434,11 @@ class CampaignStatus:
             runs_cancelled=self.runs_cancelled,
             runs_paused=self.runs_paused,
             paused=self.paused,
+            gpu_seconds=self.gpu_seconds,
+            eta_known=self.eta.known,
+            eta_ms=self.eta.remaining_ms,
+            eta_missing=self.eta.missing,
+            eta_at_least=self.eta.at_least,
             slices=self.slices,
             slices_done=self.slices_done,
             retries=self.retries,
@@ -442,6 +466,8 @@ class CampaignStatus:
             runs_cancelled=message.runs_cancelled,
             runs_paused=message.runs_paused,
             paused=message.paused,
+            gpu_seconds=message.gpu_seconds,
+            eta=Estimate(message.eta_known, message.eta_ms, message.eta_missing, message.eta_at_least),
             slices=message.slices,
             slices_done=message.slices_done,
             retries=message.retries,

@@ -1,10 +1,14 @@
-"""What admins ask about a lab: its audit log, and people's roles."""
+"""A whole lab: its boxes and the queue of waiting runs; for admins, its audit log and people's roles."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from assay_core.identity.roles import Role
+from assay_core.records.campaign import Estimate
+from assay_core.records.machine import Inventory, Slot
+from assay_core.records.wire import ClosedSet
 from assay_protos import lab_pb2
 from assay_sampling.errors import ParameterError
 
@@ -147,3 +151,221 @@ def role_named(name: str) -> Role:
     if name not in tuple(Role):
         raise ParameterError("role", f"there is no {name[:100]!r}", f"use one of {', '.join(Role)}")
     return Role(name)
+
+
+class SlotHealth(StrEnum):
+    """Whether a slot takes runs: RESTING after failures of its box, QUARANTINED until a person clears it,
+    LOST while its agent gives no sign of life."""
+
+    READY = "ready"
+    RESTING = "resting"
+    QUARANTINED = "quarantined"
+    LOST = "lost"
+
+
+class QueueKind(StrEnum):
+    """Why runs wait: the reasons of :mod:`assay_server.campaigns.scheduling.waiting`, and two more.
+
+    CAMPAIGN_PAUSED: all of the campaign is; LIGHT_RUN: a light run comes first, which decides their slices.
+    """
+
+    CAMPAIGN_PAUSED = "campaign_paused"
+    PAUSED = "paused"
+    LIGHT_RUN = "light_run"
+    AFTER = "after"
+    NO_AGENT = "no_agent"
+    NOT_OFFERED = "not_offered"
+    AGENT_AWAY = "agent_away"
+    OUT_OF_SERVICE = "out_of_service"
+    MAINTENANCE = "maintenance"
+    RESTING = "resting"
+    BUDGET = "budget"
+    EXCLUSIVE = "exclusive"
+    QUEUED = "queued"
+
+
+_HEALTH = ClosedSet(lab_pb2.SlotHealth, SlotHealth)
+_KINDS = ClosedSet(lab_pb2.WaitKind, QueueKind)
+
+
+@dataclass(frozen=True)
+class LabSlot:
+    """A slot, its health, and the run that it has had since ``leased_at_ms`` (Unix time); "": none.
+
+    ``why`` it is not ready, for people; ``rest_remaining_ms`` while it rests.
+    """
+
+    slot: Slot
+    health: SlotHealth
+    why: str = ""
+    rest_remaining_ms: int = 0
+    run_id: str = ""
+    slice_index: int = 0
+    leased_at_ms: int = 0
+
+    def to_proto(self) -> lab_pb2.LabSlot:
+        return lab_pb2.LabSlot(
+            slot=self.slot.to_proto(),
+            health=_HEALTH.to_proto(self.health),
+            why=self.why,
+            rest_remaining_ms=self.rest_remaining_ms,
+            run_id=self.run_id,
+            slice=self.slice_index,
+            leased_at_ms=self.leased_at_ms,
+        )
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.LabSlot) -> LabSlot:
+        return cls(
+            Slot.from_proto(message.slot),
+            _HEALTH.from_proto(message.health, message.slot.slot_id),
+            message.why,
+            message.rest_remaining_ms,
+            message.run_id,
+            message.slice,
+            message.leased_at_ms,
+        )
+
+
+@dataclass(frozen=True)
+class LabAgent:
+    """An agent. ``present``: it gave a sign of life lately; ``since_ms``: when its process registered (Unix
+    time), 0 if an earlier release did not record it."""
+
+    agent_id: str
+    name: str
+    inventory: Inventory
+    labels: tuple[str, ...]
+    present: bool
+    seen_at_ms: int
+    since_ms: int
+    slots: tuple[LabSlot, ...]
+
+    def to_proto(self) -> lab_pb2.LabAgent:
+        return lab_pb2.LabAgent(
+            agent_id=self.agent_id,
+            name=self.name,
+            inventory=self.inventory.to_proto(),
+            labels=self.labels,
+            present=self.present,
+            seen_at_ms=self.seen_at_ms,
+            since_ms=self.since_ms,
+            slots=[slot.to_proto() for slot in self.slots],
+        )
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.LabAgent) -> LabAgent:
+        return cls(
+            message.agent_id,
+            message.name,
+            Inventory.from_proto(message.inventory),
+            tuple(message.labels),
+            message.present,
+            message.seen_at_ms,
+            message.since_ms,
+            tuple(LabSlot.from_proto(slot) for slot in message.slots),
+        )
+
+
+@dataclass(frozen=True)
+class LabAgents:
+    """All agents that the server remembers."""
+
+    agents: tuple[LabAgent, ...] = ()
+
+    def to_proto(self) -> lab_pb2.LabAgents:
+        return lab_pb2.LabAgents(agents=[agent.to_proto() for agent in self.agents])
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.LabAgents) -> LabAgents:
+        return cls(tuple(LabAgent.from_proto(agent) for agent in message.agents))
+
+
+@dataclass(frozen=True)
+class LabQuestion:
+    """A question about the whole lab."""
+
+    def to_proto(self) -> lab_pb2.ListAgentsRequest:
+        return lab_pb2.ListAgentsRequest()
+
+    @classmethod
+    def from_proto(cls, _message: object) -> LabQuestion:
+        return cls()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedRuns:
+    """Waiting runs of a campaign with one need: why they wait (``reason`` for people), and who is ahead.
+
+    ``ahead``: campaigns that get the same slots first, the next of them first, with ``runs_ahead`` waiting
+    runs. ``estimate``: until these runs are done.
+    """
+
+    campaign_id: str
+    first_run_id: str
+    device_kind: str
+    profiler: str
+    runs: int
+    kind: QueueKind
+    reason: str
+    ahead: tuple[str, ...] = ()
+    runs_ahead: int = 0
+    estimate: Estimate
+    owner_name: str = ""
+    project: str = ""
+
+    def to_proto(self) -> lab_pb2.QueuedRuns:
+        estimate = self.estimate
+        return lab_pb2.QueuedRuns(
+            campaign_id=self.campaign_id,
+            first_run_id=self.first_run_id,
+            device_kind=self.device_kind,
+            profiler=self.profiler,
+            runs=self.runs,
+            kind=_KINDS.to_proto(self.kind),
+            reason=self.reason,
+            ahead=self.ahead,
+            runs_ahead=self.runs_ahead,
+            estimate=lab_pb2.Estimate(
+                known=estimate.known,
+                remaining_ms=estimate.remaining_ms,
+                missing=estimate.missing,
+                at_least=estimate.at_least,
+            ),
+            owner_name=self.owner_name,
+            project=self.project,
+        )
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.QueuedRuns) -> QueuedRuns:
+        told = message.estimate
+        return cls(
+            campaign_id=message.campaign_id,
+            first_run_id=message.first_run_id,
+            device_kind=message.device_kind,
+            profiler=message.profiler,
+            runs=message.runs,
+            kind=_KINDS.from_proto(message.kind, message.first_run_id),
+            reason=message.reason,
+            ahead=tuple(message.ahead),
+            runs_ahead=message.runs_ahead,
+            estimate=Estimate(told.known, told.remaining_ms, told.missing, told.at_least),
+            owner_name=message.owner_name,
+            project=message.project,
+        )
+
+
+@dataclass(frozen=True)
+class LabQueue:
+    """The waiting runs of all campaigns; ``campaigns_left_out``: younger ones, if there are too many."""
+
+    queued: tuple[QueuedRuns, ...] = ()
+    campaigns_left_out: int = 0
+
+    def to_proto(self) -> lab_pb2.LabQueue:
+        queued = [each.to_proto() for each in self.queued]
+        return lab_pb2.LabQueue(queued=queued, campaigns_left_out=self.campaigns_left_out)
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.LabQueue) -> LabQueue:
+        return cls(tuple(QueuedRuns.from_proto(q) for q in message.queued), message.campaigns_left_out)

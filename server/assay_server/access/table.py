@@ -72,6 +72,8 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS, audited=False),
     "assay.v1.CampaignService/GetRun": Rule(_READERS, audited=False),
     "assay.v1.CampaignService/GetReport": Rule(_READERS, lasts=True, audited=False),
+    "assay.v1.LabService/ListAgents": Rule(_READERS, audited=False),
+    "assay.v1.LabService/GetQueue": Rule(_READERS, audited=False),
     "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),
     "assay.v1.LabService/SetRole": Rule(_ADMINS),
     "assay.v1.ArchiveService/Delete": Rule(_OPERATORS),

@@ -25,6 +25,7 @@ from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
 from assay_server.campaigns.ingest.lost_records import changed_files
+from assay_server.campaigns.line import held_lines
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.campaigns.submit import submit
@@ -97,6 +98,9 @@ class CampaignHandler:
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
         now_ms, resting = self._coordinator.clock.now_ms(), self._coordinator.resting()
         waiting = waiting_for(open_runs, agents, now_ms, resting, line)
+        # Only runs whose light run decides their slices have none.
+        unsliced = {each.run.run_id for each in overviews if not each.slices}
+        waiting |= held_lines(open_runs, campaign.paused, unsliced)
         status = self._board.status(request.campaign_id)
         end = runs[-1].ordinal + 1 if runs else 0
         return replace(
@@ -153,6 +157,8 @@ class CampaignHandler:
             line = self._coordinator.line(store, campaign, [run])
         resting = self._coordinator.resting()
         waiting = waiting_for([run], agents, self._coordinator.clock.now_ms(), resting, line)
+        if campaign.state is CampaignState.RUNNING:
+            waiting |= held_lines([run], campaign.paused, [] if slices else [run.run_id])
         return RunDetail(
             run=run_status(overview, waiting.get(run.run_id, "")),
             attempts=tuple(attempt_detail(attempt) for attempt in attempts),

@@ -47,7 +47,8 @@ from assay_server.rpc.changes import Changes
 from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
-from assay_server.rpc.lab_servicer import LabServicer
+from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.lab.servicer import LabServicer
 from assay_server.rpc.observing.calls import CallMeter, Observing
 from assay_server.rpc.observing.health import HealthServicer
 from assay_server.rpc.places import Places
@@ -80,6 +81,7 @@ class RpcServer:
         changes: Changes,
         *,
         archives: ArchiveHandler,
+        lab: LabHandler,
         recognition: Recognition,
         metadata: MetadataStore,
         identified: Identified,
@@ -96,6 +98,7 @@ class RpcServer:
         self._agents = agents
         self._campaigns = campaigns
         self._archives = archives
+        self._lab = lab
         self._ingest = ingest
         self._changes = changes
         self._recognition = recognition
@@ -235,7 +238,7 @@ class RpcServer:
             CampaignServicer(self._campaigns, threads, self._changes, self._limits), server
         )
         lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            LabServicer(self._people, threads), server
+            LabServicer(self._people, self._lab, threads), server
         )
         archive_pb2_grpc.add_ArchiveServiceServicer_to_server(  # type: ignore[no-untyped-call]
             ArchiveServicer(self._archives, threads, self._limits.archives), server

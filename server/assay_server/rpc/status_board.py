@@ -6,12 +6,14 @@ import threading
 import time
 from dataclasses import dataclass, field, replace
 
-from assay_core.records.campaign import CampaignState, CampaignStatus, WaitingRuns
+from assay_core.records.campaign import CampaignState, CampaignStatus, Estimate, WaitingRuns
 from assay_server.campaigns.errors import known_campaign
+from assay_server.campaigns.line import Lab, estimate, held_lines, slots_by_gpu
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.rpc.statuses import campaign_status
+from assay_server.store.model import Campaign, WorkloadCost
 
 # The reason for waiting also depends on time: agents go away, slots rest.
 _KEPT_SECONDS = 5.0
@@ -68,14 +70,18 @@ class StatusBoard:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
             paused = store.paused_runs([campaign_id]).get(campaign_id, 0)
-            agents = store.agents()
+            agents, now_ms = store.agents(), self._coordinator.clock.now_ms()
+            costs = store.workload_costs(campaign_id, now_ms)
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
         resting = self._coordinator.resting()
         status = campaign_status(campaign, counts, resting, paused)
         waiting: tuple[WaitingRuns, ...] = ()
+        eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
-            told = waiting_for(runs, agents, self._coordinator.clock.now_ms(), resting, line)
+            told = waiting_for(runs, agents, now_ms, resting, line)
+            told |= held_lines(runs, campaign.paused, progress.awaiting_light)
+            eta = _eta(campaign, costs, Lab(agents, now_ms))
             waiting = tuple(
                 WaitingRuns(told[run.run_id], run.run_id, count)
                 for run, count in progress.needs
@@ -87,4 +93,14 @@ class StatusBoard:
             slices_done=progress.slices_done,
             retries=progress.retries,
             waiting=waiting,
+            gpu_seconds=sum(cost.gpu_seconds for cost in costs),
+            eta=eta,
         )
+
+
+def _eta(campaign: Campaign, costs: list[WorkloadCost], lab: Lab) -> Estimate:
+    """Until the open slices of a campaign are done, if it has the lab for itself."""
+    if campaign.paused:
+        return Estimate(missing="it is paused")
+    slicing = campaign.compiled.slicing
+    return estimate(costs, slots_by_gpu(lab), at_least=slicing is not None and not slicing.is_fixed)

@@ -298,6 +298,7 @@ class Agent:
     """A registered agent; ``session_id`` is that of its current process, ``place`` as in Registration.
 
     ``labels``: those of its identity, which campaigns may require; ``put_agent`` leaves them as they are.
+    ``since_ms``: when this process registered; 0 if an earlier release did not record it.
     """
 
     agent_id: str
@@ -308,6 +309,7 @@ class Agent:
     seen_at_ms: int
     place: str = ""
     labels: tuple[str, ...] = ()
+    since_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -381,12 +383,31 @@ class StoredCertificate:
 @dataclass(frozen=True)
 class CampaignProgress:
     """How far a campaign is. ``needs``: for each distinct need of open runs, one such run and how many
-    have that need. ``retries``: attempts beyond the first of each slice."""
+    have that need. ``retries``: attempts beyond the first of each slice. ``awaiting_light``: those of the
+    ``needs`` whose runs get their slices when their light run has ended."""
 
     slices: int
     slices_done: int
     retries: int
     needs: tuple[tuple[Run, int], ...]
+    awaiting_light: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class WorkloadCost:
+    """What a workload has cost at one level on one kind of GPU, and how much of it is left.
+
+    ``open_slices`` wait or run; ``published`` slices took ``published_seconds``; ``gpu_seconds``: for how
+    long attempts have had GPUs, with any outcome (0 for recordings).
+    """
+
+    workload: str
+    device_key: str
+    level: str
+    open_slices: int = 0
+    published: int = 0
+    published_seconds: float = 0.0
+    gpu_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

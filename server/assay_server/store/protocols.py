@@ -34,6 +34,7 @@ from assay_server.store.model import (
     StoredCertificate,
     StoredToken,
     StoreLoad,
+    WorkloadCost,
 )
 from assay_server.store.segments import SegmentContent
 from assay_server.store.set_aside import MovedFiles
@@ -85,6 +86,9 @@ class MetadataReader(Protocol):
 
     def progress(self, campaign_id: str) -> CampaignProgress:
         """How far a campaign is, and what its open runs need, counted by the database."""
+
+    def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
+        """What each workload of a campaign has cost, and how much is left, by kind of GPU and level."""
 
     def slice(self, run_id: str, index: int) -> Slice | None: ...
 

@@ -22,7 +22,7 @@ from assay_sampling.launches.table import Condition
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
-from assay_server.store import heartbeats, selected_runs, statements, tables
+from assay_server.store import heartbeats, statements, tables
 from assay_server.store.access import audit, certificates, identities
 from assay_server.store.model import (
     OPEN_RUNS,
@@ -47,9 +47,10 @@ from assay_server.store.model import (
     StoredCertificate,
     StoredToken,
     StoreLoad,
+    WorkloadCost,
     need_of,
 )
-from assay_server.store.rows import deleting, queue
+from assay_server.store.rows import costing, deleting, queue, selected_runs
 from assay_server.store.tokens import first_of_epoch
 
 Row = Mapping[Any, Any]
@@ -142,17 +143,34 @@ class SqlTransaction:
     def progress(self, campaign_id: str) -> CampaignProgress:
         given = {"campaign_id": campaign_id}
         [counted] = self._rows(statements.slice_counts(), given)
-        needs = [
-            (run, int(row["runs"]))
-            for row in self._rows(statements.needs_of_open_runs(), given)
-            if (run := self.run(row["run_id"])) is not None
-        ]
+        campaign = self.campaign(campaign_id)
+        slicing = None if campaign is None else campaign.compiled.slicing
+        by_light = slicing is not None and slicing.by_light
+        found = self._rows(statements.needs_of_open_runs(by_light), given)
+        needs = [(run, int(row["runs"])) for row in found if (run := self.run(row["run_id"])) is not None]
         return CampaignProgress(
             int(counted["slices"]),
             int(counted["slices_done"] or 0),
             int(self._connection.scalar(statements.retries(), given) or 0),
             tuple(needs),
+            frozenset(row["run_id"] for row in found if row["awaits"]),
         )
+
+    def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
+        given = {"campaign_id": campaign_id}
+        costs: dict[tuple[str, str, str], WorkloadCost] = {}
+        for row in self._rows(costing.open_slices(), given):
+            key = (row["workload"], row["device_key"], row["level"])
+            costs[key] = WorkloadCost(*key, open_slices=int(row["slices"]))
+        for row in self._rows(costing.spent(), {**given, "now_ms": now_ms}):
+            key = (row["workload"], row["device_key"], row["level"])
+            costs[key] = dataclasses.replace(
+                costs.get(key, WorkloadCost(*key)),
+                published=int(row["published"]),
+                published_seconds=float(row["published_seconds"]),
+                gpu_seconds=float(row["held_ms"]) / 1000 if row["device_key"] else 0.0,
+            )
+        return [costs[key] for key in sorted(costs)]
 
     def slice(self, run_id: str, index: int) -> Slice | None:
         return _first(self._by_key(tables.slices, run_id, index), _slice)
@@ -692,7 +710,11 @@ def _segment(row: Row) -> Segment:
 def _agent(row: Row) -> Agent:
     inventory = row["inventory"]
     slots = tuple(_slot(slot) for slot in row["slots"])
-    kept = {"place": str(inventory.get("place", "")), "labels": tuple(row["labels"] or ())}
+    kept = {
+        "place": str(inventory.get("place", "")),
+        "labels": tuple(row["labels"] or ()),
+        "since_ms": int(inventory.get("since_ms", 0)),
+    }
     return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, **kept})
 
 
@@ -702,10 +724,10 @@ def _slot(document: Mapping[str, Any]) -> Slot:
 
 
 def _agent_values(agent: Agent) -> dict[str, Any]:
-    inventory = {**agent.inventory.to_dict(), "place": agent.place}
+    inventory = {**agent.inventory.to_dict(), "place": agent.place, "since_ms": agent.since_ms}
     slots = [dataclasses.asdict(slot) for slot in agent.slots]
     values = {**_shallow(agent), "inventory": inventory, "slots": slots}
-    del values["place"], values["labels"]
+    del values["place"], values["labels"], values["since_ms"]
     return values
 
 

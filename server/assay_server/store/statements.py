@@ -82,19 +82,26 @@ def retries() -> Any:
 
 
 @cache
-def needs_of_open_runs() -> sa.Select[Any]:
-    """For each distinct need of a campaign's open runs: the first such run, and their number."""
-    r = tables.runs.c
+def needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
+    """For each distinct need of a campaign's open runs: the first such run, and their number.
+
+    ``by_light``: light runs decide slices, so that runs without any (``awaits``) have a need of their own.
+    """
+    r, s = tables.runs.c, tables.slices.c
+    awaits = ~sa.exists().where(s.run_id == r.run_id) if by_light else sa.false()
     placing = (sa.type_coerce(each, sa.Text) for each in (r.placement, r.holds))
-    need = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing)
+    of_place = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing)
+    need = (*of_place, awaits) if by_light else of_place
     each = (
-        sa.select(sa.func.min(r.ordinal).label("ordinal"), sa.func.count().label("runs"))
+        sa.select(
+            sa.func.min(r.ordinal).label("ordinal"), sa.func.count().label("runs"), awaits.label("awaits")
+        )
         .where(r.campaign_id == sa.bindparam("campaign_id"), r.state.in_([str(s) for s in OPEN_RUNS]))
         .group_by(*need)
         .subquery()
     )
     return (
-        sa.select(r.run_id, each.c.runs)
+        sa.select(r.run_id, each.c.runs, each.c.awaits)
         .join_from(tables.runs, each, r.ordinal == each.c.ordinal)
         .where(r.campaign_id == sa.bindparam("campaign_id"))
         .order_by(r.ordinal)
@@ -146,7 +153,7 @@ def _narrowed(given: tuple[str, ...]) -> Iterator[sa.ColumnElement[bool]]:
     return (conditions[name] for name in given)
 
 
-def _seconds() -> sa.ColumnElement[float]:
+def attempt_seconds() -> sa.ColumnElement[float]:
     """How long an attempt's tools ran; if its agent did not report it, how long it had its lease."""
     a = tables.attempts.c
     return sa.case((a.wall_seconds > 0, a.wall_seconds), else_=(a.ended_at_ms - a.leased_at_ms) / 1000.0)
@@ -158,7 +165,7 @@ def slice_times() -> sa.Select[Any]:
     a, r, s = tables.attempts.c, tables.runs.c, tables.slices.c
     named = (r.run_id, r.workload, r.device_key, r.command, r.counters, s.launch_skip, s.launches)
     return (
-        sa.select(*named, _seconds().label("seconds"))
+        sa.select(*named, attempt_seconds().label("seconds"))
         .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
         .join(tables.slices, sa.and_(s.run_id == a.run_id, s.index == a.slice))
         .where(a.state == str(AttemptState.PUBLISHED), r.level == "detailed", r.device_key != "")
@@ -171,7 +178,9 @@ def slice_times() -> sa.Select[Any]:
 def seconds_spent() -> sa.Select[Any]:
     """Seconds of all attempts of a run that have ended."""
     a = tables.attempts.c
-    return sa.select(sa.func.sum(_seconds())).where(a.run_id == sa.bindparam("run_id"), a.ended_at_ms > 0)
+    return sa.select(sa.func.sum(attempt_seconds())).where(
+        a.run_id == sa.bindparam("run_id"), a.ended_at_ms > 0
+    )
 
 
 @cache

@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 
 from assay_core.records.campaign import ReportRequest
-from assay_protos import campaign_pb2, campaign_pb2_grpc
+from assay_protos import campaign_pb2, campaign_pb2_grpc, lab_pb2, lab_pb2_grpc
 
 
 def status(state: str, done: int = 0, **more: Any) -> campaign_pb2.CampaignStatus:
@@ -74,6 +74,8 @@ class Script:
     report: Callable[[str, str], Iterator[bytes]] = lambda _, form: iter([b"{}" if form == "json" else b""])
     # A request about runs; None: a cancel answers with the status of ``cancel``.
     asked: Callable[[campaign_pb2.RunsRequest], campaign_pb2.RunsAnswer] | None = None
+    agents: lab_pb2.LabAgents = field(default_factory=lab_pb2.LabAgents)
+    queue: lab_pb2.LabQueue = field(default_factory=lab_pb2.LabQueue)
     changed: list[campaign_pb2.ChangedFile] = field(default_factory=list)
     set_aside: list[campaign_pb2.SetAside] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
@@ -87,6 +89,17 @@ class Refusal(Exception):
         self.code = code
         self.details = details
         self.metadata = raw or (json.dumps(document).encode() if document is not None else b"")
+
+
+class _Lab(lab_pb2_grpc.LabServiceServicer):
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def ListAgents(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._script.agents
+
+    def GetQueue(self, request: Any, context: grpc.ServicerContext) -> Any:
+        return self._script.queue
 
 
 class _Servicer(campaign_pb2_grpc.CampaignServiceServicer):
@@ -189,6 +202,7 @@ class FakeServer:
     def start(self) -> None:
         server = grpc.server(ThreadPoolExecutor(4), options=[("grpc.so_reuseport", 0)])
         campaign_pb2_grpc.add_CampaignServiceServicer_to_server(_Servicer(self.script), server)
+        lab_pb2_grpc.add_LabServiceServicer_to_server(_Lab(self.script), server)
         assert server.add_insecure_port(self.address)
         server.start()
         with self._lock:

@@ -44,6 +44,7 @@ from assay_server.store.model import (
     StoredCertificate,
     StoredToken,
     StoreLoad,
+    WorkloadCost,
     need_of,
 )
 from assay_server.store.tokens import first_of_epoch
@@ -171,16 +172,40 @@ class MemoryReader:
         runs = self.runs(campaign_id)
         slices = [piece for run in runs for piece in self.slices(run.run_id)]
         attempts = [each for run in runs for each in self.attempts(run.run_id)]
+        campaign = self.campaign(campaign_id)
+        slicing = None if campaign is None else campaign.compiled.slicing
+        by_light = slicing is not None and slicing.by_light
         needs: dict[tuple[Any, ...], tuple[Run, int]] = {}
         for run in runs:
             if run.state in OPEN_RUNS:
-                need = (run.profiler, run.device_key, run.device_kind, run.synthetic, run.state)
-                placing = (_partitioned(run), run.placement, run.holds)
-                known, count = needs.get((*need, *placing), (run, 0))
-                needs[(*need, *placing)] = (known, count + 1)
+                sliced = not by_light or bool(self.slices(run.run_id))
+                need = (
+                    run.profiler, run.device_key, run.device_kind, run.synthetic, run.placement, run.state,
+                    run.holds, _partitioned(run), sliced,
+                )  # fmt: skip
+                known, count = needs.get(need, (run, 0))
+                needs[need] = (known, count + 1)
         done = sum(piece.state == SliceState.DONE for piece in slices)
         retries = sum(each.key.attempt > 1 for each in attempts)
-        return CampaignProgress(len(slices), done, retries, tuple(needs.values()))
+        awaiting = frozenset(run.run_id for need, (run, _) in needs.items() if not need[-1])
+        return CampaignProgress(len(slices), done, retries, tuple(needs.values()), awaiting)
+
+    def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
+        found = []
+        runs = self.runs(campaign_id)
+        for key in sorted({(run.workload, run.device_key, run.level) for run in runs}):
+            of_key = [run for run in runs if (run.workload, run.device_key, run.level) == key]
+            slices = [piece for run in of_key for piece in self.slices(run.run_id)]
+            attempts = [each for run in of_key for each in self.attempts(run.run_id)]
+            published = [each for each in attempts if each.state == AttemptState.PUBLISHED]
+            left = sum(piece.state in (SliceState.WAITING, SliceState.LEASED) for piece in slices)
+            held_ms = sum((each.ended_at_ms or now_ms) - each.leased_at_ms for each in attempts)
+            if left or attempts:
+                found.append(
+                    WorkloadCost(*key, left, len(published), float(sum(map(_seconds, published))),
+                                 held_ms / 1000 if key[1] else 0.0)
+                )  # fmt: skip
+        return found
 
     def slice(self, run_id: str, index: int) -> Slice | None:
         return self._tables.slices.get((run_id, index))

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from assay_client.cli.reporters.estimates import eta_in_words
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import ASSUMED, clipped, condition_of, count, counted, printable, size
 from assay_client.cli.reporters.warnings import render_warnings
@@ -164,7 +165,17 @@ def described(campaign: Mapping[str, Any]) -> str:
     parts += [f"{count(paused)} paused"] if paused else []
     parts += [f"{count(done)} of {count(slices)} slices done"] if slices > campaign["runs_total"] else []
     parts += [counted(retries, "retry", "retries")] if retries else []
+    parts += cost_parts(campaign)
     return f"{campaign['campaign_id']} {state_of(campaign)}: {', '.join(parts)}"
+
+
+def cost_parts(campaign: Mapping[str, Any]) -> list[str]:
+    """GPU hours so far, and the estimate until the runs are done, of a campaign that runs."""
+    hours, eta = campaign["gpu_hours"], campaign["eta"]
+    parts = [f"{hours:.1f} GPU hours"] if hours >= 0.05 else []
+    if campaign["state"] == "running" and eta["remaining_ms"] is not None:
+        parts.append(f"done in {eta_in_words(eta)}")
+    return parts
 
 
 def state_of(thing: Mapping[str, Any]) -> str:

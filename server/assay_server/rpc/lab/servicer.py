@@ -1,4 +1,4 @@
-"""The LabService of assay_protos: the audit log, and people's roles."""
+"""The LabService of assay_protos: agents and the queue, the audit log, and people's roles."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import Any
 
 import grpc
 
-from assay_core.records.lab import AuditAsked, RoleChange
+from assay_core.records.lab import AuditAsked, LabQuestion, RoleChange
 from assay_protos import lab_pb2_grpc
 from assay_server.access.people import PeopleHandler
+from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.servicers import Threads, sent
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class LabServicer(lab_pb2_grpc.LabServiceServicer):
-    """What admins ask about a lab."""
+    """What people and admins ask about a lab."""
 
-    def __init__(self, people: PeopleHandler, threads: Threads) -> None:
+    def __init__(self, people: PeopleHandler, lab: LabHandler, threads: Threads) -> None:
         self._people = people
+        self._lab = lab
         self._threads = threads
 
     async def ReadAudit(self, request: Any, context: Context) -> Any:
@@ -28,3 +30,11 @@ class LabServicer(lab_pb2_grpc.LabServiceServicer):
     async def SetRole(self, request: Any, context: Context) -> Any:
         read = RoleChange.from_proto
         return await sent(context, self._threads.people, self._people.set_role, read, request)
+
+    async def ListAgents(self, request: Any, context: Context) -> Any:
+        read = LabQuestion.from_proto
+        return await sent(context, self._threads.status, self._lab.agents, read, request)
+
+    async def GetQueue(self, request: Any, context: Context) -> Any:
+        read = LabQuestion.from_proto
+        return await sent(context, self._threads.status, self._lab.queue, read, request)

@@ -1,0 +1,91 @@
+"""Draws the lab: its agents, its GPUs, and the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+
+from assay_client.cli.reporters.estimates import eta_in_words
+from assay_client.cli.reporters.tables import Table
+from assay_client.cli.reporters.text import clipped, count, counted, printable
+
+_GIB = 1 << 30
+
+
+def render_agents(found: Mapping[str, Any], console: Console) -> None:
+    """Draw a line for each slot of each agent."""
+    if not found["agents"]:
+        console.print("no agent has registered; start one with: assay-agent run")
+        return
+    drawn = Table("Agents", ["agent", "host", "since", "version", "labels", "slot", "health", "runs"])
+    for agent in found["agents"]:
+        about = (
+            agent["name"], agent["host"], _minute(agent["since"]), agent["agent_version"],
+            ", ".join(agent["labels"]),
+        )  # fmt: skip
+        for slot in agent["slots"] or [None]:
+            if slot is None:
+                drawn.add_row(*about, "-", printable(clipped(agent["no_device_reason"], 30)), "")
+            else:
+                drawn.add_row(*about, clipped(slot["slot"], 20), slot["health"], slot["run_id"] or "")
+    drawn.print(console)
+    for agent in found["agents"]:
+        for slot in agent["slots"]:
+            if slot["why"]:
+                line = f"slot {slot['slot']} of agent {agent['name']} is {slot['health']}: {slot['why']}"
+                console.print(printable(line), soft_wrap=True)
+
+
+def render_gpus(found: Mapping[str, Any], console: Console) -> None:
+    """Draw a line for each GPU."""
+    if not found["gpus"]:
+        console.print("no agent has a GPU")
+        return
+    drawn = Table(
+        "GPUs",
+        ["GPU", "agent", "architecture", "SMs", "GiB", "driver", "data", "health", "runs"],
+        right=["SMs", "GiB"],
+    )
+    for gpu in found["gpus"]:
+        drawn.add_row(
+            printable(gpu["name"]),
+            printable(gpu["agent"]),
+            gpu["compute_capability"] or "-",
+            count(gpu["sm_count"]) if gpu["sm_count"] else "-",
+            f"{gpu['memory_bytes'] / _GIB:.0f}" if gpu["memory_bytes"] else "-",
+            gpu["driver_version"] or "-",
+            "synthetic" if gpu["synthetic"] else "measured",
+            gpu["health"] or "left out",
+            gpu["run_id"] or "",
+        )
+    drawn.print(console)
+    for gpu in found["gpus"]:
+        if gpu["why"]:
+            line = f"{gpu['name']} {gpu['uuid']} of agent {gpu['agent']}: {gpu['why']}"
+            console.print(printable(line), soft_wrap=True)
+
+
+def render_queue(found: Mapping[str, Any], console: Console) -> None:
+    """Draw waiting runs, in the order of their campaigns, each with its reason."""
+    if not found["queue"]:
+        console.print("no run waits")
+        return
+    for each in found["queue"]:
+        runs = counted(each["runs"], "run", "runs")
+        whose = f" of {each['owner_name']}" if each["owner_name"] else ""
+        line = f"{each['campaign_id']}{whose}: {runs} for {each['device_kind']}, from {each['first_run_id']}"
+        console.print(printable(line), soft_wrap=True)
+        console.print(printable(f"  waiting: {each['reason']}"), soft_wrap=True)
+        if each["ahead"]:
+            ahead = f"  ahead: {', '.join(each['ahead'])} ({counted(each['runs_ahead'], 'run', 'runs')})"
+            console.print(printable(ahead), soft_wrap=True)
+        console.print(printable(f"  done in: {eta_in_words(each['eta'])}"), soft_wrap=True)
+    if found["campaigns_left_out"]:
+        left_out = counted(found["campaigns_left_out"], "younger campaign", "younger campaigns")
+        console.print(f"{left_out} not shown")
+
+
+def _minute(moment: str | None) -> str:
+    return moment[:16].replace("T", " ") if moment else "-"

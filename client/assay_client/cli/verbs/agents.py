@@ -1,0 +1,19 @@
+"""``assay agents``: who is there, since when, and what each slot runs."""
+
+from __future__ import annotations
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.lab import render_agents
+from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
+
+app = verb_app()
+
+
+@app.command()
+def agents(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Show who is there, and what each slot runs."""
+    with Client(server) as client:
+        found = client.agents()
+    show(found, as_json, lambda console: render_agents(found, console))

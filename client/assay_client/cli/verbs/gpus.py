@@ -1,0 +1,19 @@
+"""``assay gpus``: the GPUs of the lab and what they do."""
+
+from __future__ import annotations
+
+from assay_client.cli.options import JsonOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.reporters.lab import render_gpus
+from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
+
+app = verb_app()
+
+
+@app.command()
+def gpus(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
+    """Show all GPUs, what they are and what they run."""
+    with Client(server) as client:
+        found = client.gpus()
+    show(found, as_json, lambda console: render_gpus(found, console))

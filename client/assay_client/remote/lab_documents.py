@@ -1,0 +1,110 @@
+"""The lab's agents, GPUs and queue as plain dictionaries, for ``--json`` and notebooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_client.remote.documents import estimate_document, moment
+from assay_core.records.lab import LabAgent, LabAgents, LabQueue, LabSlot, QueuedRuns
+
+
+def agents_document(found: LabAgents) -> dict[str, Any]:
+    """Every agent: who and where it is, since when, its versions, its labels, and its slots."""
+    return {"agents": [_agent(agent) for agent in found.agents]}
+
+
+def gpus_document(found: LabAgents) -> dict[str, Any]:
+    """Every GPU of every agent with what it is and does; ``health`` is null if it takes no runs at all."""
+    return {"gpus": [gpu for agent in found.agents for gpu in _gpus(agent)]}
+
+
+def queue_document(found: LabQueue) -> dict[str, Any]:
+    """Waiting runs by campaign and need: why they wait, who is ahead, and until when."""
+    return {
+        "queue": [_queued(each) for each in found.queued],
+        "campaigns_left_out": found.campaigns_left_out,
+    }
+
+
+def _agent(agent: LabAgent) -> dict[str, Any]:
+    box = agent.inventory
+    return {
+        "agent_id": agent.agent_id,
+        "name": agent.name,
+        "host": box.host,
+        "present": agent.present,
+        "seen_at": moment(agent.seen_at_ms),
+        "since": moment(agent.since_ms),
+        "labels": list(agent.labels),
+        "agent_version": box.agent_version,
+        "driver_version": box.driver_version,
+        "cuda_driver_version": box.cuda_driver_version,
+        "cpu_count": box.cpu_count,
+        "memory_bytes": box.memory_bytes,
+        "no_device_reason": box.no_device_reason,
+        "slots": [_slot(slot) for slot in agent.slots],
+    }
+
+
+def _slot(slot: LabSlot) -> dict[str, Any]:
+    return {
+        "slot": slot.slot.slot_id,
+        "gpu": slot.slot.device_name or None,
+        "profilers": list(slot.slot.profilers),
+        "synthetic": slot.slot.synthetic,
+        **_state(slot),
+    }
+
+
+def _state(slot: LabSlot) -> dict[str, Any]:
+    return {
+        "health": slot.health,
+        "why": slot.why,
+        "rest_remaining_ms": slot.rest_remaining_ms,
+        "run_id": slot.run_id or None,
+        "slice": slot.slice_index if slot.run_id else None,
+        "leased_at": moment(slot.leased_at_ms),
+    }
+
+
+def _gpus(agent: LabAgent) -> list[dict[str, Any]]:
+    slots = {slot.slot.slot_id: slot for slot in agent.slots}
+    found = []
+    for device in agent.inventory.devices or tuple(s.slot.device for s in agent.slots if s.slot.device):
+        slot = slots.get(device.uuid)
+        nothing = {"health": None, "why": device.left_out or device.problem, "rest_remaining_ms": 0,
+                   "run_id": None, "slice": None, "leased_at": None}  # fmt: skip
+        found.append(
+            {
+                "agent": agent.name,
+                "host": agent.inventory.host,
+                "uuid": device.uuid,
+                "name": device.name,
+                "compute_capability": device.compute_capability or None,
+                "sm_count": device.sm_count or None,
+                "memory_bytes": device.memory_bytes or None,
+                "driver_version": agent.inventory.driver_version,
+                "labels": list(agent.labels),
+                "synthetic": slot.slot.synthetic if slot else False,
+                "profilers": list(slot.slot.profilers) if slot else [],
+                **(_state(slot) if slot else nothing),
+            }
+        )
+    return found
+
+
+def _queued(each: QueuedRuns) -> dict[str, Any]:
+    return {
+        "campaign_id": each.campaign_id,
+        "owner_name": each.owner_name,
+        "project": each.project,
+        "first_run_id": each.first_run_id,
+        "runs": each.runs,
+        "device_kind": each.device_kind,
+        "profiler": each.profiler,
+        "kind": each.kind,
+        "reason": each.reason,
+        "ahead": list(each.ahead),
+        "runs_ahead": each.runs_ahead,
+        "eta": estimate_document(each.estimate),
+    }

@@ -1,0 +1,1 @@
+"""The LabService: agents and the queue, the audit log, and people's roles."""

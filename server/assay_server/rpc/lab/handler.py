@@ -1,0 +1,169 @@
+"""Answers questions about the whole lab: its agents, and the queue. Plain functions; may block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay_core.records.campaign import AttemptState, CampaignState, Estimate, RunState
+from assay_core.records.lab import (
+    LabAgent,
+    LabAgents,
+    LabQuestion,
+    LabQueue,
+    LabSlot,
+    QueuedRuns,
+    SlotHealth,
+)
+from assay_core.records.machine import Slot
+from assay_server.campaigns.line import (
+    Lab,
+    ahead_of,
+    estimate,
+    held_reason,
+    reason_of,
+    slots_by_gpu,
+)
+from assay_server.campaigns.queue.places import AWAY_AFTER_MS
+from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.resting import Row
+from assay_server.campaigns.scheduling.waiting import Line
+from assay_server.limits import DEFAULT_LIMITS, QueryLimits
+from assay_server.store.model import Agent, Attempt, Campaign, CampaignProgress, Run, WorkloadCost
+from assay_server.store.protocols import MetadataReader
+
+_MOST_AHEAD = 5
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A running campaign with what it waits for and what it costs."""
+
+    campaign: Campaign
+    progress: CampaignProgress
+    costs: list[WorkloadCost]
+    line: Line
+
+    @property
+    def waiting(self) -> list[tuple[Run, int]]:
+        return [(run, count) for run, count in self.progress.needs if run.state is RunState.WAITING]
+
+    def costs_on(self, device_key: str) -> list[WorkloadCost]:
+        return [cost for cost in self.costs if cost.device_key == device_key]
+
+
+class LabHandler:
+    """Agents and queue."""
+
+    def __init__(self, coordinator: Coordinator, limits: QueryLimits = DEFAULT_LIMITS.queries) -> None:
+        self._coordinator = coordinator
+        self._limits = limits
+
+    def agents(self, _asked: LabQuestion) -> LabAgents:
+        """Every agent that the server remembers."""
+        with self._coordinator.snapshot() as store:
+            agents = store.agents()
+            leased = store.attempts_in((AttemptState.LEASED,))
+        by_slot = {(each.agent_id, each.slot_id): each for each in leased}
+        resting, now_ms = self._coordinator.resting(), self._coordinator.clock.now_ms()
+        return LabAgents(tuple(_agent(agent, by_slot, resting, now_ms) for agent in agents))
+
+    def queue(self, _asked: LabQuestion) -> LabQueue:
+        """What waits in all running campaigns; the oldest of them, if there are too many."""
+        now_ms, standing = self._coordinator.clock.now_ms(), Standing()
+        with self._coordinator.snapshot() as store:
+            running = [c for c in store.campaigns() if c.state is CampaignState.RUNNING]
+            told = running[: self._limits.status_page_campaigns]
+            found = [store.campaign(c.campaign_id) for c in told]
+            lines = [self._line(store, campaign, now_ms) for campaign in found if campaign is not None]
+            standing.add(store.entrants([line.campaign.campaign_id for line in lines]))
+            lab = Lab(store.agents(), now_ms, self._coordinator.resting())
+        by_id = {line.campaign.campaign_id: line for line in lines}
+        queued = [
+            self._queued(line, waiting, by_id, standing, lab) for line in lines for waiting in line.waiting
+        ]
+        return LabQueue(tuple(queued), len(running) - len(told))
+
+    def _line(self, store: MetadataReader, campaign: Campaign, now_ms: int) -> _Line:
+        progress = store.progress(campaign.campaign_id)
+        line = self._coordinator.line(store, campaign, [run for run, _ in progress.needs])
+        return _Line(campaign, progress, store.workload_costs(campaign.campaign_id, now_ms), line)
+
+    def _queued(
+        self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], standing: Standing, lab: Lab
+    ) -> QueuedRuns:
+        campaign, (run, count) = line.campaign, waiting
+        held = held_reason(
+            run,
+            campaign_paused=campaign.paused,
+            awaits_light=run.run_id in line.progress.awaiting_light,
+        )
+        reason = reason_of(run, lab, held, line.line)
+        shares = self._coordinator.queue.shares
+        ahead = (
+            ()
+            if held is not None
+            else ahead_of(campaign.campaign_id, lab.seats(run), standing, lab.now_ms, shares)
+        )
+        before = [lines[each] for each in ahead if each in lines]
+        return QueuedRuns(
+            campaign_id=campaign.campaign_id,
+            first_run_id=run.run_id,
+            device_kind=run.device_kind,
+            profiler=run.profiler,
+            runs=count,
+            kind=reason.kind,
+            reason=reason.text,
+            ahead=ahead[:_MOST_AHEAD],
+            runs_ahead=sum(
+                runs for each in before for other, runs in each.waiting if other.device_key == run.device_key
+            ),
+            estimate=_until_done([*before, line], run.device_key, lab, held is not None),
+            owner_name=campaign.owner_name,
+            project=campaign.project,
+        )
+
+
+def _until_done(lines: list[_Line], device_key: str, lab: Lab, held: bool) -> Estimate:
+    """Until the slices of these campaigns on one kind of GPU are done."""
+    if held:
+        return Estimate(missing="it is held")
+    costs = [cost for line in lines for cost in line.costs_on(device_key)]
+    open_ended = any(
+        line.campaign.compiled.slicing is not None and not line.campaign.compiled.slicing.is_fixed
+        for line in lines
+    )
+    return estimate(costs, slots_by_gpu(lab), at_least=open_ended)
+
+
+def _agent(agent: Agent, leased: dict[tuple[str, str], Attempt], resting: Row, now_ms: int) -> LabAgent:
+    present = now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
+    return LabAgent(
+        agent.agent_id,
+        agent.name,
+        agent.inventory,
+        agent.labels,
+        present,
+        agent.seen_at_ms,
+        agent.since_ms,
+        tuple(
+            _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id)), resting, present)
+            for slot in agent.slots
+        ),
+    )
+
+
+def _slot(agent: Agent, slot: Slot, attempt: Attempt | None, resting: Row, present: bool) -> LabSlot:
+    rest = resting.at(agent.agent_id, slot.slot_id)
+    health, why, remaining_ms = SlotHealth.READY, "", 0
+    if not present:
+        health, why = SlotHealth.LOST, "its agent gives no sign of life"
+    elif slot.quarantine_reason:
+        health, why = SlotHealth.QUARANTINED, slot.quarantine_reason
+    elif rest is not None:
+        health, why = SlotHealth.RESTING, f"{rest.why.cause} [{rest.why.failure_class}]"
+        remaining_ms = max(0, rest.until_ms - resting.now_ms)
+    if attempt is None:
+        return LabSlot(slot, health, why, remaining_ms)
+    key = attempt.key
+    return LabSlot(slot, health, why, remaining_ms, key.run_id, key.slice_index, attempt.leased_at_ms)

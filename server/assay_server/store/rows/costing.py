@@ -1,0 +1,48 @@
+"""Statements about the cost of a campaign: what is left of it, and what was spent."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from assay_core.records.campaign import AttemptState
+from assay_server.store import statements, tables
+from assay_server.store.model import SliceState
+
+
+@cache
+def open_slices() -> sa.Select[Any]:
+    """How many slices of each workload, kind of GPU and level of a campaign have not ended."""
+    r, s = tables.runs.c, tables.slices.c
+    group = (r.workload, r.device_key, r.level)
+    not_ended = s.state.in_([str(SliceState.WAITING), str(SliceState.LEASED)])
+    return (
+        sa.select(*group, sa.func.count().label("slices"))
+        .join_from(tables.runs, tables.slices, s.run_id == r.run_id)
+        .where(r.campaign_id == sa.bindparam("campaign_id"), not_ended)
+        .group_by(*group)
+    )
+
+
+@cache
+def spent() -> sa.Select[Any]:
+    """Published slices with their seconds, and how long all attempts had their slots, by those groups."""
+    r, a = tables.runs.c, tables.attempts.c
+    group = (r.workload, r.device_key, r.level)
+    published = a.state == str(AttemptState.PUBLISHED)
+    until_ms = sa.case((a.ended_at_ms > 0, a.ended_at_ms), else_=sa.bindparam("now_ms", type_=sa.BigInteger))
+    return (
+        sa.select(
+            *group,
+            sa.func.sum(sa.case((published, 1), else_=0)).label("published"),
+            sa.func.sum(sa.case((published, statements.attempt_seconds()), else_=0.0)).label(
+                "published_seconds"
+            ),
+            sa.func.sum(until_ms - a.leased_at_ms).label("held_ms"),
+        )
+        .join_from(tables.runs, tables.attempts, a.run_id == r.run_id)
+        .where(r.campaign_id == sa.bindparam("campaign_id"))
+        .group_by(*group)
+    )
