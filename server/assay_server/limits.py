@@ -30,7 +30,8 @@ class CallLimits:
     """Bounds of gRPC itself, for every call (:mod:`assay_server.rpc.server`).
 
     ``calls_waiting``: for the threads of one kind of call; ``silent_peer_seconds``: without a byte, then the
-    server asks for a sign of life, which must come within ``silent_peer_answer_seconds``.
+    server asks for a sign of life, which must come within ``silent_peer_answer_seconds``;
+    ``handshake_seconds``: for the handshake of a new connection.
     """
 
     calls: int = 4_096
@@ -39,6 +40,7 @@ class CallLimits:
     calls_waiting: int = 1_024
     silent_peer_seconds: int = 60
     silent_peer_answer_seconds: int = 20
+    handshake_seconds: int = 15
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,15 @@ class CallerLimits:
 
 @dataclass(frozen=True)
 class JoinLimits:
-    """Bounds of the listener on which strangers join (:mod:`assay_server.rpc.server`)."""
+    """Bounds of the listener on which strangers join (:mod:`assay_server.rpc.server`).
+
+    ``join_connections``: open at a time, so that strangers do not take the files that the process may open;
+    ``join_idle_seconds``: without a call, then a connection is closed.
+    """
 
     join_calls: int = 32
+    join_connections: int = 64
+    join_idle_seconds: int = 10
     join_message_bytes: int = 16 * _KIB
 
 

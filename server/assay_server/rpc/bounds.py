@@ -87,12 +87,17 @@ def agent_of(registration: Registration) -> Agent:
     return Agent(
         agent_id=registration.agent_id,
         session_id=registration.session_id,
-        name=registration.name or registration.agent_id,
+        name=_name(registration.name or registration.agent_id),
         inventory=replace(registration.inventory, devices=devices),
         slots=tuple(_bounded_slot(slot) for slot in slots),
         seen_at_ms=0,
         place=registration.place[:_LONGEST_TEXT],
     )
+
+
+def _name(text: str) -> str:
+    """A name as it is shown to people: short, and without characters that could steer their terminal."""
+    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST_NAME])
 
 
 def _bounded_slot(slot: Slot) -> Slot:

@@ -11,6 +11,7 @@ import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
@@ -34,7 +35,7 @@ from assay_server.access.audit import AuditLog
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
+from assay_server.limits import DEFAULT_LIMITS, CallLimits, JoinLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.guard import Guard
@@ -183,7 +184,12 @@ class RpcServer:
         self._changes.attach(self._loop)
         threads = Threads.of(self._limits)
         joins = self._limits.joins
-        bounds = CallLimits(joins.join_calls, joins.join_message_bytes, joins.join_message_bytes)
+        bounds = replace(
+            self._limits.calls,
+            calls=joins.join_calls,
+            request_bytes=joins.join_message_bytes,
+            answer_bytes=joins.join_message_bytes,
+        )
         server, joining = self._server(self._limits.calls), self._server(bounds, joining=True)
         try:
             self._add_services(server, threads)
@@ -209,7 +215,7 @@ class RpcServer:
                 Decoding(self._limits.log),
                 Claims(self._metadata),
             ],
-            options=_options(limits),
+            options=[*_options(limits), *(_strangers(self._limits.joins) if joining else ())],
             maximum_concurrent_rpcs=limits.calls,
         )
 
@@ -256,8 +262,17 @@ def _options(limits: CallLimits) -> list[tuple[str, int]]:
         # A peer that is gone without a word would hold its calls for ever.
         ("grpc.keepalive_time_ms", 1000 * limits.silent_peer_seconds),
         ("grpc.keepalive_timeout_ms", 1000 * limits.silent_peer_answer_seconds),
+        ("grpc.server_handshake_timeout_ms", 1000 * limits.handshake_seconds),
         # Two servers on one port would share the agents between them.
         ("grpc.so_reuseport", 0),
+    ]
+
+
+def _strangers(limits: JoinLimits) -> list[tuple[str, int]]:
+    """Further options of the listener for joining, to which anybody can connect."""
+    return [
+        ("grpc.max_allowed_incoming_connections", limits.join_connections),
+        ("grpc.max_connection_idle_ms", 1000 * limits.join_idle_seconds),
     ]
 
 

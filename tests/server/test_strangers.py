@@ -1,0 +1,83 @@
+"""What those who only reach the server's ports can do: hold connections. And what agents can: choose names."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_core.connecting.joining import join
+from assay_core.identity.roles import Role
+from assay_core.records.machine import Inventory, Registration, Slot
+from assay_server.app import Server
+from assay_server.limits import CallLimits, JoinLimits, Limits
+from assay_server.rpc.bounds import agent_of
+from tests.support.identity.tls_lab import tls_server, token_of
+from tests.support.server.server_support import eventually
+
+BOX = "a" * 32
+STEERING = "\x1b]0;owned\x07\x1b[2Jbox\u202e\n<b>"
+
+
+def connected(address: str, *, tls: bool = False) -> socket.socket:
+    host, port = address.split(":")
+    plain = socket.create_connection((host, int(port)), timeout=5)
+    if not tls:
+        return plain
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context.wrap_socket(plain)
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the other side has not closed it; reads what it said."""
+    connection.settimeout(0.01)
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def test_connections_that_do_not_join_are_few_and_end(
+    make_server: Callable[..., Server], short_path: Path
+) -> None:
+    """A stranger who only connects does not take the files that the process may open."""
+    limits = Limits(
+        calls=CallLimits(handshake_seconds=1), joins=JoinLimits(join_connections=4, join_idle_seconds=1)
+    )
+    lab = tls_server(make_server, short_path, limits=limits)
+    with ExitStack() as stack:
+        silent = [stack.enter_context(connected(lab.joins[0])) for _ in range(12)]
+        eventually(lambda: sum(map(is_open, silent)) <= 4, "the end of connections beyond the limit")
+        at_the_main_port = stack.enter_context(connected(lab.addresses[0]))
+        eventually(lambda: not any(map(is_open, [*silent, at_the_main_port])), "the end of all the silent")
+        idle = stack.enter_context(connected(lab.joins[0], tls=True))
+        assert is_open(idle)
+        began = time.monotonic()
+        eventually(lambda: not is_open(idle), "the end of one that makes no call")
+        assert time.monotonic() - began < 5
+    assert join(lab.joins[0], token_of(lab, Role.AGENT), name="box", identity_id=BOX)[1].name == "box"
+
+
+@given(st.text(max_size=300))
+def test_an_agents_name_is_short_and_can_be_printed(name: str) -> None:
+    found = agent_of(Registration(BOX, "session", name, Inventory(), (Slot("r", ("recorded",)),))).name
+    assert found and found.isprintable() and len(found) <= 100
+    if name.isprintable() and len(name) <= 100 and name:
+        assert found == name
+
+
+def test_a_name_that_steers_a_terminal_is_not_kept() -> None:
+    registration = Registration(BOX, "session", STEERING, Inventory(), (Slot("r", ("recorded",)),))
+    assert agent_of(registration).name == "?]0;owned??[2Jbox??<b>"
