@@ -1,4 +1,4 @@
-"""What those who only reach the server's ports can do: hold connections. And what agents can: choose names."""
+"""What strangers can do at the server's ports: hold connections. And agents: choose the names that are shown."""
 
 from __future__ import annotations
 
