@@ -1,4 +1,4 @@
-"""What strangers can do at the server's ports: hold connections. And agents: choose the names that are shown."""
+"""What strangers can do at the ports of a server: hold connections. And agents: choose names."""
 
 from __future__ import annotations
 
