@@ -20,6 +20,9 @@ from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import StandInExecutor, eventually
 
+# Its tests share what takes long to make.
+pytestmark = pytest.mark.xdist_group("keeping_checks")
+
 TWO_RUNS = """\
 campaign: two
 workloads:
