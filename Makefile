@@ -105,8 +105,9 @@ gpu-carry: tracer  ## pack for a borrowed box, into gpu-carry/: wheels and the t
 
 # FUZZ_ARGS='--target kineto --seed 7' feeds one reader; a failing input is kept in fuzz-failures/.
 .PHONY: fuzz
-fuzz: $(STAMP)  ## 20,000 mutated inputs for every reader and for campaign files; hours on two cores, 'make test' does 100 each
+fuzz: $(STAMP)  ## 20,000 mutated inputs for every reader and for campaign files, 1,000 for every RPC; hours on two cores, 'make test' does 100 each
 	$(BIN)/python -m tests.fuzz --keep fuzz-failures $(FUZZ_ARGS)
+	$(BIN)/python -m tests.fuzz.rpc_messages $(RPC_FUZZ_ARGS)
 
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages

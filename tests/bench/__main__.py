@@ -147,6 +147,8 @@ _PAGE_FOOT = """
   to representatives and weights; "scored and hashed" is `select(...)`. Compare them with one sort of the same
   columns.
 - *Streams* never hold all launches, so their memory must not grow with the launches.
+- *A lab*: simulated agents, each with a connection of its own, in one process; heartbeats are timed from the
+  moment they are due. Runs of 0 s show the most that server and machine finish together.
 - Peak memory is that of the whole process, including the generated launches.
 """
 

@@ -13,10 +13,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import grpc
 import psutil
 
-from assay_client.remote.connection import Connection
+from assay_core.records.campaign import Submission
+from assay_protos import campaign_pb2_grpc
 from tests.bench.lab.agents import Fleet, simulated_lab
 from tests.bench.lab.campaigns import KIND, OTHER_KIND, WATCHED_KIND, campaign_of, shared_out
 from tests.bench.lab.figures import Counts, milliseconds
@@ -28,6 +31,7 @@ _COLUMNS = (
 )  # fmt: skip
 _HEAD = (f"| {' | '.join(_COLUMNS)} |", f"|---|{'---:|' * (len(_COLUMNS) - 1)}")
 _WATCHERS = 4
+_SUBMIT_SECONDS = 600  # a campaign of 100,000 runs, on a busy machine
 _PROBE_SECONDS = 0.01
 
 
@@ -96,10 +100,13 @@ def _measured(size: LabSize, root: Path) -> Iterator[str]:
 
 def _submit(address: str, size: LabSize) -> None:
     """Submit the queued campaigns, and one as large as all of them together, which will be watched."""
-    with Connection(address) as client:
-        for name, runs in shared_out(size.runs, size.campaigns):
-            client.submit(campaign_of(name, runs), f"{name}.yaml", "/lab")
-        client.submit(campaign_of("watched", size.runs, WATCHED_KIND), "watched.yaml", "/lab")
+    texts = {name: campaign_of(name, runs) for name, runs in shared_out(size.runs, size.campaigns)}
+    texts["watched"] = campaign_of("watched", size.runs, WATCHED_KIND)
+    with grpc.insecure_channel(address) as channel:
+        campaigns: Any = campaign_pb2_grpc.CampaignServiceStub(channel)  # type: ignore[no-untyped-call]
+        for name, text in texts.items():
+            submission = Submission(text, f"{name}.yaml", "/lab").to_proto()
+            campaigns.Submit(submission, timeout=_SUBMIT_SECONDS, wait_for_ready=True)
 
 
 async def _phases(server: ServerProcess, size: LabSize) -> AsyncIterator[Phase]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from assay_core.records.archive import ArchiveChunk, DeleteRequest, ExportRequest
 from assay_protos import archive_pb2_grpc
-from assay_sampling.errors import StorageError
+from assay_sampling.errors import AssayError, StorageError
 from assay_server.limits import ArchiveLimits
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.errors import abort
@@ -64,6 +64,8 @@ class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
             except TimeoutError:
                 cause = f"nothing of the archive came for {self._limits.archive_idle_seconds} s"
                 await abort(context, StorageError("archive", cause, "send it again"), "Import")
+            except AssayError as error:  # a message that cannot be decoded
+                await abort(context, error, "Import")
             if message is _END:
                 return
             yield message
