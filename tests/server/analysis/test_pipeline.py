@@ -546,7 +546,9 @@ def test_the_document_says_what_it_rests_on(store_run: StoreRun) -> None:
         )
     )
     assert report["format_version"] == 2
-    assert report["campaign"] == {"id": "c-1", "name": "c", "synthetic": False, "seed": 3}
+    assert report["campaign"] == {
+        "id": "c-1", "name": "c", "synthetic": False, "seed": 3, "owner_name": "", "project": "",
+    }  # fmt: skip
     assert set(report["versions"]) == {"assay", "numpy", "pyarrow", "scikit-learn", "python"}
     assert report["failed_runs"] == [
         {"run_id": "c-1.0009", "workload": "training", "device": "A100", "level": "light",
