@@ -261,3 +261,17 @@ def test_every_call_of_agents_says_who_sends_it() -> None:
     agents = [rule for rule in RULES.values() if rule.roles == {Role.AGENT}]
     assert len(agents) == len(AGENTS_CALLS)
     assert all(rule.sender for rule in agents)
+
+
+def test_what_submitters_change_is_their_own() -> None:
+    """Submitting makes a campaign of one's own, and renewing is for one's own certificate."""
+    changing = {name for name, rule in RULES.items() if Role.SUBMITTER in rule.roles and rule.audited}
+    own = {name for name, rule in RULES.items() if rule.own_campaign}
+    assert changing - own == {"assay.v1.CampaignService/Submit", "assay.v1.EnrolmentService/Renew"}
+    by_name = {
+        method.full_name.replace(f".{method.name}", f"/{method.name}"): method for method in every_call()
+    }
+    for name in own:
+        # The claim is checked in requests of one message.
+        assert not by_name[name].client_streaming and not by_name[name].server_streaming
+        assert RULES[name].own_campaign in by_name[name].input_type.fields_by_name
