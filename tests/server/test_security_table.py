@@ -70,6 +70,8 @@ MAY: dict[str, str] = {
     "IdentityService/MakeToken": ADMINS,
     "IdentityService/Revoke": ADMINS,
     "IdentityService/ListIdentities": ADMINS,
+    "LabService/ListAgents": READERS,
+    "LabService/GetQueue": READERS,
     "LabService/ReadAudit": ADMINS,
     "LabService/SetRole": ADMINS,
     "Health/Check": f"agent, other agent, {READERS}",
