@@ -24,7 +24,9 @@ def revoke(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Withdraw an identity with all its certificates, one key's certificates, or a join token.
+    """Withdraw an identity, a key or a join token.
+
+    An identity with all its certificates, or only those of one key.
 
     It holds within a minute, for calls under way too. A serial number withdraws all certificates of its
     key: one machine of a person, who may log in again with a new token."""

@@ -27,7 +27,9 @@ def role(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a person another role; it holds at once, for calls under way too. For admins."""
+    """Give a person another role.
+
+    It holds at once, for calls under way too. For admins."""
     with Client(server) as client:
         now = client.set_role(who, new, project=project)
     show(now, as_json, lambda console: render_role(now, console))

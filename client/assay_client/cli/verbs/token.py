@@ -20,7 +20,9 @@ app = verb_app()
 @app.command()
 def token(
     *,
-    role: Annotated[Role, typer.Option("--role", help="What whoever joins may do.")],
+    role: Annotated[
+        Role, typer.Option("--role", metavar="ROLE", help="agent, viewer, submitter, operator or admin.")
+    ],
     name: Annotated[str, typer.Option(metavar="TEXT", help="The person's name; agents have their own.")] = "",
     project: Annotated[str, typer.Option(metavar="TEXT", help="The project of the person's campaigns.")] = "",
     label: Annotated[
@@ -31,9 +33,10 @@ def token(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a join token; whoever has it can join, so hand it over in private.
+    """Make a join token.
 
-    It can be used once and for an hour, unless --uses and --valid say otherwise."""
+    Whoever has it can join, so hand it over in private. It can be used once and for an hour, unless
+    --uses and --valid say otherwise."""
     with Client(server) as client:
         seconds = parse_span_seconds(valid, "--valid")
         made = client.make_token(
