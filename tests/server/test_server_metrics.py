@@ -270,3 +270,18 @@ def test_lines_of_a_call_name_it_and_its_address(
     assert line["call"] == "FailAttempt"
     assert line["address"] == "unix"
     assert line["caller"] == OWNER_NAME
+
+
+def test_the_log_names_each_attempt_that_failed(
+    make_server: Callable[..., Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = make_server()
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        campaign_id = agent.submit(CAMPAIGN)
+        agent.fail(agent.work(wait_ms=5000).key)
+        agent.cancel(campaign_id)
+    lines = [record.getMessage() for record in caplog.records if "an attempt failed" in record.getMessage()]
+    assert lines == [
+        "an attempt failed on slot recorded-0 of agent name of agent-1: it made no progress [hang]"
+    ]

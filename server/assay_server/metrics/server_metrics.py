@@ -83,7 +83,7 @@ class ServerMetrics:
             self._segments.inc(len(effects.stored))
             self._launches.inc(sum(segment.launches for segment in effects.stored))
             self._bytes.inc(sum(each.names_bytes + each.launches_bytes for each in effects.stored))
-        for state, why in effects.ended:
+        for _, state, why in effects.ended:
             self._attempts.labels(str(state)).inc()
             if why is not None and state is not AttemptState.CANCELLED:
                 name = why.failure_class if why.failure_class in _CLASSES else OTHER

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
+from assay_core.program_log import log_about
 from assay_core.records.campaign import AttemptState
+from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.room import Room
@@ -17,7 +19,7 @@ from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolic
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.campaigns.spools import Spools
 from assay_server.clock import Clock
-from assay_server.store.model import Agent, Campaign, Run
+from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.protocols import MetadataReader, MetadataStore, RecordStore
 
 _log = logging.getLogger(__name__)
@@ -104,5 +106,18 @@ class Coordinator:
                 _log.warning("left for the sweep at the next start: %s", error)
         if effects.work:
             self.queue.changed(effects.campaigns, self.snapshot)
+        for attempt, state, why in effects.ended:
+            _log_failure(attempt, state, why)
         for listener in self._listeners:
             listener(effects)
+
+
+def _log_failure(attempt: Attempt, state: AttemptState, why: Failure | None) -> None:
+    """One line for each attempt that failed or was lost; those that people cancelled are not news."""
+    if why is None or state not in (AttemptState.FAILED, AttemptState.EXPIRED):
+        return
+    with log_about(**attempt.key.log_fields):
+        _log.warning(
+            "an attempt failed on slot %s of agent %s: %s [%s]",
+            attempt.slot_id, attempt.agent_name, why.cause, why.failure_class,
+        )  # fmt: skip

@@ -72,7 +72,7 @@ class Effects:
     freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
     done: list[Attempt] = field(default_factory=list)  # their slots are in order
     stored: list[Segment] = field(default_factory=list)  # they are durable
-    ended: list[tuple[AttemptState, Failure | None]] = field(default_factory=list)  # of attempts
+    ended: list[tuple[Attempt, AttemptState, Failure | None]] = field(default_factory=list)
     # A slice may be waiting. A free slot does not set this: its own agent asks for work, and waking all
     # others whenever an attempt ends costs one request per idle slot.
     work: bool = False
@@ -248,7 +248,7 @@ class Transitions:
         """Save an attempt that has ended; the caller decides about its slice."""
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
         self.effects.freed.append(attempt.key)
-        self.effects.ended.append((state, why))
+        self.effects.ended.append((attempt, state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
         self.note_change(attempt.key.run_id)
