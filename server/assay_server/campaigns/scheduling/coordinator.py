@@ -106,8 +106,8 @@ class Coordinator:
                 _log.warning("left for the sweep at the next start: %s", error)
         if effects.work:
             self.queue.changed(effects.campaigns, self.snapshot)
-        for attempt, state, why in effects.ended:
-            _log_failure(attempt, state, why)
+        for attempt, state, cause in effects.ended:
+            _log_failure(attempt, state, cause)
         for listener in self._listeners:
             listener(effects)
 
