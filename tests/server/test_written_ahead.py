@@ -15,6 +15,7 @@ from assay_server.store.protocols import KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import decode_segment
 from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.server_support import eventually
 
 KEY = AttemptKey("made-1.0000", 0, 1, 7)
 GROUPS_AND_A_HALF = made_segments((65_536, 65_536, 65_536, 10))
@@ -82,7 +83,7 @@ def test_segments_that_are_not_those_that_were_acknowledged_are_not_published(tm
     """A segment that was checked but not stored is sent again, maybe with other launches."""
     expected = published_at_the_end(tmp_path / "end", SMALL)
     store = LocalRecordStore(tmp_path / "ahead")
-    others = made_segments((100, 49, 8))
+    others = made_segments((100, 50, 9))
     bring(store, others, KEY, ahead=True)
     records = bring(store, SMALL, KEY, ahead=False)
 
@@ -123,7 +124,7 @@ def test_two_attempts_of_a_slice_do_not_meet(tmp_path: Path):
 def test_what_a_killed_server_wrote_ahead_is_swept(tmp_path: Path):
     store = LocalRecordStore(tmp_path)
     bring(store, GROUPS_AND_A_HALF[:3], KEY, ahead=True)
-    assert any(".tmp-" in name for name in files(tmp_path / "records"))
+    eventually(lambda: any(".tmp-" in name for name in files(tmp_path / "records")), "a file ahead")
 
     moved = LocalRecordStore(tmp_path).sweep(KnownFiles([KEY], [], [], [], lambda *_: True))
 
