@@ -21,7 +21,13 @@ from assay_core.records.identity import (
     RenewalAsked,
     TokenAsked,
 )
-from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError, ParameterError
+from assay_sampling.errors import (
+    AssayError,
+    NotIdentifiedError,
+    NotPermittedError,
+    ParameterError,
+    RefusedError,
+)
 from assay_server.access.caller import Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.enrolment import Enrolment
@@ -250,6 +256,18 @@ def test_a_renewed_certificate_is_for_the_same_identity_and_a_known_key(office: 
         office.renew(BOX, new_key())
     with pytest.raises(NotIdentifiedError), called_by(Caller("owner", "", Role.ADMIN, how=How.SOCKET)):
         office.enrolment.renew(RenewalAsked(certificate_request(key)))
+
+
+def test_nobody_fills_the_database_with_certificates(office: Office) -> None:
+    key = new_key()
+    office.join(office.token(), key)
+    office.now_ms += 16 * HOUR_MS
+    for _ in range(8):
+        office.renew(BOX, key)
+    with pytest.raises(RefusedError, match="renewed 8 times a moment ago"):
+        office.renew(BOX, key)
+    office.now_ms += HOUR_MS
+    assert identity_of(office.renew(BOX, key)) == (IdentityKind.AGENT, BOX)
 
 
 def test_a_revoked_identity_can_neither_renew_nor_join(office: Office) -> None:

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from assay_core.connecting.joining import join
 from assay_core.identity.roles import Role
 from assay_core.records.machine import Inventory, Registration, Slot
+from assay_server.access.audit import AuditLog, Note
+from assay_server.access.caller import Caller
 from assay_server.app import Server
 from assay_server.limits import CallLimits, JoinLimits, Limits
 from assay_server.rpc.bounds import agent_of
 from tests.support.identity.tls_lab import tls_server, token_of
+from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.server_support import eventually
 
 BOX = "a" * 32
@@ -81,3 +84,16 @@ def test_an_agents_name_is_short_and_can_be_printed(name: str) -> None:
 def test_a_name_that_steers_a_terminal_is_not_kept() -> None:
     registration = Registration(BOX, "session", STEERING, Inventory(), (Slot("r", ("recorded",)),))
     assert agent_of(registration).name == "?]0;owned??[2Jbox??<b>"
+
+
+def test_refused_strangers_hide_no_refusal_of_a_member() -> None:
+    store = MemoryMetadataStore()
+    log = AuditLog(store, days=1, most_per_minute=2)
+    for _ in range(5):
+        log.end(Note("Join", "ipv4:192.0.2.7:1"), "unauthenticated", "no")
+    vera = Caller(BOX, "vera", Role.VIEWER)
+    for _ in range(3):
+        log.end(Note("Cancel", "ipv4:192.0.2.8:1", vera), "permission_denied", "no")
+    with store.snapshot() as read:
+        found = [each.call for each in read.audit_entries(before=0, most=10, identity="", since_ms=0)]
+    assert found == ["Cancel", "Cancel", "Join", "Join"]

@@ -142,7 +142,8 @@ class AuditLog:
     Args:
         store: where entries are kept.
         days: how long.
-        most_per_minute: entries of refused calls in a minute; more are counted, so nobody fills the disk.
+        most_per_minute: entries of refused calls in a minute, of callers with an identity and of strangers
+            each; more are counted, so nobody fills the disk, and strangers hide no refusal of a member.
     """
 
     def __init__(
@@ -155,23 +156,25 @@ class AuditLog:
         self._store, self._days = store, days
         self._most, self._monotonic = most_per_minute, monotonic
         self._lock = threading.Lock()
-        self._minute, self._written, self._left_out = float("-inf"), 0, 0
+        self._minute = float("-inf")
+        # By whether the caller has an identity.
+        self._written, self._left_out = {True: 0, False: 0}, {True: 0, False: 0}
 
     def end(self, note: Note, outcome: str, detail: str) -> None:
         """Write the entry of a call that wrote none itself; never raises."""
         if note.written:
             return
-        more = 0
+        more, known = 0, note.caller is not None
         if outcome != DONE:
             with self._lock:
                 now = self._monotonic()
                 if now - self._minute >= 60:
-                    self._minute, self._written = now, 0
-                if self._written >= self._most:
-                    self._left_out += 1
+                    self._minute, self._written = now, {True: 0, False: 0}
+                if self._written[known] >= self._most:
+                    self._left_out[known] += 1
                     return
-                self._written += 1
-                more, self._left_out = self._left_out, 0
+                self._written[known] += 1
+                more, self._left_out[known] = self._left_out[known], 0
         counted = f" ({more:,} refused calls before it are not listed)" if more else ""
         try:
             with self._store.transaction() as transaction:

@@ -30,7 +30,7 @@ from assay_core.records.identity import (
     TokenAsked,
     TokenMade,
 )
-from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError
+from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError, RefusedError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
@@ -47,6 +47,8 @@ _log = logging.getLogger(__name__)
 # Expired certificates are kept this long, to say whose they were; the newest of an identity for ever, because
 # its key proves who joins again.
 _KEPT_MS = 30 * 86_400_000
+# Certificates of one key in a 24th of their validity, an hour say: whoever crashes often gets as many.
+_MOST_RENEWALS, _RENEWAL_SPANS = 8, 24
 
 
 class Enrolment:
@@ -124,6 +126,7 @@ class Enrolment:
                     f"identity {caller.identity_id}", "it was revoked", "ask an admin of the lab"
                 )
             require_own_key(store, identity, key_hash)
+            self._require_seldom(store, identity, key_hash, now_ms)
             certificate = self._issue(store, identity, request, now_ms)
         return Renewed(certificate)
 
@@ -170,6 +173,23 @@ class Enrolment:
                 if t.uses_left > 0 and t.expires_at_ms > now_ms
             )
         return Identities(known, tokens)
+
+    def _require_seldom(
+        self, store: MetadataTransaction, identity: Identity, key_hash: str, now_ms: int
+    ) -> None:
+        """Each certificate is kept until it has expired: nobody fills the database with theirs."""
+        since_ms = now_ms - self._validity.total_seconds() * 1000 / _RENEWAL_SPANS
+        recent = [
+            each
+            for each in store.certificates(identity.identity_id)
+            if each.public_key_hash == key_hash and each.issued_at_ms > since_ms
+        ]
+        if len(recent) >= _MOST_RENEWALS:
+            raise RefusedError(
+                f"{identity.kind} {identity.name or identity.identity_id}",
+                f"its certificate was renewed {len(recent)} times a moment ago",
+                "use the newest; a certificate is renewed when a third of its validity is left",
+            )
 
     @property
     def _authority(self) -> Authority:
