@@ -80,7 +80,9 @@ class Auditing(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return
         details = detail if isinstance(detail, str) else detail.decode(errors="replace")
         # The call may have been cancelled; its entry is written nevertheless.
-        await asyncio.shield(asyncio.to_thread(self._log.end, note, outcome, details))
+        # It is handed to its thread at once: a task for it would be cancelled when the server ends.
+        end = asyncio.get_running_loop().run_in_executor(None, self._log.end, note, outcome, details)
+        await asyncio.shield(end)
 
 
 def _outcome(context: Context) -> str:
