@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import grpc
 import typer
 
-from assay_core.health_probe import is_serving
 from assay_core.server_address import default_address, parse_address, require_our_socket
 from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError
 
@@ -32,12 +30,7 @@ def health(
             f"assay health --server {found.text}",
         )
     require_our_socket(found, "ADDRESS")
-    try:
-        with grpc.insecure_channel(found.text, options=[("grpc.enable_http_proxy", 0)]) as channel:
-            serving = is_serving(channel, _SECONDS)
-    except grpc.RpcError as error:
-        cause = f"it does not answer ({error.code().name})" if isinstance(error, grpc.Call) else str(error)
-        raise ServerUnreachableError(found.text, cause, "look at its log, and start it") from error
+    serving = _is_serving(found.text)
     if json_output:
         typer.echo(json.dumps({"address": found.text, "serving": serving}))
     else:
@@ -48,3 +41,17 @@ def health(
             "the server is ending, or cannot write its state",
             "look at its log; free space on the disk of its state folder",
         )
+
+
+def _is_serving(address: str) -> bool:
+    # Here, because gRPC reads its settings when it is imported, and the server sets them at its start.
+    import grpc  # noqa: PLC0415
+
+    from assay_core.health_probe import is_serving  # noqa: PLC0415
+
+    try:
+        with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            return is_serving(channel, _SECONDS)
+    except grpc.RpcError as error:
+        cause = f"it does not answer ({error.code().name})" if isinstance(error, grpc.Call) else str(error)
+        raise ServerUnreachableError(address, cause, "look at its log, and start it") from error
