@@ -153,6 +153,10 @@ scale: $(STAMP)  ## a campaign of 1,000 runs over 50 virtual GPUs, through serve
 slices: $(STAMP)  ## 100,000 launches in slices, the agent killed 20 times, and two GPUs side by side; ten minutes on two cores
 	ASSAY_SLICES=full $(BIN)/pytest -q -s tests/integration/test_slices_killed.py $(PYTEST_ARGS)
 
+.PHONY: kills
+kills: $(STAMP)  ## the long form of kills at many moments and of a box with a full disk; five minutes on two cores
+	ASSAY_KILLS=full $(BIN)/pytest -q -n 2 tests/integration/test_recorded_campaign.py tests/integration/test_recorded_chaos.py tests/integration/test_sick_box.py $(PYTEST_ARGS)
+
 .PHONY: lock
 lock: $(STAMP)  ## pin the versions of this environment for everybody
 	$(BIN)/python -m pip freeze --exclude-editable | grep -v '^pip==' > requirements/constraints.txt
