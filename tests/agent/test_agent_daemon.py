@@ -479,6 +479,18 @@ def test_a_state_directory_that_cannot_be_made_is_an_error(server: FakeServer, t
         Agent(config_for(server, tmp_path / "file" / "state")).run()
 
 
+def test_what_is_wrong_with_the_state_directory_is_said_before_what_is_wrong_in_it(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials" / "credentials.json").write_text("damaged")
+    with StateDirectory(tmp_path), pytest.raises(StorageError, match="another agent uses it"):
+        Agent(config_for(server, tmp_path)).run()
+    (tmp_path / "credentials" / "credentials.json").chmod(0o600)
+    with pytest.raises(InputError, match="enrol again with a new token"):
+        Agent(config_for(server, tmp_path)).run()
+
+
 @pytest.mark.parametrize(
     "options", [{"recorded_slots": -1}, {"drain_seconds": -1.0}, {"spool_limit_bytes": -1}]
 )

@@ -123,11 +123,28 @@ def test_the_inventory_is_one_json_document() -> None:
 
 
 def test_errors_are_paragraphs_with_exit_codes(tmp_path: Path) -> None:
-    done = run_agent("run", "--server", "far.example:80", "--state", str(tmp_path))
+    done = run_agent("run", "--server", "far.example", "--state", str(tmp_path))
     assert done.returncode == 2
-    assert done.stderr.startswith("assay-agent: server address: 'far.example:80' is not on this machine")
+    assert done.stderr.startswith("assay-agent: server address: 'far.example' is not an address; give ")
     assert run_agent("run", "--log-level", "loud").returncode == 2
     assert run_agent("run", "--recorded-slots", "-1").returncode == 2
+
+
+def test_a_server_elsewhere_is_refused_without_a_policy_and_without_a_certificate(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("version = 1\nallow_root = true\n")
+    far = ("run", "--server", "far.example:80", "--state", str(tmp_path / "state"))
+    for options, said in (
+        (
+            (),
+            "this agent: there is no policy file, and over TCP other people and other machines ask for runs",
+        ),
+        (("--policy", str(policy)), "server far.example:80: over TCP agent and server prove who they are"),
+    ):
+        done = run_agent(*far, *options)
+        assert done.returncode == 10
+        assert done.stderr.splitlines()[-1].startswith(f"assay-agent: {said}")
+        assert "Traceback" not in done.stderr
 
 
 BLOCKED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The set-ups of agents that would have been started."""
     configs: list[Any] = []
 
-    def take(agent: Agent) -> None:
+    def take(agent: Agent, reload: Callable[[], None]) -> None:
         configs.append(agent.settings)
 
     monkeypatch.setattr(main, "_run_until_signalled", take)

@@ -105,6 +105,11 @@ def test_credentials_are_kept_privately_and_come_back(tmp_path: Path) -> None:
     assert folder.read() is None
 
 
+def test_where_no_folder_can_be_there_are_no_credentials(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert CredentialsFolder(tmp_path / "file" / "credentials").read() is None
+
+
 def test_credentials_that_others_may_read_or_that_are_damaged_are_refused(tmp_path: Path) -> None:
     folder = CredentialsFolder(tmp_path)
     folder.write(made_credentials(AUTHORITY))

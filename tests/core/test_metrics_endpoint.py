@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import stat
@@ -20,6 +21,7 @@ from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.metrics.reading import MetricsPlace, metrics_place
 from assay_sampling.errors import ParameterError
 from assay_server.identity.authority import Authority
+from tests.support.agent.fake_server import wait_for
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.metrics import fetched, value
 
@@ -151,19 +153,60 @@ def test_a_renewed_certificate_needs_no_restart_and_a_bad_file_refuses_at_the_st
         MetricsEndpoint(CollectorRegistry()).serve(where)
 
 
-def test_readers_who_send_nothing_hold_up_nobody_but_one_another(endpoint: MetricsEndpoint) -> None:
+def test_readers_who_send_nothing_hold_up_nobody_but_one_another() -> None:
+    endpoint = MetricsEndpoint(CollectorRegistry(), patience_seconds=600.0)  # it outlasts this test
     endpoint.serve(place("127.0.0.1:0"))
+    others = set(threading.enumerate())
+
+    def readers() -> int:
+        """How many have a thread of the endpoint, which ends when their place is free."""
+        return len(set(threading.enumerate()) - others)
+
+    with contextlib.closing(endpoint):
+        with contextlib.ExitStack() as connections:
+            for _ in range(7):
+                connections.enter_context(connected(endpoint))
+            wait_for(lambda: readers() == 7)
+            assert fetched(endpoint.address)[0] == 200
+            wait_for(lambda: readers() == 7)
+            connections.enter_context(connected(endpoint))
+            wait_for(lambda: readers() == 8)
+            for _ in range(20):  # the places are taken: these are closed at once, without a thread
+                assert connections.enter_context(connected(endpoint)).recv(1) == b""
+                assert readers() == 8
+        wait_for(lambda: readers() == 0)
+        assert fetched(endpoint.address)[0] == 200
+
+
+def connected(endpoint: MetricsEndpoint) -> socket.socket:
     host, _, port = endpoint.address.rpartition(":")
-    silent = [socket.create_connection((host, int(port))) for _ in range(7)]
-    assert fetched(endpoint.address)[0] == 200
-    threads = threading.active_count()
-    more = [socket.create_connection((host, int(port))) for _ in range(20)]
-    for each in more[-10:]:  # the places are taken: these are closed at once, without a thread
-        each.settimeout(10)
-        assert each.recv(1) == b""
-    assert threading.active_count() <= threads + 1
-    for each in (*silent, *more):
-        each.close()
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def test_a_reader_who_sends_nothing_is_hung_up_on() -> None:
+    with contextlib.closing(MetricsEndpoint(CollectorRegistry(), patience_seconds=0.05)) as endpoint:
+        endpoint.serve(place("127.0.0.1:0"))
+        with connected(endpoint) as silent:
+            assert silent.recv(1) == b""
+
+
+def test_over_tls_a_reader_who_sends_nothing_is_hung_up_on_too(folder: Path) -> None:
+    lab = made_authority()
+    where, own = write_server_files(lab, folder), reader(lab, lab, folder)
+    for patience_seconds in (0.1, 1.0, 10.0):  # a busy machine needs longer for the handshake
+        with contextlib.closing(MetricsEndpoint(CollectorRegistry(), patience_seconds)) as endpoint:
+            endpoint.serve(where)
+            with connected(endpoint) as before_handshake:
+                assert before_handshake.recv(1) == b""
+            with connected(endpoint) as plain:
+                try:
+                    silent = own.wrap_socket(plain)
+                except OSError:
+                    continue
+                with silent, contextlib.suppress(ssl.SSLEOFError):
+                    assert silent.recv(1) == b""
+                return
+    pytest.fail("no handshake succeeded")
 
 
 def test_what_is_left_of_a_certificate_is_told_and_one_that_cannot_be_read_is_left_out(

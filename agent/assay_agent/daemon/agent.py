@@ -113,12 +113,12 @@ class Agent:
         does not allow the user of this process, or if nothing could run because there is no policy file.
         """
         settings = self.settings
-        credentials = credentials_folder(settings.state_dir).read()
-        server = server_of(settings, credentials)
-        gate = _gate(settings, server)
-        self._policy = PolicyInForce(gate)
-        self._server = server
         with StateDirectory(settings.state_dir, settings.agent_id) as state:
+            # Only now is it known that the folder can be used, and that it is this user's.
+            credentials = credentials_folder(state.directory).read()
+            self._server = server = server_of(settings, credentials)
+            gate = _gate(settings, server)
+            self._policy = PolicyInForce(gate)
             _log.info("%s", gate.describe())
             spool = Spool(
                 state.spool,

@@ -141,7 +141,7 @@ class CredentialsFolder:
         try:
             mode = self.path.stat().st_mode
             text = self.path.read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(self.path, f"it cannot be read ({error})", _AGAIN) from error

@@ -32,15 +32,18 @@ _log = logging.getLogger(__name__)
 
 PATH = "/metrics"
 _MOST_READERS = 8
-_SECONDS = 10.0  # for a reader's handshake, its request and its reading of the answer, each
+_PATIENCE_SECONDS = 10.0
 _STOP_SECONDS = 0.1  # how long it may take to notice that it must end
 
 
 class MetricsEndpoint:
-    """Serves a registry at a place that may change while the program runs. Thread-safe."""
+    """Serves a registry at a place that may change while the program runs. Thread-safe.
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
+    ``patience_seconds``: for a reader's handshake, its request and its reading of the answer, each.
+    """
+
+    def __init__(self, registry: CollectorRegistry, patience_seconds: float = _PATIENCE_SECONDS) -> None:
+        self._registry, self._patience_seconds = registry, patience_seconds
         self._lock = threading.Lock()
         self._server: _Server | None = None
         self._place: MetricsPlace | None = None
@@ -71,7 +74,7 @@ class MetricsEndpoint:
                 _require_readable(place)
                 self._server.tls = place.tls
             else:
-                new = _started(place, self._registry) if place is not None else None
+                new = _started(place, self._registry, self._patience_seconds) if place is not None else None
                 self._end()
                 self._server = new
             self._place = place
@@ -99,7 +102,7 @@ def _require_readable(place: MetricsPlace) -> None:
             ) from error
 
 
-def _started(place: MetricsPlace, registry: CollectorRegistry) -> _Server:
+def _started(place: MetricsPlace, registry: CollectorRegistry, patience_seconds: float) -> _Server:
     address = place.address
     subject = f"metrics address {address.text!r}"
     _require_readable(place)
@@ -107,7 +110,7 @@ def _started(place: MetricsPlace, registry: CollectorRegistry) -> _Server:
         require_our_socket(address, subject)
         clear_socket(address.socket, subject)
     try:
-        server = _Server(address, registry, place.tls)
+        server = _Server(address, registry, place.tls, patience_seconds)
     except OSError as error:
         raise address_taken(subject) from error
     server.thread.start()
@@ -121,8 +124,15 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     allow_reuse_address = True
     request_queue_size = 16
 
-    def __init__(self, address: ServerAddress, registry: CollectorRegistry, tls: TlsFiles | None) -> None:
+    def __init__(
+        self,
+        address: ServerAddress,
+        registry: CollectorRegistry,
+        tls: TlsFiles | None,
+        patience_seconds: float,
+    ) -> None:
         self.registry, self.tls = registry, tls
+        self._patience_seconds = patience_seconds
         self.rendering = threading.Lock()
         self._places = threading.BoundedSemaphore(_MOST_READERS)
         self._given = address
@@ -171,7 +181,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._places.release()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        request.settimeout(_SECONDS)
+        request.settimeout(self._patience_seconds)  # also holds for its connection over TLS
         with _secured(request, self.tls) as connection:
             if connection is not None:
                 super().finish_request(connection, client_address)
@@ -205,7 +215,6 @@ def _numeric(address: ServerAddress) -> tuple[socket.AddressFamily, Any]:
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = _SECONDS
     server_version = "assay"
     sys_version = ""
 

@@ -106,7 +106,7 @@ class SimulatedAgent:
         held = () if self._held is None else (self._held,)
         progress = tuple(AttemptProgress(work.key, 0, work.write_secret) for work in held)
         message = Heartbeat(self.agent_id, self._session_id, progress).to_proto()
-        timeout = max(self.heartbeat_seconds, 2.0)
+        timeout = max(self.heartbeat_seconds, self._fleet.least_heartbeat_patience_seconds)
         return HeartbeatAnswer.from_proto(await self._agent.Heartbeat(message, timeout=timeout))
 
     async def work(self, wait_ms: int = LEASE_WAIT_MS) -> None:
@@ -195,6 +195,7 @@ class Fleet:
 
     def __init__(self, address: str, agents: int, kind: str, make_channel: MakeChannel) -> None:
         self.run_seconds = 0.0
+        self.least_heartbeat_patience_seconds = 2.0  # as of a real agent
         self.resting = False
         self.counts = Counts()
         self._make_channel = make_channel
@@ -256,10 +257,16 @@ async def simulated_lab(
     make_channel: MakeChannel = own_channel,
     *,
     run_seconds: float = 0.0,
+    least_heartbeat_patience_seconds: float = 2.0,
 ) -> AsyncIterator[Fleet]:
-    """A fleet that works while the block runs: every agent asks for work and sends heartbeats."""
+    """A fleet that works while the block runs: every agent asks for work and sends heartbeats.
+
+    ``least_heartbeat_patience_seconds``: how long an agent waits for the answer to a heartbeat, or as long as
+    the interval between two if that is longer; by default as a real agent.
+    """
     fleet = Fleet(address, agents, kind, make_channel)
     fleet.run_seconds = run_seconds
+    fleet.least_heartbeat_patience_seconds = least_heartbeat_patience_seconds
     try:
         await fleet.register()
         tasks = [task for agent in fleet.agents for task in (agent.beat(), agent.work())]
