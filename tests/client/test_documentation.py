@@ -148,6 +148,8 @@ def fields(model: Any, prefix: str = "") -> Iterator[str]:
 def test_every_field_of_a_campaign_is_documented() -> None:
     names = documented((DOCS / "campaign-file.md").read_text())
     found = [re.sub(r"^workloads.*condition\.", "...condition.", key) for key in fields(Campaign)]
+    # The requirements of a workload are told as those of a campaign, which they replace.
+    found = [re.sub(r"^(workloads\[\]\.requires)\..*", r"\1", key) for key in found]
     assert len(found) >= 13
     assert set(found) <= names
 

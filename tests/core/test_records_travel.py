@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from assay_core.identity.roles import IdentityKind, Role
-from assay_core.records import archive, attempt, campaign, identity, lab, lease, machine, upload, work
+from assay_core.records import (
+    archive,
+    attempt,
+    campaign,
+    identity,
+    lab,
+    lease,
+    machine,
+    runs_request,
+    upload,
+    work,
+)
 from assay_core.records.condition import condition_from_proto, condition_to_proto
 from assay_core.records.error_metadata import MOST_BYTES, MOST_DIFFERENCES, ErrorMetadata
 from assay_core.records.failure import Failure, failure
@@ -46,6 +57,7 @@ STATUS = campaign.CampaignStatus(
     runs_total=5, runs_done=4, runs_failed=3, runs_running=2, slices=9, slices_done=8, retries=7,
     resting=(REST,), waiting=(campaign.WaitingRuns("a V100", "c-1.0000", 2),), runs=(RUN,), runs_next=6,
     owner="a1", owner_name="vera", project="vision", runs_cancelled=1, runs_paused=1, paused=True,
+    gpu_seconds=2.5, eta=campaign.Estimate(True, 8, "no slice has ended", True),
 )  # fmt: skip
 CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNREADABLE)
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
@@ -62,6 +74,14 @@ KNOWN = identity.KnownIdentity(
     "a" * 32, IdentityKind.PERSON, "alice", Role.VIEWER, "sim", ("l",), 1, 2, (ISSUED,)
 )
 OPEN_TOKEN = identity.OpenToken("t-1", Role.AGENT, "n", "p", ("l", "m"), 4, 5)
+LAB_SLOT = lab.LabSlot(SLOT, lab.SlotHealth.RESTING, "why", 5, "c-1.0000", 6, 7)
+LAB_AGENT = lab.LabAgent("a", "box", INVENTORY, ("l",), True, 8, 9, (LAB_SLOT,))
+QUEUED = lab.QueuedRuns(
+    campaign_id="c-1", first_run_id="c-1.0000", device_kind="V100", profiler="ncu", runs=3,
+    kind=lab.QueueKind.EXCLUSIVE, reason="why", ahead=("c-0",), runs_ahead=4,
+    estimate=campaign.Estimate(True, 8, "no slice has ended", True), owner_name="vera", project="vision",
+)  # fmt: skip
+ASKED = runs_request.RunsRequest("c-1", "w", "c-1.0000", True)
 ENTRY = lab.AuditEntry(1, 2, "i", "vera", "viewer", "socket", "unix:", "Cancel", "c-1", "done", "x")
 
 RECORDS: list[Any] = [
@@ -95,6 +115,8 @@ RECORDS: list[Any] = [
     lab.AuditAsked(1, 2, "vera", 3), ENTRY, lab.AuditPage((ENTRY,), 7),
     lab.RoleSet("i", "vera", Role.VIEWER, "p"), lab.RoleChange("vera", Role.ADMIN),
     lab.RoleChange("vera", Role.ADMIN, ""),
+    LAB_SLOT, lab.LabAgents((LAB_AGENT,)), lab.LabQueue((QUEUED,), 2), ASKED,
+    runs_request.RunsAnswer(STATUS, 1, 2, 3),
 ]  # fmt: skip
 
 
@@ -114,6 +136,10 @@ def test_the_examples_leave_no_field_of_a_message_unsaid() -> None:
         SLOT.to_proto(),
         LOG.to_proto(),
         ENTRY.to_proto(),
+        LAB_SLOT.to_proto(),
+        LAB_AGENT.to_proto(),
+        QUEUED.to_proto(),
+        ASKED.to_proto(),
     ):
         assert {each.name for each, _ in message.ListFields()} == set(message.DESCRIPTOR.fields_by_name)
 

@@ -31,9 +31,10 @@ PACKAGE_FOLDERS = ("protos", "sampling", "agent", "server", "client")
 CANNOT = 77
 # By the names of requirements/constraints.txt. A test says where one is missing.
 CARRIED = (
-    "alembic", "annotated-doc", "annotated-types", "click", "grpcio", "Jinja2", "Mako", "markdown-it-py",
-    "MarkupSafe", "mdurl", "nvidia-ml-py", "protobuf", "psutil", "pydantic", "pydantic_core", "Pygments",
-    "PyYAML", "rich", "shellingham", "SQLAlchemy", "tenacity", "threadpoolctl", "typer", "typing_extensions",
+    "alembic", "annotated-doc", "annotated-types", "cffi", "click", "cryptography", "grpcio",
+    "grpcio-health-checking", "Jinja2", "Mako", "markdown-it-py", "MarkupSafe", "mdurl", "nvidia-ml-py",
+    "prometheus_client", "protobuf", "psutil", "pycparser", "pydantic", "pydantic_core", "Pygments", "PyYAML",
+    "rich", "shellingham", "SQLAlchemy", "tenacity", "threadpoolctl", "typer", "typing_extensions",
     "typing-inspection",
 )  # fmt: skip
 # Module and distribution of what is too large to carry.

@@ -21,6 +21,7 @@ from assay_sampling.documents.reference import field_tables, schema_text
 from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.methods.parameter_help import parameter_help
 from assay_sampling.methods.registry import samplers
+from assay_sampling.notes.registry import note_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
 
@@ -59,6 +60,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
     "simulated-counters": _simulated_counters,
     "calls-and-roles": _calls_and_roles,
+    "notes": note_table,
     "report-fields": lambda: field_tables(Report),
     "selection-fields": lambda: field_tables(SelectionDocument),
     "server-settings": lambda: settings_table(ServerSettings),

@@ -85,6 +85,11 @@ RULES: Mapping[str, Rule] = {
 }
 
 
+def services() -> frozenset[str]:
+    """The full names of all services, as gRPC's health service is asked for them."""
+    return frozenset(call.partition("/")[0] for call in RULES)
+
+
 def rule_of(method: str) -> Rule | None:
     """The rule for a call, named as gRPC names it (``/package.Service/Method``); None: it is denied."""
     return RULES.get(method.removeprefix("/"))

@@ -19,21 +19,17 @@ from grpc_health.v1 import health_pb2_grpc
 from assay_core.files.sockets import address_taken, clear_socket
 from assay_core.server_address import ServerAddress, require_our_socket
 from assay_protos import (
-    agent_pb2,
     agent_pb2_grpc,
-    archive_pb2,
     archive_pb2_grpc,
-    campaign_pb2,
     campaign_pb2_grpc,
-    ingest_pb2,
     ingest_pb2_grpc,
-    lab_pb2,
     lab_pb2_grpc,
 )
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditLog
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
+from assay_server.access.table import services
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, JoinLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
@@ -60,11 +56,6 @@ _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
-_SERVICES = [
-    service.full_name
-    for module in (agent_pb2, archive_pb2, campaign_pb2, ingest_pb2, lab_pb2)
-    for service in module.DESCRIPTOR.services_by_name.values()
-]
 
 
 class RpcServer:
@@ -235,7 +226,7 @@ class RpcServer:
         return addresses
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
-        self._health = HealthServicer(_SERVICES, Places(self._limits.queries.watch_streams))
+        self._health = HealthServicer(services(), Places(self._limits.queries.watch_streams))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
             AgentServicer(self._agents, threads, self._changes, self._limits), server
