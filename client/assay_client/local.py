@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import AnyPath, read_campaign
+from assay_client.hopeless import never_begin, never_go_on
 from assay_client.places import default_state_directory, private_socket_address
 from assay_client.remote.client import Client
 from assay_client.remote.connection import utf8
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 _AGENT_START_SECONDS = 30.0
 _AGENT_STOP_SECONDS = 30.0
 _LOOK_SECONDS = 0.02
-# How often in a row a slot may fail before we stop waiting for it.
-_RESTS_WAITED_FOR = 3
 _HEARTBEAT_MS = 500
 _ELSEWHERE = (
     "correct the campaign's gpus, or run it where they are: a server takes it with assay submit, "
@@ -173,7 +172,7 @@ class LocalService:
             time.sleep(_LOOK_SECONDS)
         self.raise_agent_error()
         status = client.summary(campaign_id)
-        stuck, reason = _stuck(status)
+        stuck, reason = never_begin(status)
         if agent.registered and stuck:
             client.cancel(campaign_id)
             raise NotReadyError(
@@ -191,11 +190,8 @@ class LocalService:
         """
         for status in statuses:
             yield status
-            if any(rest["failures"] < _RESTS_WAITED_FOR for rest in status["resting"]):
-                continue  # a lock or counters that another program held for a moment
-            left = status["runs_total"] - status["runs_done"] - status["runs_failed"]
-            stuck, reason = _stuck(status)
-            if stuck and stuck == left:
+            left, reason = never_go_on(status)
+            if left:
                 client.cancel(status["campaign_id"])
                 raise NotReadyError(
                     f"campaign {status['campaign_id']}",
@@ -240,12 +236,6 @@ class LocalService:
             if self._campaign_id is not None:
                 with contextlib.suppress(AssayError), Client(self.address) as client:
                     client.cancel(self._campaign_id)
-
-
-def _stuck(status: Mapping[str, Any]) -> tuple[int, str]:
-    """How many runs wait for something this machine lacks, and what the first of them needs."""
-    waiting = status["waiting"]
-    return sum(each["runs"] for each in waiting), waiting[0]["reason"] if waiting else ""
 
 
 @contextlib.contextmanager

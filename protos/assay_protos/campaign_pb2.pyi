@@ -1,4 +1,5 @@
 from assay_protos import common_pb2 as _common_pb2
+from assay_protos import lab_pb2 as _lab_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -267,14 +268,16 @@ class RunStatus(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., launches: _Optional[int] = ..., attempts: _Optional[int] = ..., flags: _Optional[_Iterable[_Union[_common_pb2.ValidityFlag, _Mapping]]] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., agent: _Optional[str] = ..., waiting_for: _Optional[str] = ..., slices: _Optional[int] = ..., slices_done: _Optional[int] = ..., retries: _Optional[int] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ..., state: _Optional[_Union[RunState, str]] = ..., paused: _Optional[bool] = ...) -> None: ...
 
 class WaitingRuns(_message.Message):
-    __slots__ = ("reason", "first_run_id", "runs")
+    __slots__ = ("reason", "first_run_id", "runs", "kind")
     REASON_FIELD_NUMBER: _ClassVar[int]
     FIRST_RUN_ID_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     reason: str
     first_run_id: str
     runs: int
-    def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
+    kind: _lab_pb2.WaitKind
+    def __init__(self, reason: _Optional[str] = ..., first_run_id: _Optional[str] = ..., runs: _Optional[int] = ..., kind: _Optional[_Union[_lab_pb2.WaitKind, str]] = ...) -> None: ...
 
 class CampaignStatus(_message.Message):
     __slots__ = ("campaign_id", "name", "synthetic", "runs", "failure", "runs_total", "runs_done", "runs_failed", "resting", "runs_running", "slices", "slices_done", "retries", "waiting", "runs_next", "state", "owner", "owner_name", "project", "paused", "runs_paused", "runs_cancelled", "gpu_seconds", "eta_known", "eta_ms", "eta_missing", "eta_at_least")

@@ -19,7 +19,7 @@ from assay_client.local import run_campaign
 from assay_client.remote.client import Client
 from assay_sampling.errors import AssayError, NotReadyError, StorageError
 from tests.support.client import hand_made
-from tests.support.client.demo_kills import hear_interrupts
+from tests.support.client.demo_kills import hearing_interrupts
 
 pytestmark = pytest.mark.processes
 
@@ -169,13 +169,11 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
     campaign.write_text(CAMPAIGN + "playback: recorded_time\n")
     state = tmp_path / "state"
     process = subprocess.Popen(
-        [PROGRAM, "run", campaign, "--state", state],
+        hearing_interrupts([PROGRAM, "run", campaign, "--state", state]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background jobs ignore SIGINT, and so would this one.
-        preexec_fn=hear_interrupts,  # noqa: PLW1509 - threads of a test hold no locks then
     )
     assert process.stderr is not None
     first = process.stderr.readline()

@@ -229,7 +229,9 @@ progress.SHOWN_AFTER_SECONDS = 0.0
 with progress.activity("reading gr\\u00f6\\u00dfe"):
     time.sleep(0.3)
 status = {"campaign_id": "c-1", "state": "running", "runs_total": 2, "runs_failed": 0, "runs": [],
-          "runs_running": 0, "slices": 0, "slices_done": 0, "retries": 0, "waiting": [], "resting": []}
+          "runs_running": 0, "runs_cancelled": 0, "runs_paused": 0, "paused": False, "gpu_hours": 0.0,
+          "eta": {"remaining_ms": None}, "slices": 0, "slices_done": 0, "retries": 0, "waiting": [],
+          "resting": []}
 follow([{**status, "runs_done": done} for done in (0, 1)])
 """
 

@@ -51,7 +51,12 @@ def test_runs_come_in_pages_and_a_client_puts_them_together(server: Server) -> N
         found = client.status("many-1")
         assert [run["workload"] for run in found["runs"]] == [f"w{i}" for i in range(RUNS)]
         assert found["waiting"] == [
-            {"reason": "no agent has registered", "first_run_id": "many-1.0000", "runs": RUNS}
+            {
+                "kind": "no_agent",
+                "reason": "no agent has registered",
+                "first_run_id": "many-1.0000",
+                "runs": RUNS,
+            }
         ]
 
 

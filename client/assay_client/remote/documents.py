@@ -54,7 +54,7 @@ def campaign_document(
         document["gpu_hours"] = status.gpu_seconds / 3600
         document["eta"] = estimate_document(status.eta)
         document["waiting"] = [
-            {"reason": each.reason, "first_run_id": each.first_run_id, "runs": each.runs}
+            {"kind": each.kind, "reason": each.reason, "first_run_id": each.first_run_id, "runs": each.runs}
             for each in status.waiting
         ]
     document["resting"] = rest_documents(status.resting)

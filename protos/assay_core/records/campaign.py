@@ -10,6 +10,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.condition import LEVELS, condition_from_proto, condition_to_proto
 from assay_core.records.failure import Failure, optional_failure_to_proto
 from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.waiting import QUEUE_KINDS, QueueKind
 from assay_core.records.wire import ClosedSet
 from assay_protos import campaign_pb2
 from assay_sampling.running.identity import Condition, RunLevel
@@ -279,18 +280,25 @@ class ChangedFile:
 
 @dataclass(frozen=True)
 class WaitingRuns:
-    """Runs that wait for the same GPU or tool, which no agent offers now; ``reason`` is for people."""
+    """Runs that wait for the same thing; ``reason`` is for people. ``kind`` None: of an earlier release."""
 
     reason: str
     first_run_id: str
     runs: int
+    kind: QueueKind | None = None
 
     def to_proto(self) -> campaign_pb2.WaitingRuns:
-        return campaign_pb2.WaitingRuns(reason=self.reason, first_run_id=self.first_run_id, runs=self.runs)
+        return campaign_pb2.WaitingRuns(
+            reason=self.reason,
+            first_run_id=self.first_run_id,
+            runs=self.runs,
+            kind=QUEUE_KINDS.to_proto(self.kind) if self.kind else None,
+        )
 
     @classmethod
     def from_proto(cls, message: campaign_pb2.WaitingRuns) -> WaitingRuns:
-        return cls(message.reason, message.first_run_id, message.runs)
+        kind = QUEUE_KINDS.optional_from_proto(message.kind, message.first_run_id)
+        return cls(message.reason, message.first_run_id, message.runs, kind)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from enum import StrEnum
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import Estimate
 from assay_core.records.machine import Inventory, Slot
+from assay_core.records.waiting import QUEUE_KINDS
+from assay_core.records.waiting import QueueKind as QueueKind  # noqa: PLC0414 - a word of this module too
 from assay_core.records.wire import ClosedSet
 from assay_protos import lab_pb2
 from assay_sampling.errors import ParameterError
@@ -163,29 +165,7 @@ class SlotHealth(StrEnum):
     LOST = "lost"
 
 
-class QueueKind(StrEnum):
-    """Why runs wait: the reasons of :mod:`assay_server.campaigns.scheduling.waiting`, and two more.
-
-    CAMPAIGN_PAUSED: all of the campaign is; LIGHT_RUN: a light run comes first, which decides their slices.
-    """
-
-    CAMPAIGN_PAUSED = "campaign_paused"
-    PAUSED = "paused"
-    LIGHT_RUN = "light_run"
-    AFTER = "after"
-    NO_AGENT = "no_agent"
-    NOT_OFFERED = "not_offered"
-    AGENT_AWAY = "agent_away"
-    OUT_OF_SERVICE = "out_of_service"
-    MAINTENANCE = "maintenance"
-    RESTING = "resting"
-    BUDGET = "budget"
-    EXCLUSIVE = "exclusive"
-    QUEUED = "queued"
-
-
 _HEALTH = ClosedSet(lab_pb2.SlotHealth, SlotHealth)
-_KINDS = ClosedSet(lab_pb2.WaitKind, QueueKind)
 
 
 @dataclass(frozen=True)
@@ -322,7 +302,7 @@ class QueuedRuns:
             device_kind=self.device_kind,
             profiler=self.profiler,
             runs=self.runs,
-            kind=_KINDS.to_proto(self.kind),
+            kind=QUEUE_KINDS.to_proto(self.kind),
             reason=self.reason,
             ahead=self.ahead,
             runs_ahead=self.runs_ahead,
@@ -345,7 +325,7 @@ class QueuedRuns:
             device_kind=message.device_kind,
             profiler=message.profiler,
             runs=message.runs,
-            kind=_KINDS.from_proto(message.kind, message.first_run_id),
+            kind=QUEUE_KINDS.from_proto(message.kind, message.first_run_id),
             reason=message.reason,
             ahead=tuple(message.ahead),
             runs_ahead=message.runs_ahead,

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay_core.records.campaign import Estimate, RunState
-from assay_core.records.lab import QueueKind
+from assay_core.records.waiting import QueueKind
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Standing
 from assay_server.campaigns.scheduling.choice import Seat, seat_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
-from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons
+from assay_server.campaigns.scheduling.waiting import NO_LINE, Line, wait_reasons, worth_saying
 from assay_server.store.model import Agent, Run, WorkloadCost, need_of
 
 _MOST_NAMED = 3
@@ -75,8 +75,24 @@ def reason_of(run: Run, lab: Lab, held: Reason | None, line: Line = NO_LINE) -> 
     return Reason(QueueKind(why.kind.value), why.text)
 
 
+def told_reasons(
+    runs: Collection[Run], lab: Lab, line: Line, campaign_paused: bool, awaiting_light: Collection[str]
+) -> dict[str, Reason]:
+    """By run: why waiting runs wait, where there is more to say than that others are ahead."""
+    found = worth_saying(runs, lab.agents, lab.now_ms, lab.resting, line)
+    told = {run_id: Reason(QueueKind(why.kind.value), why.text) for run_id, why in found.items()}
+    return told | _held_reasons(runs, campaign_paused, awaiting_light)
+
+
 def held_lines(runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]) -> dict[str, str]:
     """By run: why waiting runs may not begin, whatever slots there are. Other runs are left out."""
+    held = _held_reasons(runs, campaign_paused, awaiting_light)
+    return {run_id: reason.text for run_id, reason in held.items()}
+
+
+def _held_reasons(
+    runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]
+) -> dict[str, Reason]:
     told = {}
     for run in runs:
         if run.state is RunState.WAITING or run.paused:
@@ -84,7 +100,7 @@ def held_lines(runs: Iterable[Run], campaign_paused: bool, awaiting_light: Colle
                 run, campaign_paused=campaign_paused, awaits_light=run.run_id in awaiting_light
             )
             if held is not None:
-                told[run.run_id] = held.text
+                told[run.run_id] = held
     return told
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from assay_core.records.campaign import CampaignState, CampaignStatus, Estimate, WaitingRuns
 from assay_server.campaigns.errors import known_campaign
-from assay_server.campaigns.line import Lab, estimate, held_lines, slots_by_gpu
+from assay_server.campaigns.line import Lab, estimate, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.campaigns.scheduling.waiting import waiting_for
 from assay_server.rpc.statuses import campaign_status
 from assay_server.store.model import Campaign, WorkloadCost
 
@@ -79,11 +78,11 @@ class StatusBoard:
         waiting: tuple[WaitingRuns, ...] = ()
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
-            told = waiting_for(runs, agents, now_ms, resting, line)
-            told |= held_lines(runs, campaign.paused, progress.awaiting_light)
-            eta = _eta(campaign, costs, Lab(agents, now_ms))
+            lab = Lab(agents, now_ms, resting)
+            told = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
+            eta = _eta(campaign, costs, lab)
             waiting = tuple(
-                WaitingRuns(told[run.run_id], run.run_id, count)
+                WaitingRuns(told[run.run_id].text, run.run_id, count, told[run.run_id].kind)
                 for run, count in progress.needs
                 if run.run_id in told
             )

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,8 +70,14 @@ def small_campaign(folder: Path) -> Path:
     return path
 
 
-def hear_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+def hearing_interrupts(command: Sequence[str | Path]) -> list[str]:
+    """The command line of a program that hears SIGINT, even where the shell's background jobs ignore it.
+
+    Not by ``preexec_fn``: that forks this process with gRPC's threads, and the child then writes gRPC's own
+    log to the program's standard error before the program begins.
+    """
+    begin = "signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    return [sys.executable, "-S", "-c", f"import os, signal, sys; {begin}", *map(str, command)]
 
 
 @dataclass
@@ -85,14 +91,12 @@ class Demo:
     def __post_init__(self) -> None:
         options = ["--campaign", self.campaign] if self.campaign else []
         self.process = subprocess.Popen(
-            [PROGRAM, "demo", "--out", self.out, *options],
+            hearing_interrupts([PROGRAM, "demo", "--out", self.out, *options]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            # A shell's background jobs ignore SIGINT, and so would the demo.
-            preexec_fn=hear_interrupts,  # noqa: PLW1509 - threads of a test hold no locks then
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

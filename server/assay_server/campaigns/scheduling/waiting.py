@@ -75,9 +75,16 @@ def waiting_for(
 
     A run that has begun also waits if every slot that could continue it is out of service, or rests.
     """
+    return {run_id: why.text for run_id, why in worth_saying(runs, agents, now_ms, resting, line).items()}
+
+
+def worth_saying(
+    runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
+) -> dict[str, WaitReason]:
+    """The reasons of :func:`waiting_for`, typed."""
     found = wait_reasons(runs, agents, now_ms, resting, line)
     unsaid = (WaitKind.QUEUED, WaitKind.PAUSED)
-    return {run_id: why.text for run_id, why in found.items() if why.kind not in unsaid}
+    return {run_id: why for run_id, why in found.items() if why.kind not in unsaid}
 
 
 def wait_reasons(

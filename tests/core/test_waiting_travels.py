@@ -1,0 +1,14 @@
+"""Why runs wait travels with its kind; an earlier release tells none."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_core.records.campaign import WaitingRuns
+from assay_core.records.waiting import QueueKind
+
+
+@pytest.mark.parametrize("kind", [*QueueKind, None])
+def test_waiting_runs_come_back_as_they_went(kind: QueueKind | None) -> None:
+    sent = WaitingRuns("a V100", "c-1.0000", 2, kind)
+    assert WaitingRuns.from_proto(sent.to_proto()) == sent
