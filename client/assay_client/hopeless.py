@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay_core.records.waiting import QueueKind
+from assay_core.records.campaign import QueueKind
 
 _NEVER_MEASURED = frozenset(
     {QueueKind.NO_AGENT, QueueKind.NOT_OFFERED, QueueKind.AGENT_AWAY, QueueKind.OUT_OF_SERVICE}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_client.hopeless import never_begin, never_go_on
-from assay_core.records.waiting import QueueKind
+from assay_core.records.campaign import QueueKind
 
 NEVER = {QueueKind.NO_AGENT, QueueKind.NOT_OFFERED, QueueKind.AGENT_AWAY, QueueKind.OUT_OF_SERVICE}
 # No run ends for these while the campaign begins; once all that is left waits for them, nothing goes on.

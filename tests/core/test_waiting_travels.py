@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_core.records.campaign import WaitingRuns
-from assay_core.records.waiting import QueueKind
+from assay_core.records.campaign import QueueKind, WaitingRuns
 
 
 @pytest.mark.parametrize("kind", [*QueueKind, None])

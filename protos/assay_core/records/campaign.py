@@ -10,9 +10,8 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.condition import LEVELS, condition_from_proto, condition_to_proto
 from assay_core.records.failure import Failure, optional_failure_to_proto
 from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.waiting import QUEUE_KINDS, QueueKind
 from assay_core.records.wire import ClosedSet
-from assay_protos import campaign_pb2
+from assay_protos import campaign_pb2, lab_pb2
 from assay_sampling.running.identity import Condition, RunLevel
 
 
@@ -34,6 +33,27 @@ class RunState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+
+class QueueKind(StrEnum):
+    """Why runs wait: the reasons of :mod:`assay_server.campaigns.scheduling.waiting`, and two more.
+
+    CAMPAIGN_PAUSED: all of the campaign is; LIGHT_RUN: a light run comes first, which decides their slices.
+    """
+
+    CAMPAIGN_PAUSED = "campaign_paused"
+    PAUSED = "paused"
+    LIGHT_RUN = "light_run"
+    AFTER = "after"
+    NO_AGENT = "no_agent"
+    NOT_OFFERED = "not_offered"
+    AGENT_AWAY = "agent_away"
+    OUT_OF_SERVICE = "out_of_service"
+    MAINTENANCE = "maintenance"
+    RESTING = "resting"
+    BUDGET = "budget"
+    EXCLUSIVE = "exclusive"
+    QUEUED = "queued"
 
 
 class AttemptState(StrEnum):
@@ -77,6 +97,7 @@ class ReportFormat(StrEnum):
 
 ENDED_CAMPAIGNS = frozenset({CampaignState.DONE, CampaignState.FAILED, CampaignState.CANCELLED})
 
+QUEUE_KINDS = ClosedSet(lab_pb2.WaitKind, QueueKind)
 _CAMPAIGN_STATES = ClosedSet(campaign_pb2.CampaignState, CampaignState)
 _RUN_STATES = ClosedSet(campaign_pb2.RunState, RunState)
 _ATTEMPT_STATES = ClosedSet(campaign_pb2.AttemptState, AttemptState)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay_core.identity.roles import Role
-from assay_core.records.campaign import Estimate
+from assay_core.records.campaign import QUEUE_KINDS, Estimate
+from assay_core.records.campaign import QueueKind as QueueKind  # noqa: PLC0414 - a word of this module too
 from assay_core.records.machine import Inventory, Slot
-from assay_core.records.waiting import QUEUE_KINDS
-from assay_core.records.waiting import QueueKind as QueueKind  # noqa: PLC0414 - a word of this module too
 from assay_core.records.wire import ClosedSet
 from assay_protos import lab_pb2
 from assay_sampling.errors import ParameterError

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from assay_core.records.campaign import Estimate, RunState
-from assay_core.records.waiting import QueueKind
+from assay_core.records.campaign import Estimate, QueueKind, RunState
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Standing
