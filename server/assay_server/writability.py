@@ -46,6 +46,10 @@ class WritabilityWatch:
 
     @contextlib.contextmanager
     def watching(self, store: MetadataStore) -> Iterator[None]:
+        # A server that was killed while it tried left its file; nobody else writes in the folder now.
+        with contextlib.suppress(OSError):
+            for left in self._state.glob(f"{_FILE}*"):
+                left.unlink()
         thread = threading.Thread(target=self._run, args=(store,), name="assay-writability", daemon=True)
         thread.start()
         try:
