@@ -160,11 +160,17 @@ def test_where_every_gpu_is_lost_status_says_why_and_a_clear_ends_the_wait() -> 
         (place.root / "faults").write_text("gpu_lost")
         identifier = submit(place, campaign(place.root, small=f"@{place.root / 'faults'}"))
         with Client(place.address) as client:
-            wait_until(
-                lambda: all(run["waiting_for"] for run in client.status(identifier)["runs"]), "the waiting"
-            )
-            reason = client.status(identifier)["runs"][0]["waiting_for"]
-        assert reason.startswith("every synthetic V100 with nsight_compute is out of service: virtual V100")
+            # A run that waits for a free slot has another reason first, so the wait is for this one.
+            start = "every synthetic V100 with"
+            reasons: list[str] = []
+
+            def waiting() -> bool:
+                reasons[:] = [run["waiting_for"] for run in client.status(identifier)["runs"]]
+                return all(reason.startswith(start) for reason in reasons)
+
+            wait_until(waiting, "the wait for a GPU that is out of service")
+        reason = reasons[0]
+        assert reason.startswith(start + " nsight_compute is out of service: virtual V100")
         assert bad in reason
         assert "it was lost, as it was told to" in reason
         assert "assay-agent quarantine clear" in reason
