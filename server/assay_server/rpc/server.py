@@ -34,6 +34,7 @@ from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, JoinLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
+from assay_server.rpc.admission.decoding import Decoding
 from assay_server.rpc.admission.guard import Guard
 from assay_server.rpc.admission.quotas import QuotaKeeper, Quotas
 from assay_server.rpc.agent_handler import AgentHandler
@@ -41,7 +42,6 @@ from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
-from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
 from assay_server.rpc.ingest_servicer import IngestServicer
 from assay_server.rpc.lab.handler import LabHandler

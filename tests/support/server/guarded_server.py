@@ -28,8 +28,8 @@ from assay_server.identity.authority import Authority
 from assay_server.limits import LogLimits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
+from assay_server.rpc.admission.decoding import Decoding
 from assay_server.rpc.admission.guard import Guard
-from assay_server.rpc.decoding import Decoding
 from assay_server.rpc.errors import abort
 from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore

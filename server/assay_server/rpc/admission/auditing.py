@@ -4,68 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 
 from assay_server.access.audit import DONE, AuditLog, Note, begin_note, forget_note
 from assay_server.access.table import rule_of
+from assay_server.rpc.wrapping import Context, ServedCall, Surrounding
 
-Context = grpc.aio.ServicerContext[Any, Any]
 
-
-class Auditing(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+class Auditing(Surrounding):
     """Stands before the guard, so that it hears of refusals too."""
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        method = str(handler_call_details.method)
-        rule = rule_of(method)
-        if handler is None or (rule is not None and not rule.audited):
-            return handler
-        name = method.rpartition("/")[2]
-        return self._streaming(handler, name) if handler.response_streaming else self._unary(handler, name)
-
-    def _unary(self, handler: Any, name: str) -> Any:
-        inner = handler.stream_unary if handler.request_streaming else handler.unary_unary
-
-        async def call(request: Any, context: Context) -> Any:
-            async with self._noted(name, context):
-                return await inner(request, context)
-
-        make = (
-            grpc.stream_unary_rpc_method_handler
-            if handler.request_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-        return make(call, handler.request_deserializer, handler.response_serializer)
-
-    def _streaming(self, handler: Any, name: str) -> Any:
-        inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
-
-        async def call(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with self._noted(name, context):
-                async for response in inner(request, context):
-                    yield response
-
-        make = (
-            grpc.stream_stream_rpc_method_handler
-            if handler.request_streaming
-            else grpc.unary_stream_rpc_method_handler
-        )
-        return make(call, handler.request_deserializer, handler.response_serializer)
+    def concerns(self, call: ServedCall) -> bool:
+        rule = rule_of(call.method)
+        return rule is None or rule.audited
 
     @contextlib.asynccontextmanager
-    async def _noted(self, name: str, context: Context) -> AsyncIterator[None]:
-        note = begin_note(name, str(context.peer()))
+    async def around(self, call: ServedCall, context: Context) -> AsyncIterator[None]:
+        note = begin_note(call.name, str(context.peer()))
         try:
             yield
         except BaseException:

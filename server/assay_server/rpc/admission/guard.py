@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,10 +21,10 @@ from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
 from assay_server.access.table import Rule, require_allowed, rule_of
 from assay_server.rpc.errors import abort
+from assay_server.rpc.wrapping import Context, Continuation, answering_of, remade
 
 RECHECK_SECONDS = 20.0
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Told = TypeVar("Told")
 _END = object()
 
@@ -47,18 +47,13 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         recognition.directory.listen(self._changed)
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         method = str(handler_call_details.method)
-        call = _Call(self, method, rule_of(method))
-        if handler.response_streaming:
-            return _streaming(handler, call)
-        return _unary(handler, call)
+        return _guarded(handler, _Call(self, method, rule_of(method)))
 
     async def admitted(self, call: _Call, context: Context) -> Caller | None:
         """The caller, if it may make this call, else the call ends here; None: anybody may."""
@@ -162,38 +157,25 @@ def peer_of(context: Context) -> Peer:
     return Peer(str(context.peer()), bytes(certificate), encrypted)
 
 
-def _unary(handler: Any, call: _Call) -> Any:
-    inner = handler.stream_unary if handler.request_streaming else handler.unary_unary
+def _guarded(handler: Any, call: _Call) -> Any:
+    inner = answering_of(handler)
 
-    async def answered(request: Any, context: Context) -> Any:
+    async def one(request: Any, context: Context) -> Any:
         caller = await call.guard.admitted(call, context)
         if call.rule is not None and call.rule.lasts:
             with call.guard.watched(caller) as lasting:
                 return await call.guard.while_admitted(inner(request, context), call, lasting, context)
         return await inner(request, context)
 
-    make = grpc.stream_unary_rpc_method_handler if handler.request_streaming else None
-    make = make or grpc.unary_unary_rpc_method_handler
-    return make(answered, handler.request_deserializer, handler.response_serializer)
-
-
-def _streaming(handler: Any, call: _Call) -> Any:
-    inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
-
-    async def answered(request: Any, context: Context) -> AsyncIterator[Any]:
+    async def many(request: Any, context: Context) -> AsyncIterator[Any]:
         caller = await call.guard.admitted(call, context)
-        stream = inner(request, context)
         with call.guard.watched(caller) as lasting:
-            try:
+            async with contextlib.aclosing(inner(request, context)) as stream:
                 while True:
                     step = anext(stream, _END)
                     told = await call.guard.while_admitted(step, call, lasting, context)
                     if told is _END:
                         return
                     yield told
-            finally:
-                await stream.aclose()
 
-    make = grpc.stream_stream_rpc_method_handler if handler.request_streaming else None
-    make = make or grpc.unary_stream_rpc_method_handler
-    return make(answered, handler.request_deserializer, handler.response_serializer)
+    return remade(handler, one, many)

@@ -10,18 +10,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import grpc
 
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.access.caller import Caller, current_caller
 from assay_server.limits import CallerLimits
 from assay_server.rpc.errors import abort
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from assay_server.rpc.wrapping import Context, ServedCall, Surrounding
 
 _MOST_REMEMBERED = 10_000
 _BURST_SECONDS = 5.0
@@ -88,22 +84,20 @@ def _refusal(identity_id: str, cause: str) -> StorageError:
     return StorageError(f"caller {identity_id}", cause, "call less often; agents try again by themselves")
 
 
-class QuotaKeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+class QuotaKeeper(Surrounding):
     """The interceptor after the one that establishes the caller."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
 
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        call = str(handler_call_details.method).rpartition("/")[2]
-        return self._streaming(handler, call) if handler.response_streaming else self._unary(handler, call)
+    @contextlib.asynccontextmanager
+    async def around(self, call: ServedCall, context: Context) -> AsyncIterator[None]:
+        with contextlib.ExitStack() as used:
+            try:
+                used.enter_context(self._used(call.name, context))
+            except AssayError as error:
+                await abort(context, error, call.name)
+            yield
 
     def _used(self, call: str, context: Context) -> contextlib.AbstractContextManager[None]:
         caller: Caller | None = current_caller()
@@ -111,40 +105,3 @@ class QuotaKeeper(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return contextlib.nullcontext()
         host = str(context.peer()).rpartition(":")[0]
         return self._quotas.used(host if caller is None else caller.identity_id, call)
-
-    def _unary(self, handler: Any, call: str) -> Any:
-        inner = handler.stream_unary or handler.unary_unary
-
-        async def answered(request: Any, context: Context) -> Any:
-            with contextlib.ExitStack() as used:
-                try:
-                    used.enter_context(self._used(call, context))
-                except AssayError as error:
-                    await abort(context, error, call)
-                return await inner(request, context)
-
-        make = (
-            grpc.stream_unary_rpc_method_handler
-            if handler.request_streaming
-            else grpc.unary_unary_rpc_method_handler
-        )
-        return make(answered, handler.request_deserializer, handler.response_serializer)
-
-    def _streaming(self, handler: Any, call: str) -> Any:
-        inner = handler.stream_stream or handler.unary_stream
-
-        async def answered(request: Any, context: Context) -> AsyncIterator[Any]:
-            with contextlib.ExitStack() as used:
-                try:
-                    used.enter_context(self._used(call, context))
-                except AssayError as error:
-                    await abort(context, error, call)
-                async for response in inner(request, context):
-                    yield response
-
-        make = (
-            grpc.stream_stream_rpc_method_handler
-            if handler.request_streaming
-            else grpc.unary_stream_rpc_method_handler
-        )
-        return make(answered, handler.request_deserializer, handler.response_serializer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -13,10 +13,9 @@ from google.protobuf.message import DecodeError
 from assay_sampling.errors import ParameterError
 from assay_server.limits import LogLimits
 from assay_server.rpc.errors import abort
+from assay_server.rpc.wrapping import Context, Continuation, receiving
 
 _log = logging.getLogger(__name__)
-
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -28,9 +27,7 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._logged = self._unlogged = 0
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         handler = await continuation(handler_call_details)
         if handler is None:
@@ -48,9 +45,19 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     "use client and server of one release of Assay",
                 ) from error
 
-        if handler.request_streaming:
-            return _streaming(handler, decoded)
-        return _unary(handler, decoded, method)
+        async def each_decoded(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+            async for data in requests:
+                yield decoded(data)
+
+        async def received(request: Any, context: Context) -> Any:
+            if handler.request_streaming:
+                return each_decoded(request)
+            try:
+                return decoded(request)
+            except ParameterError as error:
+                await abort(context, error, method)
+
+        return receiving(handler, received, deserializer=None)
 
     def _note(self, method: str) -> None:
         now = time.monotonic()
@@ -63,34 +70,3 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         more = f" ({self._unlogged:,} more since the last line)" if self._unlogged else ""
         self._unlogged = 0
         _log.warning("%s: a request cannot be decoded%s", method, more)
-
-
-def _streaming(handler: Any, decoded: Callable[[bytes], Any]) -> Any:
-    async def messages(requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        async for data in requests:
-            yield decoded(data)
-
-    async def call(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-        async for response in handler.stream_stream(messages(requests), context):
-            yield response
-
-    return grpc.stream_stream_rpc_method_handler(call, None, handler.response_serializer)
-
-
-def _unary(handler: Any, decoded: Callable[[bytes], Any], method: str) -> Any:
-    async def request_of(data: bytes, context: Context) -> Any:
-        try:
-            return decoded(data)
-        except ParameterError as error:
-            await abort(context, error, method)
-
-    async def call(data: bytes, context: Context) -> Any:
-        return await handler.unary_unary(await request_of(data, context), context)
-
-    async def stream(data: bytes, context: Context) -> AsyncIterator[Any]:
-        async for response in handler.unary_stream(await request_of(data, context), context):
-            yield response
-
-    if handler.response_streaming:
-        return grpc.unary_stream_rpc_method_handler(stream, None, handler.response_serializer)
-    return grpc.unary_unary_rpc_method_handler(call, None, handler.response_serializer)
