@@ -17,8 +17,8 @@ from assay_agent.cli.join import join
 from assay_agent.cli.policy import policy_app, policy_in_force
 from assay_agent.cli.quarantine import quarantine_app
 from assay_agent.config import AgentSettings
-from assay_agent.daemon.agent import Agent
-from assay_agent.daemon.state import StateDirectory
+from assay_agent.daemon.agent import Agent, server_of
+from assay_agent.daemon.state import StateDirectory, credentials_folder
 from assay_agent.doctor.examination import examine, require_nothing_missing
 from assay_agent.doctor.probe import describe_probe, probe_box
 from assay_agent.gpus.inventory import read_inventory
@@ -121,7 +121,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say what is missing on this box, with remedies; exit code 10 if something needed is missing."""
-    checks = examine(need, settings.state_dir, settings.server)
+    credentials = credentials_folder(settings.state_dir).read()
+    checks = examine(need, settings.state_dir, server_of(settings, credentials), credentials)
     if as_json:
         missing = [check.name for check in checks if check.state == "missing"]
         listed = [check.to_dict() for check in checks]

@@ -20,10 +20,12 @@ from assay_client.files import AnyPath, read_campaign
 from assay_client.hopeless import never_begin, never_go_on
 from assay_client.places import default_state_directory, private_socket_address
 from assay_client.remote.client import Client
-from assay_client.remote.connection import utf8
+from assay_client.remote.connection import server_address, utf8
+from assay_client.remote.logins import login_folder
 from assay_client.remote.outcome import Follow, Outcome, last_of, see_through
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
 from assay_core.files.private_folders import take_state_folder
+from assay_core.server_address import parse_address
 from assay_sampling.errors import AssayError, MissingExtraError, NotReadyError, StorageError
 from assay_sampling.notes.registry import Note, make_note
 
@@ -322,7 +324,9 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
         from assay_agent.doctor.examination import examine  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing(error, "assay doctor", "agent") from error
-    return [check.to_dict() for check in examine(need, state, server)]
+    address = parse_address(server_address(server), "--server")
+    credentials = login_folder(address).read() if address.socket is None else None
+    return [check.to_dict() for check in examine(need, state, address.text, credentials)]
 
 
 def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> Note | None:

@@ -79,7 +79,7 @@ def test_what_a_rule_names_may_run_and_nothing_else(box: Box) -> None:
     refused = gate.decide(command(f"{box.bin}/stencil"))
     assert not refused.allowed
     assert refused.why == f"no rule of {box.file} allows the program '{box.bin}/stencil'"
-    assert refused.remedy == f"change the campaign, or have {box.file} allow it, and restart the agent"
+    assert refused.remedy == f"change the campaign, or have {box.file} allow it, and reload the agent"
 
 
 def test_an_empty_policy_allows_nothing(box: Box) -> None:

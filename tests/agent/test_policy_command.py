@@ -46,7 +46,7 @@ def test_check_explains_which_rule_decides(policy: Path) -> None:
     assert refused.returncode == 7
     assert "argument 1, '-c', is not '/opt/workloads/*.sh'" in refused.stdout
     assert refused.stderr.startswith("assay-agent: this command: rule 'shell scripts of ours'")
-    assert f"have {policy} allow it, and restart the agent" in refused.stderr
+    assert f"have {policy} allow it, and reload the agent" in refused.stderr
 
 
 def test_check_answers_in_json(policy: Path) -> None:

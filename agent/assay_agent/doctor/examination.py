@@ -7,32 +7,26 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assay_agent.doctor.box import box_checks
 from assay_agent.doctor.check import Check, finding
+from assay_agent.doctor.reaching import server_check
 from assay_agent.doctor.tools import tool_checks
 from assay_agent.doctor.tracer import tracer_check
 from assay_agent.gpus.inventory import read_inventory
 from assay_agent.health.quarantine import Quarantine
+from assay_core.identity.credentials import Credentials
 from assay_core.records.machine import Inventory
-from assay_core.server_address import (
-    SERVER_VARIABLE,
-    ServerAddress,
-    default_address,
-    parse_address,
-    require_our_socket,
-)
+from assay_core.server_address import SERVER_VARIABLE, default_address
 from assay_sampling.errors import NotReadyError, ParameterError
 
 NEEDS = ("client", "agent", "server")
 EVERYTHING = "all"
 
 _OLDEST_PYTHON = (3, 11)
-_CONNECT_SECONDS = 2.0
 _EXTRAS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "analysis": (("sklearn", "scipy", "threadpoolctl"), ("client", "server")),
     "agent": (("pynvml", "psutil"), ("agent",)),
@@ -41,13 +35,19 @@ _EXTRAS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def examine(need: str = EVERYTHING, state: Path | None = None, server: str | None = None) -> list[Check]:
+def examine(
+    need: str = EVERYTHING,
+    state: Path | None = None,
+    server: str | None = None,
+    credentials: Credentials | None = None,
+) -> list[Check]:
     """Look at this machine for what ``need`` ("client", "agent", "server" or "all") needs.
 
     Args:
         need: whose needs count as missing; what others need is a note.
         state: the folder that will hold the state; None: the working folder.
         server: the server's address; None: $ASSAY_SERVER, else this user's own socket.
+        credentials: those with which this box or person connects over TCP; None: there are none.
 
     Raises ParameterError for another ``need``. What cannot be looked at is a finding, never an error.
     """
@@ -55,7 +55,7 @@ def examine(need: str = EVERYTHING, state: Path | None = None, server: str | Non
         raise ParameterError("--for", f"there is no {need!r}", f"use {', '.join((*NEEDS, EVERYTHING))}")
     needs = frozenset(NEEDS if need == EVERYTHING else (need,))
     address = server or os.environ.get(SERVER_VARIABLE) or default_address()
-    return list(_checks(needs, state or Path(), address))
+    return [*_checks(needs, state or Path()), server_check(address, "agent" in needs, credentials)]
 
 
 def require_nothing_missing(checks: list[Check], need: str) -> None:
@@ -71,7 +71,7 @@ def require_nothing_missing(checks: list[Check], need: str) -> None:
         )
 
 
-def _checks(needs: frozenset[str], state: Path, server: str) -> Iterator[Check]:
+def _checks(needs: frozenset[str], state: Path) -> Iterator[Check]:
     yield _python()
     for extra, (modules, users) in _EXTRAS.items():
         yield _extra(extra, modules, bool(needs & set(users)))
@@ -82,7 +82,6 @@ def _checks(needs: frozenset[str], state: Path, server: str) -> Iterator[Check]:
     yield from tool_checks(inventory, agent)
     yield tracer_check()
     yield from box_checks(inventory, state, agent)
-    yield _server(server, agent)
 
 
 def _python() -> Check:
@@ -135,35 +134,3 @@ def _quarantined(state: Path) -> Iterator[Check]:
             f"{entry.name} takes no runs since it was lost in {entry.run}: {entry.reason}",
             f"reset or replace it, then: assay-agent quarantine clear {entry.gpu}",
         )
-
-
-def _server(address: str, needed: bool) -> Check:
-    remedy = "start one with: assay-server --state DIR; or name another with --server"
-    try:
-        found = parse_address(address)
-        _connect(found)
-    except (OSError, ParameterError) as error:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else "not an address"
-        return finding("server", needed, f"nothing answers at {address} ({reason})", remedy)
-    return _believed(found, needed)
-
-
-def _believed(address: ServerAddress, needed: bool) -> Check:
-    """The finding for a server that answers: over TCP it proves itself to those who connect."""
-    try:
-        require_our_socket(address)
-    except ParameterError as error:
-        return finding("server", needed, error.cause, error.remedy)
-    if address.socket is None:
-        what = f"something answers at {address.text}; whether it is the lab's server shows when you connect"
-        return Check("server", "note", what, "join it first (assay-agent join); agents need a policy file")
-    return Check("server", "ok", f"something answers at {address.text}")
-
-
-def _connect(address: ServerAddress) -> None:
-    if address.socket is not None:
-        with socket.socket(socket.AF_UNIX) as channel:
-            channel.settimeout(_CONNECT_SECONDS)
-            channel.connect(str(address.socket))
-        return
-    socket.create_connection((address.host, address.port), timeout=_CONNECT_SECONDS).close()

@@ -157,7 +157,7 @@ class Gate:
         return Decision(
             False,
             why,
-            f"add the file or its folder to 'recordings' in {self.policy.path}, and restart the agent",
+            f"add the file or its folder to 'recordings' in {self.policy.path}, and reload the agent",
             resolved=resolved,
         )
 
@@ -244,7 +244,7 @@ class Gate:
             why = f"{title} of {policy.path} allows the program {shown(resolved)}, but {against}"
         else:
             why = f"no rule of {policy.path} allows the program {shown(resolved)}"
-        remedy = f"change the campaign, or have {policy.path} allow it, and restart the agent"
+        remedy = f"change the campaign, or have {policy.path} allow it, and reload the agent"
         if any(loads_code(name) for name in command.environment):
             remedy = "leave variables of loaders and tools out of the campaign file: no policy lets them in"
         return Decision(False, why, remedy, program, resolved, title)

@@ -170,9 +170,15 @@ def _choices(kinds: set[Any]) -> tuple[str, ...]:
 
 
 def _shown(field: FieldInfo, unit: Unit | None) -> str:
-    value = field.default
-    if value is PydanticUndefined or value is None or value in ("", ()):
+    return "" if field.default is PydanticUndefined else value_text(field.default, unit)
+
+
+def value_text(value: Any, unit: Unit | None) -> str:
+    """A setting's value as people write it, with its unit; "" if it is not set."""
+    if value is None or value in ("", ()):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     if unit is Unit.BYTES:
         return bytes_text(value)
     if unit is not None:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from assay_core.settings.declaration import DeclaredSetting, ProgramSettings
+from assay_core.settings.declaration import DeclaredSetting, ProgramSettings, value_text
 
 Settings = TypeVar("Settings", bound=ProgramSettings)
 
@@ -23,9 +23,11 @@ class Reloaded(Generic[Settings]):
         """Say so, as warnings: somebody who reloads wants to see it at every log level."""
         for setting in self.changed:
             old, new = getattr(before, setting.field), getattr(self.settings, setting.field)
-            log.warning("reload: %s is now %s (was %s)", setting.key, _shown(new), _shown(old))
+            log.warning(
+                "reload: %s is now %s (was %s)", setting.key, *(_shown(setting, each) for each in (new, old))
+            )
         for setting in self.waiting:
-            new = _shown(getattr(asked, setting.field))
+            new = _shown(setting, getattr(asked, setting.field))
             log.warning("reload: %s becomes %s only with a restart", setting.key, new)
         if not self.changed and not self.waiting:
             log.warning("reload: no setting has changed")
@@ -44,5 +46,5 @@ def reloaded(before: Settings, asked: Settings) -> Reloaded[Settings]:
     return Reloaded(type(before)(**values), changed, waiting)
 
 
-def _shown(value: object) -> str:
-    return "not set" if value in (None, "", ()) else str(value)
+def _shown(setting: DeclaredSetting, value: object) -> str:
+    return value_text(value, setting.unit) or "not set"

@@ -233,7 +233,7 @@ _TABLE: dict[FailureClass, _Entry] = {
     ),
     FailureClass.REFUSED_BY_POLICY: _Entry(
         "the agent's local policy does not allow what the server asked it to run",
-        "allow it in the box's policy file and restart the agent, or change the campaign file",
+        "allow it in the box's policy file and reload the agent, or change the campaign file",
         False,
     ),
     FailureClass.CANCELLED: _Entry(
