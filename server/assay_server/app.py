@@ -7,7 +7,7 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
@@ -239,7 +239,9 @@ class Server:
             pool = WorkerPool(self.settings.analysis_workers)
             resources.callback(pool.end)
             make_executor = pool
-        analyses = Analyses(coordinator, make_executor, self.metrics.analysed)
+        starter = ThreadPoolExecutor(1, "assay-start-analysis")
+        resources.callback(starter.shutdown)
+        analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter)
         resources.callback(analyses.close)
         return analyses
 

@@ -115,6 +115,39 @@ def test_a_restart_begins_the_analysis_again(lab: Lab) -> None:
     assert (lab.campaign().state, lab.report("json")) == (CampaignState.DONE, b"{}")
 
 
+@pytest.fixture
+def started_by_hand(tmp_path: Path) -> Iterator[tuple[Lab, HandExecutor]]:
+    starter = HandExecutor()
+    lab = Lab(tmp_path, starter)
+    yield lab, starter
+    lab.analyses.close()
+    lab.close()
+
+
+def test_the_agent_that_ends_the_last_run_does_not_wait_for_the_start_of_the_analysis(
+    started_by_hand: tuple[Lab, HandExecutor],
+) -> None:
+    lab, starter = started_by_hand
+    lab.end_runs()
+    assert lab.campaign().state is CampaignState.ANALYSING
+    assert lab.futures == []
+    [start] = starter.functions
+    start(*starter.calls[0])
+    assert [request.campaign_id for request in lab.executors[0].requests] == ["made-1"]
+
+
+def test_a_campaign_that_was_cancelled_meanwhile_is_not_analysed(
+    started_by_hand: tuple[Lab, HandExecutor],
+) -> None:
+    lab, starter = started_by_hand
+    lab.end_runs()
+    with lab.coordinator.schedule() as schedule:
+        schedule.cancel("made-1")
+    [start] = starter.functions
+    start(*starter.calls[0])
+    assert (lab.campaign().state, lab.futures) == (CampaignState.CANCELLED, [])
+
+
 def test_a_broken_pool_is_replaced_and_the_analysis_begun_once_more(lab: Lab) -> None:
     lab.end_runs()
     lab.executors[0].broken = True

@@ -12,7 +12,7 @@ from assay_core.records.attempt import AttemptLog
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.work import CommandSource
 from assay_sampling.running.attempt_facts import MOST_BYTES, AttemptFacts, LibraryFact, LibraryFacts, ToolFact
-from assay_server.analysis.provenance import run_facts
+from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.request import RunFacts
 from assay_server.campaigns.analysing.analyses import analysis_request
 from assay_server.rpc.bounds import bounded_log

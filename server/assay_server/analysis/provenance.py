@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from assay_report.model.compared import Compared
 from assay_report.model.runs import Days, LibraryEntry, ProvenanceEntry, ToolEntry
@@ -18,54 +17,11 @@ from assay_report.model.scores import Row
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import table_metadata
 from assay_sampling.readers import open_recording
-from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFact, ToolFact, parse_facts
 from assay_server.analysis import rows
+from assay_server.analysis.runs.facts import distinct_texts
 from assay_server.analysis.runs.request import RunData, RunFacts
 
 _MOST_SHOWN = 6  # differences in one flag's text
-
-
-def run_facts(attempts: Iterable[tuple[int, str]], *, measured: bool) -> RunFacts:
-    """The facts of a run, from its published attempts.
-
-    Args:
-        attempts: for each, when it was leased (Unix time in milliseconds), and its facts as text.
-        measured: whether the attempts measured silicon; if not, the days are left out.
-    """
-    days, texts = set[str](), dict[str, None]()
-    for leased_at_ms, text in attempts:
-        texts[text] = None
-        if measured and leased_at_ms:
-            days.add(datetime.fromtimestamp(leased_at_ms / 1000, UTC).date().isoformat())
-    known = [facts for facts in map(parse_facts, texts) if facts is not None]
-    return replace(_merged(known), days=tuple(sorted(days)))
-
-
-def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
-    return RunFacts(
-        gpus=_distinct(facts.gpu for facts in attempts),
-        drivers=_distinct(facts.driver for facts in attempts),
-        tools=tuple(dict.fromkeys(_plain(tool) for facts in attempts for tool in facts.tools)),
-        libraries=_by_name(library for facts in attempts for library in facts.libraries.found),
-        library_notes=_distinct(facts.libraries.note for facts in attempts),
-    )
-
-
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text for text in texts if text))
-
-
-def _plain(tool: ToolFact) -> tuple[str, str]:
-    return tool.name, tool.version
-
-
-def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
-    """The libraries that the workload itself loaded: by name, each build with its version for people."""
-    found: dict[str, dict[str, str]] = {}
-    for library in libraries:
-        if not library.of_tool:
-            found.setdefault(library.name, {}).setdefault(library.build, library.said)
-    return found
 
 
 def with_facts_of_table(run: RunData) -> RunData:
@@ -79,8 +35,8 @@ def with_facts_of_table(run: RunData) -> RunData:
         return run
     told = replace(
         run.facts,
-        gpus=_distinct(device.name for device in metadata.devices),
-        drivers=_distinct([metadata.driver_version]),
+        gpus=distinct_texts(device.name for device in metadata.devices),
+        drivers=distinct_texts([metadata.driver_version]),
         tools=((metadata.tool, metadata.tool_version),) if metadata.tool else (),
     )
     return replace(run, facts=told)

@@ -18,6 +18,7 @@ class HandExecutor(Executor):
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
+        self.functions: list[Any] = []
         self.calls: list[tuple[Any, ...]] = []
         self.futures: list[Future[Any]] = []
         self.broken = False
@@ -26,21 +27,26 @@ class HandExecutor(Executor):
         if self.broken:
             raise BrokenExecutor
         self.requests.append(arguments[0])
+        self.functions.append(function)
         self.calls.append(arguments)
         self.futures.append(Future())
         return self.futures[-1]
 
 
 class Lab(Box):
-    """A box with analyses on an executor of the test's."""
+    """A box with analyses on an executor of the test's.
 
-    def __init__(self, state: Path) -> None:
+    ``starter`` starts the analyses of campaigns whose last run has ended.
+    """
+
+    def __init__(self, state: Path, starter: Executor | None = None) -> None:
+        self._starter = starter
         self.executors: list[HandExecutor] = []
         super().__init__(state)
 
     def open(self) -> None:
         super().open()
-        self.analyses = Analyses(self.coordinator, self._executor)
+        self.analyses = Analyses(self.coordinator, self._executor, starter=self._starter)
 
     def _executor(self) -> Executor:
         self.executors.append(HandExecutor())

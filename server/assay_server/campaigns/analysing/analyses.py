@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import multiprocessing
@@ -28,6 +29,7 @@ from assay_sampling.errors import (
 from assay_sampling.launches.most_unseen import MOST_UNSEEN_TIME_PERCENT
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import invalidates
+from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysing.job import end_with_server
@@ -80,7 +82,8 @@ class Analyses:
     """Starts the analysis of each campaign whose runs have ended, and keeps its report.
 
     ``make_executor`` makes an executor, and a new one after the earlier one broke. ``on_end`` hears of each
-    analysis that has ended, and whether it made a report.
+    analysis that has ended, and whether it made a report. ``starter`` starts the analyses of campaigns whose
+    last run ends, so that the agent of that run need not wait; None: whoever ends the run does.
     """
 
     def __init__(
@@ -88,10 +91,12 @@ class Analyses:
         coordinator: Coordinator,
         make_executor: Callable[[], Executor],
         on_end: Callable[[bool], None] = lambda done: None,
+        starter: Executor | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._on_end = on_end
         self._make_executor = make_executor
+        self._starter = starter
         self._lock = threading.Lock()
         self._ending = threading.RLock()  # held while a result is stored
         self._executor: Executor | None = None
@@ -127,7 +132,19 @@ class Analyses:
 
     def _heard(self, effects: Effects) -> None:
         for campaign_id in sorted(effects.analyse):
-            self.start(campaign_id)
+            if self._starter is None:
+                self.start(campaign_id)
+            else:
+                with contextlib.suppress(RuntimeError):  # the server ends, and the next one starts it
+                    self._starter.submit(self._start_if_due, campaign_id)
+
+    def _start_if_due(self, campaign_id: str) -> None:
+        """Start it, unless a person has cancelled or retried the campaign since its last run ended."""
+        with contextlib.suppress(StorageError), self._coordinator.snapshot() as store:
+            campaign = store.campaign(campaign_id)
+            if campaign is None or campaign.state is not CampaignState.ANALYSING:
+                return
+        self.start(campaign_id)
 
     def start(self, campaign_id: str) -> None:
         """Analyse a campaign, unless an analysis of it is running."""
@@ -315,8 +332,6 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
 
 
 def _run_data(run: Run, campaign: Campaign, store: MetadataReader, records: RecordStore) -> RunData:
-    from assay_server.analysis.provenance import run_facts  # noqa: PLC0415 - it loads the analysis
-
     # Slices that were chosen from a light run are measured in another order than that of their launches.
     slices = sorted(store.slices(run.run_id), key=lambda piece: (piece.launch_skip, piece.index))
     kept = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
