@@ -284,6 +284,32 @@ def test_queue_says_why_who_is_ahead_and_until_when(assay: Assay, script: Script
     assert second["eta"]["missing"] == "it is held"
 
 
+def test_runs_of_campaigns_that_one_may_not_know_of_have_no_names(assay: Assay, script: Script) -> None:
+    estimate = lab_pb2.Estimate(missing="it is held")
+    hidden = lab_pb2.QueuedRuns(
+        device_kind="V100", runs=3, kind=lab_pb2.WAIT_KIND_QUEUED, reason="it is of another project",
+        estimate=estimate,
+    )  # fmt: skip
+    mine = lab_pb2.QueuedRuns(
+        campaign_id="c-2", first_run_id="c-2.0000", device_kind="V100", runs=1, kind=lab_pb2.WAIT_KIND_QUEUED,
+        reason="others are ahead", ahead=["", "c-1"], runs_ahead=4, estimate=estimate,
+    )  # fmt: skip
+    script.queue = lab_pb2.LabQueue(queued=[hidden, mine])
+    shown = assay("queue").stdout.splitlines()
+    assert (shown[0], shown[5]) == (
+        "another project's: 3 runs for V100",
+        "  ahead: another project's, c-1 (4 runs)",
+    )
+    first, second = json.loads(assay("queue", "--json").stdout)["queue"]
+    assert (first["campaign_id"], first["first_run_id"], second["ahead"]) == (None, None, [None, "c-1"])
+    script.agents = a_box()
+    script.agents.agents[0].slots[0].run_id = ""
+    for verb in ("agents", "gpus"):
+        assert "another project's" in assay(verb).stdout
+    [agent] = json.loads(assay("agents", "--json").stdout)["agents"]
+    assert agent["slots"][0]["run_id"] is None and agent["slots"][0]["leased_at"] is not None
+
+
 def test_status_tells_gpu_hours_and_until_when(assay: Assay, script: Script) -> None:
     costly = {"gpu_seconds": 7_200.0, "eta_known": True, "eta_ms": 90_000, "eta_at_least": True}
     script.status = lambda _: status("running", **costly)

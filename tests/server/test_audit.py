@@ -21,6 +21,7 @@ from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget
 from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
+from assay_server.access.sight import EVERY_PROJECT
 from assay_server.app import Server
 from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore
@@ -94,7 +95,7 @@ class TestCalls:
         assert "the role viewer may not call Cancel" in refused.detail
 
     def test_who_claims_what_is_not_theirs_is_listed_with_it(self, short_path: Path) -> None:
-        olga = replace(SAM, identity_id="dd" * 16, name="olga")
+        olga = replace(SAM, identity_id="dd" * 16, name="olga", project="vision")
 
         async def test(server: GuardedServer) -> None:
             async with server.channel(credentials_of(olga)) as channel:
@@ -113,12 +114,14 @@ class TestCalls:
         assert (entry.identity_id, entry.role, entry.outcome) == ("", "", "unauthenticated")
 
     def test_reads_and_what_attempts_record_leave_no_entry(self, short_path: Path) -> None:
+        vera = replace(VERA, project=EVERY_PROJECT)
+
         async def test(server: GuardedServer) -> None:
-            async with server.channel(credentials_of(VERA)) as channel:
+            async with server.channel(credentials_of(vera)) as channel:
                 assert await call(channel, METHODS["GetStatus"]) is grpc.StatusCode.OK
                 assert await call(channel, METHODS["Watch"]) is grpc.StatusCode.OK
 
-        assert serving(stored(VERA), short_path, test) == []
+        assert serving(stored(vera), short_path, test) == []
 
     def test_refusals_beyond_the_bound_are_counted(self) -> None:
         store, now = MemoryMetadataStore(), 0.0

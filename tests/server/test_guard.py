@@ -22,6 +22,7 @@ from assay_sampling.errors import NotIdentifiedError, NotPermittedError
 from assay_server.access.caller import OWNER_ID
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.recognising import Peer, Recognition
+from assay_server.access.sight import EVERY_PROJECT
 from assay_server.access.table import RULES
 from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore
@@ -38,7 +39,7 @@ from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.stored_values import campaign
 
 METHODS = {method.name: method for method in every_call() if "grpc" not in method.full_name}
-VIEWER = Identity("aa" * 16, IdentityKind.PERSON, "vera", Role.VIEWER)
+VIEWER = Identity("aa" * 16, IdentityKind.PERSON, "vera", Role.VIEWER, EVERY_PROJECT)
 AGENT = Identity("bb" * 16, IdentityKind.AGENT, "box", Role.AGENT)
 
 
@@ -86,7 +87,7 @@ def test_handlers_learn_who_calls(store: MetadataStore, short_path: Path) -> Non
 def test_a_new_identity_may_call_at_once_and_a_changed_role_holds_at_once(
     store: MetadataStore, short_path: Path
 ) -> None:
-    new = Identity("cc" * 16, IdentityKind.PERSON, "nora", Role.VIEWER)
+    new = Identity("cc" * 16, IdentityKind.PERSON, "nora", Role.VIEWER, EVERY_PROJECT)
 
     async def test(server: GuardedServer) -> None:
         async with server.channel(credentials_of(new)) as nora:
@@ -233,7 +234,7 @@ def test_an_agent_speaks_only_for_itself(store: MetadataStore, short_path: Path,
 
 
 def test_a_submitter_acts_on_their_own_campaigns(short_path: Path) -> None:
-    sam = Identity("aa" * 16, IdentityKind.PERSON, "sam", Role.SUBMITTER)
+    sam = Identity("aa" * 16, IdentityKind.PERSON, "sam", Role.SUBMITTER, "vision")
     other = replace(sam, identity_id="bb" * 16, name="olga")
     operator = replace(sam, identity_id="cc" * 16, name="otto", role=Role.OPERATOR)
     store = stored(sam, other, operator)
@@ -252,7 +253,37 @@ def test_a_submitter_acts_on_their_own_campaigns(short_path: Path) -> None:
         assert await cancelled(sam, "old-1") is grpc.StatusCode.PERMISSION_DENIED
         assert await cancelled(operator, "mine-1") is grpc.StatusCode.OK
         assert await cancelled(operator, "old-1") is grpc.StatusCode.OK
-        assert await cancelled(sam, "none-1") is grpc.StatusCode.OK  # its handler says that there is none
+        assert await cancelled(sam, "none-1") is grpc.StatusCode.NOT_FOUND
+        assert await cancelled(operator, "none-1") is grpc.StatusCode.OK
+
+    serving(store, short_path, test)
+
+
+@pytest.mark.parametrize(
+    "now", [{"project": "sound"}, {"project": "", "role": Role.SUBMITTER}, {"role": Role.SUBMITTER}]
+)
+def test_a_watch_ends_when_its_caller_may_know_of_other_campaigns(
+    short_path: Path, now: dict[str, Any]
+) -> None:
+    before = replace(VIEWER, identity_id="cc" * 16, project="vision")
+    store = stored(before)
+    with store.transaction() as transaction:
+        transaction.add_campaign(campaign("seen-1", project="vision"), [], [])
+
+    async def test(server: GuardedServer) -> None:
+        async with server.channel(credentials_of(before)) as channel:
+            path = f"/{METHODS['Watch'].containing_service.full_name}/Watch"
+            request = campaign_pb2.GetStatusRequest(campaign_id="seen-1").SerializeToString()
+            stream = aiter(channel.unary_stream(path)(request))
+            await anext(stream)
+            put(store, server.directory, replace(before, **now))
+            if "project" not in now:  # another role, and the same sight
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(stream), 0.1)
+                return
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await anext(stream)
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
     serving(store, short_path, test)
 
@@ -270,7 +301,7 @@ def changed_rule(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> 
 def test_a_submitter_acts_on_their_own_campaigns_in_streams_too(
     short_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, field: str
 ) -> None:
-    sam = Identity("aa" * 16, IdentityKind.PERSON, "sam", Role.SUBMITTER)
+    sam = Identity("aa" * 16, IdentityKind.PERSON, "sam", Role.SUBMITTER, "vision")
     olga = replace(sam, identity_id="bb" * 16, name="olga")
     roles = frozenset({Role.SUBMITTER})
     changed_rule(monkeypatch, name, roles=roles, sender="", own_campaign=field, audited=True)
@@ -288,7 +319,7 @@ def test_a_submitter_acts_on_their_own_campaigns_in_streams_too(
 
         assert await asked(olga, "mine-1") is grpc.StatusCode.PERMISSION_DENIED
         assert await asked(sam, "mine-1") is grpc.StatusCode.OK
-        assert await asked(sam, "none-1") is grpc.StatusCode.OK  # its handler says that there is none
+        assert await asked(sam, "none-1") is grpc.StatusCode.NOT_FOUND
 
     serving(store, short_path, test)
 

@@ -37,7 +37,10 @@ from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN
 
 READERS = "viewer, submitter, other submitter, operator, admin, owner"
-SUBMITTERS = "submitter, other submitter, operator, admin, owner"
+# Of another project than the campaign's: what names it does not exist for them.
+STRANGERS = "viewer elsewhere, submitter elsewhere"
+ALL_READERS = f"{STRANGERS}, {READERS}"
+SUBMITTERS = "submitter, other submitter, submitter elsewhere, operator, admin, owner"
 OF_A_CAMPAIGN = "submitter, operator, admin, owner"
 OPERATORS = "operator, admin, owner"
 ADMINS = "admin, owner"
@@ -51,7 +54,7 @@ MAY: dict[str, str] = {
     "AgentService/FailAttempt": "agent, owner",
     "IngestService/Upload": "agent, owner",
     "CampaignService/Submit": SUBMITTERS,
-    "CampaignService/ListCampaigns": READERS,
+    "CampaignService/ListCampaigns": ALL_READERS,
     "CampaignService/GetStatus": READERS,
     "CampaignService/Watch": READERS,
     "CampaignService/GetRun": READERS,
@@ -66,23 +69,24 @@ MAY: dict[str, str] = {
     "ArchiveService/Import": OPERATORS,
     # Only on the listener for joining; the owner of the socket has no certificate to renew.
     "EnrolmentService/Join": "",
-    "EnrolmentService/Renew": "agent, other agent, viewer, submitter, other submitter, operator, admin",
+    "EnrolmentService/Renew": f"agent, other agent, {ALL_READERS}".removesuffix(", owner"),
     "IdentityService/MakeToken": ADMINS,
     "IdentityService/Revoke": ADMINS,
     "IdentityService/ListIdentities": ADMINS,
-    "LabService/ListAgents": READERS,
-    "LabService/GetQueue": READERS,
+    "LabService/ListAgents": ALL_READERS,
+    "LabService/GetQueue": ALL_READERS,
     "LabService/ReadAudit": ADMINS,
     "LabService/SetRole": ADMINS,
-    "Health/Check": f"agent, other agent, {READERS}",
-    "Health/List": f"agent, other agent, {READERS}",
-    "Health/Watch": f"agent, other agent, {READERS}",
+    "Health/Check": f"agent, other agent, {ALL_READERS}",
+    "Health/List": f"agent, other agent, {ALL_READERS}",
+    "Health/Watch": f"agent, other agent, {ALL_READERS}",
 }
 REFUSED = {
     grpc.StatusCode.UNAUTHENTICATED,
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNAVAILABLE,  # the handshake failed
 }
+OK, NOT_THERE = grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND
 
 
 def every_call() -> Iterator[MethodDescriptor]:
@@ -118,7 +122,8 @@ class Lab:
 
     def channels(self) -> Iterator[tuple[str, grpc.Channel]]:
         """Everybody who could call."""
-        for name in ("agent", "viewer", "submitter", "operator", "admin", "other submitter", "other agent"):
+        members = [name for name in self.people if name != "revoked"]
+        for name in members:
             yield name, self.channel(self.credentials(name))
         yield "owner", grpc.insecure_channel(self.server.addresses[1])
         yield "no certificate", self.channel(None)
@@ -138,6 +143,7 @@ class Lab:
         for message, name, value in (
             (sender, "agent_id", self.people["agent"].identity_id),
             (made, "campaign_id", "made-1"),
+            (made, "run_id", "made-1.0000"),
         ):
             if hasattr(message, name):
                 setattr(message, name, value)
@@ -149,8 +155,16 @@ def lab(make_server: Callable[..., Server], short_path: Path) -> Lab:
     server = tls_server(make_server, short_path)
     roles = {str(role): role for role in Role}
     roles |= {"other submitter": Role.SUBMITTER, "other agent": Role.AGENT, "revoked": Role.ADMIN}
+    roles |= {"viewer elsewhere": Role.VIEWER, "submitter elsewhere": Role.SUBMITTER}
     people = {
-        name: Identity(f"{number:032x}", role.kind, name, role, revoked_at_ms=int(name == "revoked"))
+        name: Identity(
+            f"{number:032x}",
+            role.kind,
+            name,
+            role,
+            project="sound" if "elsewhere" in name else "vision",
+            revoked_at_ms=int(name == "revoked"),
+        )
         for number, (name, role) in enumerate(roles.items())
     }
     store = SqliteStore(server.settings.state_dir / "metadata.sqlite")
@@ -201,9 +215,51 @@ def test_who_is_not_named_is_refused_and_who_is_named_is_let_in(lab: Lab) -> Non
             for call in served:
                 code = status(channel, CALLS[call], lab.request(CALLS[call]))
                 named = who in MAY[call].split(", ")
-                if named == (code in REFUSED):
+                hidden = who in STRANGERS.split(", ") and names_a_campaign(CALLS[call])
+                let_in = code not in REFUSED and not (hidden and code is NOT_THERE)
+                if named != let_in:
                     wrong.append(f"{call} by {who}: {code.name}, but {'' if named else 'not '}named")
     assert wrong == []
+
+
+def names_a_campaign(method: MethodDescriptor) -> bool:
+    return bool({"campaign_id", "run_id"}.intersection(method.input_type.fields_by_name))
+
+
+def test_every_call_of_readers_that_names_a_campaign_says_so_in_the_table() -> None:
+    """Else a new call would tell of campaigns of other projects."""
+    for call, method in CALLS.items():
+        rule = RULES[f"{method.containing_service.full_name}/{method.name}"]
+        if rule.roles & {Role.VIEWER, Role.SUBMITTER} and names_a_campaign(method):
+            assert rule.names_campaign, call
+
+
+def test_what_is_hidden_is_refused_as_what_is_not_there(lab: Lab) -> None:
+    """Word for word, with the name that the caller gave."""
+    told: dict[str, set[str]] = {}
+    with lab.channel(lab.credentials("viewer")) as channel:
+        get_run = CALLS["CampaignService/GetRun"]
+        assert status(channel, get_run, lab.request(get_run)) is OK
+    with lab.channel(lab.credentials("submitter elsewhere")) as channel:
+        for call, method in CALLS.items():
+            if not names_a_campaign(method) or "submitter" not in MAY[call]:
+                continue
+            for campaign_id in ("made-1", "made-2"):
+                request = lab.request(method)
+                if hasattr(request, "campaign_id"):
+                    request.campaign_id = campaign_id
+                if hasattr(request, "run_id"):
+                    request.run_id = f"{campaign_id}.0000"
+                path = f"/{method.containing_service.full_name}/{method.name}"
+                kind = channel.unary_stream if method.server_streaming else channel.unary_unary
+                with pytest.raises(grpc.RpcError) as caught:
+                    answer = kind(path)(request.SerializeToString(), timeout=20)
+                    list(answer)
+                error: Any = caught.value
+                assert error.code() is NOT_THERE, call
+                told.setdefault(call, set()).add(error.details().replace(campaign_id, "X"))
+    assert len(told) == 10
+    assert {call: len(texts) for call, texts in told.items()} == dict.fromkeys(told, 1)
 
 
 def test_joining_is_all_that_somebody_without_a_certificate_can_do_on_its_listener(lab: Lab) -> None:

@@ -34,6 +34,7 @@ from assay_server.store.model import (
 )
 from assay_server.store.protocols import KnownFiles, MetadataStore, MetadataTransaction, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
+from assay_server.store.sight import Belonging, Sight
 from tests.support.server.made_segments import MadeSegment, made_segments
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.queued import waiting_slice
@@ -387,6 +388,27 @@ class TestMetadataStore:
         with metadata.snapshot() as read:
             assert [c.number for c in read.campaigns()] == [2, 1, 3]
             assert sorted(read.campaign_numbers("made")) == [1, 2, 3]
+
+    def test_campaigns_belong_to_people_and_projects(self, metadata: MetadataStore) -> None:
+        with metadata.transaction() as store:
+            for number, (owner, project) in enumerate(
+                [("a", "p"), ("b", "p"), ("a", ""), ("", ""), ("b", "q")]
+            ):
+                store.add_campaign(campaign(f"m-{number}", number, owner=owner, project=project), [], [])
+        with metadata.snapshot() as read:
+            assert read.belongs_to("m-1") == Belonging("b", "p") and read.belongs_to("m-9") is None
+
+            def seen(first: int = 0, most: int | None = None, **whose: str) -> list[int]:
+                sight = Sight(False, **whose)
+                return [c.number for c in read.campaigns(first=first, most=most, sight=sight)]
+
+            assert seen(identity_id="a", project="p") == [0, 1, 2]
+            assert seen(identity_id="a", project="") == [0, 2, 3]
+            assert seen(identity_id="c", project="r") == []
+            # A page is full of what is seen, and the next begins where it ends.
+            assert seen(0, 2, identity_id="b", project="") == [1, 2]
+            places = {c.number: c.ordinal for c in read.campaigns()}
+            assert seen(places[3], 2, identity_id="b", project="") == [3, 4]
 
     def test_the_waiting_slice_is_due_fitting_and_of_a_running_campaign(
         self, metadata: MetadataStore

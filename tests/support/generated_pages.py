@@ -48,6 +48,9 @@ def _calls_and_roles() -> str:
     rows = [f"| call | {' | '.join(Role)} | owner of the socket | in the audit log |", "|---|" + "---|" * 7]
     for path, rule in RULES.items():
         may = ["yes" if role in rule.roles else "" for role in Role]
+        if rule.seen_campaign or rule.seen_run or rule.lists_campaigns:
+            for role in (Role.VIEWER, Role.SUBMITTER):
+                may[list(Role).index(role)] = "of campaigns seen"
         if rule.own_campaign:
             may[list(Role).index(Role.SUBMITTER)] = "own campaigns"
         who = ["anybody, where people join", *[""] * 5] if rule.open else [*may, "yes"]

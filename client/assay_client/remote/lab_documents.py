@@ -19,7 +19,10 @@ def gpus_document(found: LabAgents) -> dict[str, Any]:
 
 
 def queue_document(found: LabQueue) -> dict[str, Any]:
-    """Waiting runs by campaign and need: why they wait, who is ahead, and until when."""
+    """Waiting runs by campaign and need: why they wait, who is ahead, and until when.
+
+    Campaigns that the caller may not know of are null.
+    """
     return {
         "queue": [_queued(each) for each in found.queued],
         "campaigns_left_out": found.campaigns_left_out,
@@ -95,16 +98,16 @@ def _gpus(agent: LabAgent) -> list[dict[str, Any]]:
 
 def _queued(each: QueuedRuns) -> dict[str, Any]:
     return {
-        "campaign_id": each.campaign_id,
+        "campaign_id": each.campaign_id or None,
         "owner_name": each.owner_name,
         "project": each.project,
-        "first_run_id": each.first_run_id,
+        "first_run_id": each.first_run_id or None,
         "runs": each.runs,
         "device_kind": each.device_kind,
         "profiler": each.profiler,
         "kind": each.kind,
         "reason": each.reason,
-        "ahead": list(each.ahead),
+        "ahead": [campaign_id or None for campaign_id in each.ahead],
         "runs_ahead": each.runs_ahead,
         "eta": estimate_document(each.estimate),
     }

@@ -169,7 +169,8 @@ _HEALTH = ClosedSet(lab_pb2.SlotHealth, SlotHealth)
 
 @dataclass(frozen=True)
 class LabSlot:
-    """A slot, its health, and the run that it has had since ``leased_at_ms`` (Unix time); "": none.
+    """A slot, its health, and the run that it has had since ``leased_at_ms`` (Unix time); "": none, or,
+    with a time, one that the caller may not know of.
 
     ``why`` it is not ready, for people; ``rest_remaining_ms`` while it rests.
     """
@@ -277,7 +278,8 @@ class QueuedRuns:
     """Waiting runs of a campaign with one need: why they wait (``reason`` for people), and who is ahead.
 
     ``ahead``: campaigns that get the same slots first, the next of them first, with ``runs_ahead`` waiting
-    runs. ``estimate``: until these runs are done.
+    runs. ``estimate``: until these runs are done. Names of campaigns, runs and people that the caller may not
+    know of are "".
     """
 
     campaign_id: str

@@ -36,6 +36,10 @@ class Rule:
         audited: each call leaves an entry in the audit log. Only reads, and what attempts record themselves,
             are not.
         own_campaign: the field with a campaign that must be the caller's own if it is a submitter.
+        seen_campaign, seen_run: the field with a campaign, or a run of one, that the caller must be allowed
+            to know of (:mod:`assay_server.access.sight`), else it does not exist for the caller.
+        lists_campaigns: the answer tells of many campaigns; its handler leaves out those that the caller
+            may not know of.
     """
 
     roles: frozenset[Role]
@@ -43,7 +47,15 @@ class Rule:
     open: bool = False
     sender: str = ""
     own_campaign: str = ""
+    seen_campaign: str = ""
+    seen_run: str = ""
+    lists_campaigns: bool = False
     audited: bool = True
+
+    @property
+    def names_campaign(self) -> bool:
+        """Whether its requests name a campaign, or a run, whose belonging is checked."""
+        return bool(self.own_campaign or self.seen_campaign or self.seen_run)
 
     def allows(self, caller: Caller) -> bool:
         return caller.is_owner or caller.role in self.roles
@@ -57,9 +69,9 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.AgentService/FailAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", lasts=True, audited=False),
     "assay.v1.CampaignService/Submit": Rule(_SUBMITTERS),
-    "assay.v1.CampaignService/ListCampaigns": Rule(_READERS, audited=False),
-    "assay.v1.CampaignService/GetStatus": Rule(_READERS, audited=False),
-    "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True, audited=False),
+    "assay.v1.CampaignService/ListCampaigns": Rule(_READERS, lists_campaigns=True, audited=False),
+    "assay.v1.CampaignService/GetStatus": Rule(_READERS, seen_campaign="campaign_id", audited=False),
+    "assay.v1.CampaignService/Watch": Rule(_READERS, lasts=True, seen_campaign="campaign_id", audited=False),
     "assay.v1.CampaignService/Cancel": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Pause": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.CampaignService/Resume": Rule(_SUBMITTERS, own_campaign="campaign_id"),
@@ -70,14 +82,16 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.IdentityService/MakeToken": Rule(_ADMINS),
     "assay.v1.IdentityService/Revoke": Rule(_ADMINS),
     "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS, audited=False),
-    "assay.v1.CampaignService/GetRun": Rule(_READERS, audited=False),
-    "assay.v1.CampaignService/GetReport": Rule(_READERS, lasts=True, audited=False),
-    "assay.v1.LabService/ListAgents": Rule(_READERS, audited=False),
-    "assay.v1.LabService/GetQueue": Rule(_READERS, audited=False),
+    "assay.v1.CampaignService/GetRun": Rule(_READERS, seen_run="run_id", audited=False),
+    "assay.v1.CampaignService/GetReport": Rule(
+        _READERS, lasts=True, seen_campaign="campaign_id", audited=False
+    ),
+    "assay.v1.LabService/ListAgents": Rule(_READERS, lists_campaigns=True, audited=False),
+    "assay.v1.LabService/GetQueue": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),
     "assay.v1.LabService/SetRole": Rule(_ADMINS),
     "assay.v1.ArchiveService/Delete": Rule(_OPERATORS),
-    "assay.v1.ArchiveService/Export": Rule(_READERS, lasts=True, audited=False),
+    "assay.v1.ArchiveService/Export": Rule(_READERS, lasts=True, seen_campaign="campaign_id", audited=False),
     "assay.v1.ArchiveService/Import": Rule(_OPERATORS, lasts=True),
     "grpc.health.v1.Health/Check": Rule(_EVERYBODY, audited=False),
     "grpc.health.v1.Health/List": Rule(_EVERYBODY, audited=False),
@@ -124,15 +138,20 @@ def require_own_sender(rule: Rule, caller: Caller, message: Any) -> None:
         )
 
 
-def campaign_to_own(rule: Rule, caller: Caller, message: Any) -> str | None:
-    """The campaign that must be the caller's own; None: there is no such condition."""
+def campaign_named(rule: Rule, message: Any) -> str:
+    """The campaign that a request is about; "" if it names none."""
+    return _field(message, rule.own_campaign or rule.seen_campaign) or ""
+
+
+def run_named(rule: Rule, message: Any) -> str:
+    """The run that a request is about, if its rule asks for it; "" if not."""
+    return _field(message, rule.seen_run) or ""
+
+
+def require_own(rule: Rule, caller: Caller, campaign_id: str, owner: str) -> None:
+    """Raises NotPermittedError if only owners may make this call and the campaign is not the caller's."""
     if not rule.own_campaign or caller.is_owner or caller.role is not Role.SUBMITTER:
-        return None
-    return _field(message, rule.own_campaign) or ""
-
-
-def require_own(caller: Caller, campaign_id: str, owner: str) -> None:
-    """Raises NotPermittedError unless the campaign is the caller's."""
+        return
     if owner != caller.identity_id:
         raise NotPermittedError(
             f"campaign {campaign_id}",
@@ -142,7 +161,9 @@ def require_own(caller: Caller, campaign_id: str, owner: str) -> None:
 
 
 def _field(message: Any, path: str) -> str | None:
-    """The value of a field, by its path; None if a message on the way is not set."""
+    """The value of a field, by its path; None without a path, or if a message on the way is not set."""
+    if not path:
+        return None
     *outer, last = path.split(".")
     for name in outer:
         if not message.HasField(name):

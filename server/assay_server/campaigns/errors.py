@@ -17,7 +17,21 @@ class NotYetError(CampaignError):
 def known_campaign(campaign: Campaign | None, campaign_id: str) -> Campaign:
     """The campaign; raises UnknownThingError if the server knows no campaign of that name."""
     if campaign is None:
-        raise UnknownThingError(
-            f"campaign {campaign_id!r}", "the server knows no such campaign", "see the list: assay status"
-        )
+        raise unknown_campaign(campaign_id)
     return campaign
+
+
+def unknown_campaign(campaign_id: str) -> UnknownThingError:
+    """Also for a campaign that the caller may not know of: its name must not leak."""
+    return UnknownThingError(
+        f"campaign {campaign_id!r}", "the server knows no such campaign", "see the list: assay status"
+    )
+
+
+def unknown_run(run_id: str) -> UnknownThingError:
+    """Also for a run of a campaign that the caller may not know of."""
+    return UnknownThingError(
+        f"run {run_id!r}",
+        "the server knows no such run",
+        "see the runs of a campaign: assay status CAMPAIGN",
+    )

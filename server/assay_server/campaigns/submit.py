@@ -5,6 +5,7 @@ from __future__ import annotations
 from assay_core.records.campaign import CampaignState
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
+from assay_server.access.sight import project_for
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaigns.planning.plan import next_number, plan_campaign
@@ -18,13 +19,14 @@ def submit(
 ) -> tuple[str, int]:
     """Plan and store a campaign of the caller's; returns its id and the number of its runs.
 
-    Raises CampaignError naming line and field of each fault of the file, and StorageError if there is no room
-    for new work.
+    Raises CampaignError naming line and field of each fault of the file, NotPermittedError if it names a
+    project of others, and StorageError if there is no room for new work.
     """
     if coordinator.room is not None:
         coordinator.room.require()
     spec = load_campaign(text, file_name or "campaign file")
     caller = current_caller()
+    project = project_for(caller, spec.project)
     with coordinator.schedule(alone=True) as schedule:
         number = next_number(schedule.store.campaign_numbers(spec.campaign))
         campaign_id = f"{spec.campaign}-{number}"
@@ -45,7 +47,7 @@ def submit(
                 created_at_ms=coordinator.clock.now_ms(),
                 owner="" if caller is None else caller.identity_id,
                 owner_name="" if caller is None else caller.name,
-                project=spec.project or ("" if caller is None else caller.project),
+                project=project,
             ),
             plan.runs,
             plan.slices,

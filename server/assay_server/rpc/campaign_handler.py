@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from assay_core.files.durable import storage_errors
@@ -11,6 +11,7 @@ from assay_core.records.campaign import (
     CampaignsPage,
     CampaignState,
     CampaignStatus,
+    ChangedFile,
     NamedCampaign,
     NamedRun,
     Overview,
@@ -22,8 +23,10 @@ from assay_core.records.campaign import (
     Submitted,
 )
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_server.access.caller import current_caller
+from assay_server.access.sight import sight_of
 from assay_server.campaigns.carry_out import RequestRunner
-from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign
+from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run
 from assay_server.campaigns.ingest.lost_records import changed_files
 from assay_server.campaigns.line import held_lines
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -33,6 +36,8 @@ from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.rpc.statuses import attempt_detail, campaign_status, run_status, set_aside, slot_rests
 from assay_server.store.model import Campaign
+from assay_server.store.protocols import MetadataReader
+from assay_server.store.sight import Sight
 
 _CHUNK_BYTES = 1 << 20
 
@@ -62,21 +67,25 @@ class CampaignHandler:
         """A page of the campaigns, and news about the whole server."""
         longest = self._limits.status_page_campaigns
         most = max(1, min(page.most or longest, longest))
+        sight = sight_of(current_caller())
         resting = slot_rests(self._coordinator.resting())
         with self._coordinator.snapshot() as store:
-            found = store.campaigns(first=max(0, page.first), most=most + 1)
+            found = store.campaigns(first=max(0, page.first), most=most + 1, sight=sight)
             told, next_page = found[:most], found[most:]
             counts = store.counts_of_runs([campaign.campaign_id for campaign in told])
             names = {agent.agent_id: agent.name for agent in store.agents()}
             paused = store.paused_runs([campaign.campaign_id for campaign in told])
+            changed = _seen_by(sight, store, self._coordinator.changed_records.all())
+        moved = [set_aside(each) for each in self._coordinator.records.all_set_aside()]
         return Overview(
             campaigns=tuple(
                 campaign_status(each, counts[each.campaign_id], runs_paused=paused.get(each.campaign_id, 0))
                 for each in told
             ),
             resting=resting,
-            set_aside=tuple(set_aside(each) for each in self._coordinator.records.all_set_aside()),
-            changed=tuple(self._coordinator.changed_records.all()),
+            # Their names name runs.
+            set_aside=tuple(moved if sight.everything else (replace(each, names=()) for each in moved)),
+            changed=tuple(changed),
             campaigns_next=next_page[0].ordinal if next_page else 0,
             shortage=None if self._coordinator.room is None else self._coordinator.room.shortage,
             spools=self._coordinator.spools.noteworthy(names, self._coordinator.clock.now_ms()),
@@ -144,11 +153,7 @@ class CampaignHandler:
         with self._coordinator.snapshot() as store:
             run = store.run(request.run_id)
             if run is None:
-                raise UnknownThingError(
-                    f"run {request.run_id!r}",
-                    "the server knows no such run",
-                    "see the runs of a campaign: assay status CAMPAIGN",
-                )
+                raise unknown_run(request.run_id)
             [overview] = store.run_overviews(run.campaign_id, run.run_id)
             attempts = store.attempts(run.run_id)
             slices = store.slices(run.run_id)
@@ -178,6 +183,14 @@ class CampaignHandler:
         changed = changed_files(self._coordinator, campaign.campaign_id)
         if changed:
             yield ReportChunk(changed=tuple(changed))
+
+
+def _seen_by(sight: Sight, store: MetadataReader, changed: Sequence[ChangedFile]) -> list[ChangedFile]:
+    """The changed files of campaigns that somebody may know of."""
+    if sight.everything:
+        return list(changed)
+    whose = {each.run_id: store.belongs_to(store.campaign_of(each.run_id) or "") for each in changed}
+    return [each for each in changed if (of := whose[each.run_id]) is not None and sight.sees(of)]
 
 
 def _no_report(campaign: Campaign) -> NotYetError:

@@ -38,6 +38,7 @@ from assay_server.store.model import (
 )
 from assay_server.store.segments import SegmentContent
 from assay_server.store.set_aside import MovedFiles
+from assay_server.store.sight import EVERYTHING, Belonging, Sight
 
 
 class MetadataReader(Protocol):
@@ -45,11 +46,16 @@ class MetadataReader(Protocol):
 
     def campaign(self, campaign_id: str) -> Campaign | None: ...
 
-    def campaign_owner(self, campaign_id: str) -> str | None:
-        """The identity that owns a campaign, "" for campaigns of earlier releases; None: no such campaign."""
+    def belongs_to(self, campaign_id: str) -> Belonging | None:
+        """Whose a campaign is; None: there is no such campaign."""
 
-    def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
-        """Campaigns from the place ``first`` on, oldest first; at most ``most`` (None: all)."""
+    def campaigns(
+        self, *, first: int = 0, most: int | None = None, sight: Sight = EVERYTHING
+    ) -> list[CampaignOverview]:
+        """Campaigns from the place ``first`` on, oldest first; at most ``most`` (None: all).
+
+        ``sight``: only campaigns that somebody may know of.
+        """
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         """How many runs each of these campaigns has in each state."""

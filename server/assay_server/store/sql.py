@@ -51,6 +51,7 @@ from assay_server.store.model import (
     need_of,
 )
 from assay_server.store.rows import costing, deleting, queue, selected_runs
+from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.tokens import first_of_epoch
 
 Row = Mapping[Any, Any]
@@ -68,14 +69,19 @@ class SqlTransaction:
             self._rows(statements.select_of(tables.campaigns), {"campaign_id": campaign_id}), _campaign
         )
 
-    def campaign_owner(self, campaign_id: str) -> str | None:
-        query = sa.select(tables.campaigns.c.owner).where(tables.campaigns.c.campaign_id == campaign_id)
-        return self._connection.scalar(query)
+    def belongs_to(self, campaign_id: str) -> Belonging | None:
+        c = tables.campaigns.c
+        query = sa.select(c.owner, c.project).where(c.campaign_id == campaign_id)
+        return _first(self._rows(query), lambda row: Belonging(**row))
 
-    def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
+    def campaigns(
+        self, *, first: int = 0, most: int | None = None, sight: Sight = EVERYTHING
+    ) -> list[CampaignOverview]:
         c = tables.campaigns.c
         columns = [c[item.name] for item in dataclasses.fields(CampaignOverview)]
         query = sa.select(*columns).where(c.ordinal >= first).order_by(c.ordinal).limit(most)
+        if not sight.everything:
+            query = query.where(sa.or_(c.owner == sight.identity_id, c.project == sight.project))
         return [_campaign_overview(row) for row in self._rows(query)]
 
     def campaign_numbers(self, name: str) -> list[int]:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 
 from assay_core.connecting.joining import join
+from assay_core.identity.certificates import SERVER_NAME
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.roles import Role
 from assay_core.records.identity import TokenAsked
@@ -33,6 +34,13 @@ def authority_of(server: Server) -> Authority:
     found = read_authority(server.settings.state_dir)
     assert found is not None
     return found
+
+
+def channel_of(server: Server, who: Credentials) -> grpc.Channel:
+    """A channel over TLS with somebody's credentials."""
+    made = grpc.ssl_channel_credentials(authority_of(server).pem, who.key_pem, who.certificate)
+    options = [("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.use_local_subchannel_pool", 1)]
+    return grpc.secure_channel(server.addresses[0], made, options=options)
 
 
 def token_of(server: Server, role: Role, name: str = "", **asked: Any) -> str:

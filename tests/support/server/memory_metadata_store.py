@@ -47,6 +47,7 @@ from assay_server.store.model import (
     WorkloadCost,
     need_of,
 )
+from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.tokens import first_of_epoch
 
 _FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELLED)
@@ -107,17 +108,19 @@ class MemoryReader:
     def campaign(self, campaign_id: str) -> Campaign | None:
         return self._tables.campaigns.get(campaign_id)
 
-    def campaign_owner(self, campaign_id: str) -> str | None:
+    def belongs_to(self, campaign_id: str) -> Belonging | None:
         found = self.campaign(campaign_id)
-        return None if found is None else found.owner
+        return None if found is None else Belonging(found.owner, found.project)
 
-    def campaigns(self, *, first: int = 0, most: int | None = None) -> list[CampaignOverview]:
-        end = None if most is None else first + most
+    def campaigns(
+        self, *, first: int = 0, most: int | None = None, sight: Sight = EVERYTHING
+    ) -> list[CampaignOverview]:
         names = [item.name for item in fields(CampaignOverview) if item.name != "ordinal"]
         return [
             CampaignOverview(place, **{name: getattr(campaign, name) for name in names})
-            for place, campaign in list(enumerate(self._tables.campaigns.values()))[first:end]
-        ]
+            for place, campaign in list(enumerate(self._tables.campaigns.values()))[first:]
+            if sight.sees(Belonging(campaign.owner, campaign.project))
+        ][:most]
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         return {one: dict(Counter(run.state for run in self.runs(one))) for one in campaign_ids}

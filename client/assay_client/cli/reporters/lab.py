@@ -12,6 +12,7 @@ from assay_client.cli.reporters.tables import Table
 from assay_client.cli.reporters.text import clipped, count, counted, printable
 
 _GIB = 1 << 30
+_HIDDEN = "another project's"
 
 
 def render_agents(found: Mapping[str, Any], console: Console) -> None:
@@ -29,7 +30,7 @@ def render_agents(found: Mapping[str, Any], console: Console) -> None:
             if slot is None:
                 drawn.add_row(*about, "-", printable(clipped(agent["no_device_reason"], 30)), "")
             else:
-                drawn.add_row(*about, clipped(slot["slot"], 20), slot["health"], slot["run_id"] or "")
+                drawn.add_row(*about, clipped(slot["slot"], 20), slot["health"], _runs(slot))
     drawn.print(console)
     for agent in found["agents"]:
         for slot in agent["slots"]:
@@ -58,7 +59,7 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
             gpu["driver_version"] or "-",
             "synthetic" if gpu["synthetic"] else "measured",
             gpu["health"] or "left out",
-            gpu["run_id"] or "",
+            _runs(gpu),
         )
     drawn.print(console)
     for gpu in found["gpus"]:
@@ -75,16 +76,23 @@ def render_queue(found: Mapping[str, Any], console: Console) -> None:
     for each in found["queue"]:
         runs = counted(each["runs"], "run", "runs")
         whose = f" of {each['owner_name']}" if each["owner_name"] else ""
-        line = f"{each['campaign_id']}{whose}: {runs} for {each['device_kind']}, from {each['first_run_id']}"
+        line = f"{each['campaign_id'] or _HIDDEN}{whose}: {runs} for {each['device_kind']}"
+        line += f", from {each['first_run_id']}" if each["first_run_id"] else ""
         console.print(printable(line), soft_wrap=True)
         console.print(printable(f"  waiting: {each['reason']}"), soft_wrap=True)
         if each["ahead"]:
-            ahead = f"  ahead: {', '.join(each['ahead'])} ({counted(each['runs_ahead'], 'run', 'runs')})"
+            names = ", ".join(campaign_id or _HIDDEN for campaign_id in each["ahead"])
+            ahead = f"  ahead: {names} ({counted(each['runs_ahead'], 'run', 'runs')})"
             console.print(printable(ahead), soft_wrap=True)
         console.print(printable(f"  done in: {eta_in_words(each['eta'])}"), soft_wrap=True)
     if found["campaigns_left_out"]:
         left_out = counted(found["campaigns_left_out"], "younger campaign", "younger campaigns")
         console.print(f"{left_out} not shown")
+
+
+def _runs(slot: Mapping[str, Any]) -> str:
+    """The run of a slot."""
+    return slot["run_id"] or (_HIDDEN if slot["leased_at"] else "")
 
 
 def _minute(moment: str | None) -> str:

@@ -22,7 +22,7 @@ def role(
     new: Annotated[Role, typer.Argument(metavar="ROLE", help="viewer, submitter, operator or admin.")],
     *,
     project: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Also: the project of their further campaigns.")
+        str | None, typer.Option(metavar="TEXT", help="Also another project; * for all.")
     ] = None,
     server: ServerOption = None,
     as_json: JsonOption = False,

@@ -24,7 +24,7 @@ def token(
         Role, typer.Option("--role", metavar="ROLE", help="agent, viewer, submitter, operator or admin.")
     ],
     name: Annotated[str, typer.Option(metavar="TEXT", help="The person's name; agents have their own.")] = "",
-    project: Annotated[str, typer.Option(metavar="TEXT", help="The project of the person's campaigns.")] = "",
+    project: Annotated[str, typer.Option(metavar="TEXT", help="A person's project; * for all.")] = "",
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="TEXT", help="Of the agents. Repeatable.")
     ] = None,

@@ -1,4 +1,5 @@
-"""Checks what a decoded request claims: an agent speaks for itself, a submitter acts on their own campaigns.
+"""Checks what a decoded request claims: an agent speaks for itself, a submitter acts on their own campaigns,
+and nobody hears of campaigns of projects that are not theirs.
 
 It runs after :mod:`assay_server.rpc.admission.guard` has established the caller.
 """
@@ -14,7 +15,16 @@ import grpc
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import note_request
 from assay_server.access.caller import Caller, current_caller
-from assay_server.access.table import Rule, campaign_to_own, require_own, require_own_sender, rule_of
+from assay_server.access.sight import sight_of
+from assay_server.access.table import (
+    Rule,
+    campaign_named,
+    require_own,
+    require_own_sender,
+    rule_of,
+    run_named,
+)
+from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.rpc.errors import abort
 from assay_server.rpc.wrapping import Context, Continuation, receiving
 from assay_server.store.protocols import MetadataStore
@@ -32,7 +42,7 @@ class Claims(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
         rule = rule_of(method)
-        if handler is None or rule is None or not (rule.sender or rule.own_campaign or rule.audited):
+        if handler is None or rule is None or not (rule.sender or rule.names_campaign or rule.audited):
             return handler
 
         async def received(request: Any, context: Context) -> Any:
@@ -52,21 +62,26 @@ class Claims(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     async def _each_checked(
         self, requests: AsyncIterator[Any], rule: Rule, caller: Caller
     ) -> AsyncIterator[Any]:
-        """The messages; one with a false claim raises NotPermittedError in the servicer that reads them."""
+        """The messages; one with a false claim raises an error in the servicer that reads them."""
         async for message in requests:
             await self._check(message, rule, caller)
             yield message
 
     async def _check(self, message: Any, rule: Rule, caller: Caller) -> None:
-        """Raises NotPermittedError if the message claims what is not the caller's."""
+        """Raises NotPermittedError if the message claims what is not the caller's, and UnknownThingError if
+        it is about a campaign that the caller may not know of."""
         require_own_sender(rule, caller, message)
-        campaign_id = campaign_to_own(rule, caller, message)
-        if campaign_id is not None:
-            owner = await asyncio.to_thread(self._owner_of, campaign_id)
-            # Of a campaign that does not exist the handler says so.
-            if owner is not None:
-                require_own(caller, campaign_id, owner)
+        if rule.names_campaign and (rule.own_campaign or not sight_of(caller).everything):
+            await asyncio.to_thread(self._look_at_campaign, rule, caller, message)
 
-    def _owner_of(self, campaign_id: str) -> str | None:
+    def _look_at_campaign(self, rule: Rule, caller: Caller, message: Any) -> None:
+        campaign_id, run_id = campaign_named(rule, message), run_named(rule, message)
         with self._metadata.snapshot() as store:
-            return store.campaign_owner(campaign_id)
+            campaign_id = (store.campaign_of(run_id) or "") if run_id else campaign_id
+            whose = store.belongs_to(campaign_id)
+        sight = sight_of(caller)
+        # What does not exist is refused here, too: a handler may first find another fault of the request.
+        if not sight.everything and (whose is None or not sight.sees(whose)):
+            raise unknown_run(run_id) if rule.seen_run else unknown_campaign(campaign_id)
+        if whose is not None:
+            require_own(rule, caller, campaign_id, whose.owner)

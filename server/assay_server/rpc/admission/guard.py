@@ -19,6 +19,7 @@ from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedEr
 from assay_server.access.audit import note_caller
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.recognising import Peer, Recognition
+from assay_server.access.sight import sight_of
 from assay_server.access.table import Rule, require_allowed, rule_of
 from assay_server.rpc.errors import abort
 from assay_server.rpc.wrapping import Context, Continuation, answering_of, remade
@@ -82,7 +83,7 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         if caller is None or caller.is_owner:
             yield None
             return
-        lasting = _Lasting(self._loop.create_future(), self._loop.time())
+        lasting = _Lasting(self._loop.create_future(), self._loop.time(), caller)
         mine = self._lasting.setdefault(caller.identity_id, set())
         mine.add(lasting)
         try:
@@ -106,13 +107,26 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 late = self._loop.time() - lasting.checked >= self._recheck_seconds
                 if lasting.changed.done() or late:
                     lasting.changed, lasting.checked = self._loop.create_future(), self._loop.time()
-                    await self.admitted(call, context)
+                    now = await self.admitted(call, context)
+                    await self._require_same_sight(lasting.caller, now, call, context)
             return await task
         finally:
             if not task.done():
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration):
                     await task
+
+    async def _require_same_sight(
+        self, before: Caller, now: Caller | None, call: _Call, context: Context
+    ) -> None:
+        """End a call about a campaign whose caller may know of others now than when it began."""
+        sight = sight_of(now)
+        if call.rule is None or not call.rule.names_campaign or sight.everything:
+            return
+        if sight != sight_of(before):
+            subject = f"call {call.method.rpartition('/')[2]}"
+            error = NotPermittedError(subject, "its caller's role or project was changed", "call again")
+            await abort(context, error, call.method)
 
     def _changed(self, identities: frozenset[str]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -147,6 +161,7 @@ class _Lasting:
 
     changed: asyncio.Future[None]
     checked: float  # by the loop's clock
+    caller: Caller  # as the call began
 
 
 def peer_of(context: Context) -> Peer:

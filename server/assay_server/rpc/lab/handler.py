@@ -15,6 +15,8 @@ from assay_core.records.lab import (
     SlotHealth,
 )
 from assay_core.records.machine import Slot
+from assay_server.access.caller import current_caller
+from assay_server.access.sight import sight_of
 from assay_server.campaigns.line import (
     Lab,
     ahead_of,
@@ -29,8 +31,10 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
 from assay_server.campaigns.scheduling.waiting import Line
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
+from assay_server.rpc.lab.unnamed import hidden_runs, unnamed, unnamed_costs
 from assay_server.store.model import Agent, Attempt, Campaign, CampaignProgress, Run, WorkloadCost
 from assay_server.store.protocols import MetadataReader
+from assay_server.store.sight import Belonging, Sight
 
 _MOST_AHEAD = 5
 
@@ -43,6 +47,7 @@ class _Line:
     progress: CampaignProgress
     costs: list[WorkloadCost]
     line: Line
+    hidden: bool  # from the caller
 
     @property
     def waiting(self) -> list[tuple[Run, int]]:
@@ -64,30 +69,37 @@ class LabHandler:
         with self._coordinator.snapshot() as store:
             agents = store.agents()
             leased = store.attempts_in((AttemptState.LEASED,))
-        by_slot = {(each.agent_id, each.slot_id): each for each in leased}
+            hidden = hidden_runs(store, leased, sight_of(current_caller()))
+        by_slot = {(each.agent_id, each.slot_id): _measured(each, hidden) for each in leased}
         resting, now_ms = self._coordinator.resting(), self._coordinator.clock.now_ms()
         return LabAgents(tuple(_agent(agent, by_slot, resting, now_ms) for agent in agents))
 
     def queue(self, _asked: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
         now_ms, standing = self._coordinator.clock.now_ms(), Standing()
+        sight = sight_of(current_caller())
         with self._coordinator.snapshot() as store:
             running = [c for c in store.campaigns() if c.state is CampaignState.RUNNING]
             told = running[: self._limits.status_page_campaigns]
             found = [store.campaign(c.campaign_id) for c in told]
-            lines = [self._line(store, campaign, now_ms) for campaign in found if campaign is not None]
+            lines = [self._line(store, campaign, now_ms, sight) for campaign in found if campaign is not None]
             standing.add(store.entrants([line.campaign.campaign_id for line in lines]))
             lab = Lab(store.agents(), now_ms, self._coordinator.resting())
         by_id = {line.campaign.campaign_id: line for line in lines}
+        hidden = frozenset(each for each, line in by_id.items() if line.hidden)
         queued = [
-            self._queued(line, waiting, by_id, standing, lab) for line in lines for waiting in line.waiting
+            unnamed(self._queued(line, waiting, by_id, standing, lab), hidden)
+            for line in lines
+            for waiting in line.waiting
         ]
         return LabQueue(tuple(queued), len(running) - len(told))
 
-    def _line(self, store: MetadataReader, campaign: Campaign, now_ms: int) -> _Line:
+    def _line(self, store: MetadataReader, campaign: Campaign, now_ms: int, sight: Sight) -> _Line:
         progress = store.progress(campaign.campaign_id)
         line = self._coordinator.line(store, campaign, [run for run, _ in progress.needs])
-        return _Line(campaign, progress, store.workload_costs(campaign.campaign_id, now_ms), line)
+        costs = store.workload_costs(campaign.campaign_id, now_ms)
+        hidden = not sight.sees(Belonging(campaign.owner, campaign.project))
+        return _Line(campaign, progress, unnamed_costs(costs) if hidden else costs, line, hidden)
 
     def _queued(
         self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], standing: Standing, lab: Lab
@@ -136,7 +148,26 @@ def _until_done(lines: list[_Line], device_key: str, lab: Lab, held: bool) -> Es
     return estimate(costs, slots_by_gpu(lab), at_least=open_ended)
 
 
-def _agent(agent: Agent, leased: dict[tuple[str, str], Attempt], resting: Row, now_ms: int) -> LabAgent:
+@dataclass(frozen=True)
+class _Measured:
+    """What a slot measures; ``run_id`` "" if the caller may not know of it."""
+
+    leased_at_ms: int = 0
+    run_id: str = ""
+    slice_index: int = 0
+
+
+def _measured(attempt: Attempt, hidden: frozenset[str]) -> _Measured:
+    key = attempt.key
+    if key.run_id in hidden:
+        return _Measured(attempt.leased_at_ms)
+    return _Measured(attempt.leased_at_ms, key.run_id, key.slice_index)
+
+
+_IDLE = _Measured()
+
+
+def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], resting: Row, now_ms: int) -> LabAgent:
     present = now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
     return LabAgent(
         agent.agent_id,
@@ -147,13 +178,13 @@ def _agent(agent: Agent, leased: dict[tuple[str, str], Attempt], resting: Row, n
         agent.seen_at_ms,
         agent.since_ms,
         tuple(
-            _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id)), resting, present)
+            _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id), _IDLE), resting, present)
             for slot in agent.slots
         ),
     )
 
 
-def _slot(agent: Agent, slot: Slot, attempt: Attempt | None, resting: Row, present: bool) -> LabSlot:
+def _slot(agent: Agent, slot: Slot, measured: _Measured, resting: Row, present: bool) -> LabSlot:
     rest = resting.at(agent.agent_id, slot.slot_id)
     health, why, remaining_ms = SlotHealth.READY, "", 0
     if not present:
@@ -163,7 +194,6 @@ def _slot(agent: Agent, slot: Slot, attempt: Attempt | None, resting: Row, prese
     elif rest is not None:
         health, why = SlotHealth.RESTING, f"{rest.why.cause} [{rest.why.failure_class}]"
         remaining_ms = max(0, rest.until_ms - resting.now_ms)
-    if attempt is None:
-        return LabSlot(slot, health, why, remaining_ms)
-    key = attempt.key
-    return LabSlot(slot, health, why, remaining_ms, key.run_id, key.slice_index, attempt.leased_at_ms)
+    return LabSlot(
+        slot, health, why, remaining_ms, measured.run_id, measured.slice_index, measured.leased_at_ms
+    )
