@@ -327,7 +327,8 @@ def test_a_submitter_acts_on_their_own_campaigns_in_streams_too(
 def test_an_agent_speaks_only_for_itself_in_calls_answered_in_parts_too(
     store: MetadataStore, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed_rule(monkeypatch, "Watch", roles=frozenset({Role.AGENT}), sender="campaign_id")
+    roles = frozenset({Role.AGENT})
+    changed_rule(monkeypatch, "Watch", roles=roles, sender="campaign_id", seen_campaign="")
 
     async def test(server: GuardedServer) -> None:
         async with server.channel(credentials_of(AGENT)) as agent:
