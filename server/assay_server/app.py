@@ -157,6 +157,7 @@ class Server:
         audit = AuditLog(metadata, self.settings.audit_days, self._limits.log.refusals_audited_per_minute)
         metrics.watch(coordinator, lambda: analyses.running)
         withdrawn = WithdrawnCertificates(metadata)
+        identified = self._identified(metadata, directory, withdrawn)
         self.rpc = server = RpcServer(
             [check_listen_address(address) for address in self.settings.listen],
             AgentHandler(coordinator, publisher, heartbeats, self.settings.heartbeat_ms, self._limits.agents),
@@ -166,7 +167,7 @@ class Server:
             recognition=Recognition(directory, is_withdrawn=lambda one: one.serial in withdrawn),
             lab=LabHandler(coordinator, self._limits.queries),
             metadata=metadata,
-            identified=self._identified(metadata, directory, withdrawn),
+            identified=identified,
             audit=audit,
             people=PeopleHandler(metadata, directory),
             archives=ArchiveHandler(coordinator, state, room),
@@ -195,7 +196,10 @@ class Server:
         resources.enter_context(writability.watching(database))
         self._endpoint = endpoint = MetricsEndpoint(metrics.registry)
         resources.callback(endpoint.close)
-        metrics.tell_certificates(state, lambda: endpoint.certificate)
+        own = identified.certificate
+        metrics.tell_certificates(
+            state, lambda: endpoint.certificate, lambda: None if own is None else own.current()
+        )
         endpoint.serve(self.settings.metrics_place)
         self.metrics_address = endpoint.address
         analyses.resume()

@@ -48,7 +48,8 @@ ALLOWED = {
     "failure_class": {*map(str, FailureClass), OTHER},
     "part": {"wait", "work", "commit"},
     "program": {"assay-server"},
-    "certificate": {"authority", "metrics"},
+    "certificate": {"authority", "metrics", "server"},
+    "task": {"backup", "check"},
 }
 FREE = {"le", "version", "python"}  # buckets, and one value each
 

@@ -12,6 +12,7 @@ import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import StorageError
+from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -39,6 +40,7 @@ def backup(
     """Back up a state folder, also while its server runs."""
     from assay_server.keeping.authority_key import read_passphrase  # noqa: PLC0415 - serving needs none of it
     from assay_server.keeping.backup import make_backup  # noqa: PLC0415
+    from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
 
     made = make_backup(
         settings.state_dir.absolute(),
@@ -48,6 +50,8 @@ def backup(
         link=not copy,
     )
     manifest = made.manifest
+    done = Done(ended_at_ms=wall_ms(), faults=len(manifest.faults))
+    note_done(settings.state_dir.absolute(), Task.BACKUP, done)
     document = {
         "backup": str(target.absolute()),
         "campaigns": manifest.campaigns,
@@ -113,11 +117,13 @@ def restore(
 
 @with_settings(ServerSettings, "state_dir")
 def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
-    """Compare every published file with its hash, and every record with its rules. Changes nothing."""
+    """Compare every published file with its hash, and every record with its rules. Mends nothing."""
     from assay_server.keeping.check import check_state  # noqa: PLC0415
+    from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
     checked = check_state(state)
+    note_done(state, Task.CHECK, Done(ended_at_ms=wall_ms(), faults=len(checked.findings)))
     findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
     document = {**asdict(checked), "state": str(state), "findings": findings}
     text = f"{checked.campaigns:,} campaigns, {checked.runs:,} runs, {checked.files:,} files looked at"

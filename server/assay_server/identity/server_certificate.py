@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 import grpc
+from cryptography import x509
 
 from assay_core.identity.certificates import certificate_pem, renewal_ms
 from assay_core.identity.keys import key_pem, new_key
@@ -32,7 +33,7 @@ class ServerCertificate:
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._renew_at_ms = 0
-        self._configuration = self._next()
+        self._certificate, self._configuration = self._next()
 
     def credentials(self, *, ask_client: bool) -> grpc.ServerCredentials:
         """TLS for one listener. ``ask_client``: only clients with a certificate of the authority may connect.
@@ -43,22 +44,32 @@ class ServerCertificate:
             self._configuration, self._current, require_client_authentication=ask_client
         )
 
+    def current(self) -> x509.Certificate:
+        """The certificate that a handshake would show now."""
+        with self._lock:
+            self._renew_if_due()
+            return self._certificate
+
     def _current(self) -> grpc.ServerCertificateConfiguration:
         with self._lock:
-            if self._now_ms() >= self._renew_at_ms:
-                try:
-                    self._configuration = self._next()
-                except AssayError as error:  # the authority has expired: the old one says so to clients
-                    _log.error("the server's certificate cannot be renewed: %s", error)
+            self._renew_if_due()
             return self._configuration
 
-    def _next(self) -> grpc.ServerCertificateConfiguration:
+    def _renew_if_due(self) -> None:
+        if self._now_ms() < self._renew_at_ms:
+            return
+        try:
+            self._certificate, self._configuration = self._next()
+        except AssayError as error:  # the authority has expired: the old one says so to clients
+            _log.error("the server's certificate cannot be renewed: %s", error)
+
+    def _next(self) -> tuple[x509.Certificate, grpc.ServerCertificateConfiguration]:
         key = new_key()
         now_ms = self._now_ms()
         now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
         certificate = self._authority.issue_for_server(key.public_key(), self._validity, now)
         begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
         self._renew_at_ms = renewal_ms(round(begin.timestamp() * 1000), round(end.timestamp() * 1000))
-        return grpc.ssl_server_certificate_configuration(
+        return certificate, grpc.ssl_server_certificate_configuration(
             [(key_pem(key), certificate_pem(certificate))], root_certificates=self._authority.pem
         )

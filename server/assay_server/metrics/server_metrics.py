@@ -15,6 +15,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.identity.authority import read_authority
+from assay_server.metrics.keeping import KeepingCollector
 from assay_server.metrics.queue import QueueCollector
 
 _CLASSES = frozenset(str(each) for each in FailureClass)
@@ -53,6 +54,7 @@ class ServerMetrics:
         self._store_errors = counter("store_errors_total", "Writing transactions that were undone.")
         self._serving = gauge("serving", "1 while the health service says SERVING.")
         self._draining = gauge("draining", "1 once the server was told to end.")
+        registry.register(KeepingCollector(state))
         # A counter that appears only with its first event hides that event from rate().
         for outcome in set(AttemptState) - {AttemptState.LEASED, AttemptState.PUBLISHING}:
             self._attempts.labels(str(outcome))
@@ -68,14 +70,23 @@ class ServerMetrics:
         running = Gauge("assay_server_analyses_running", "Analyses under way.", registry=self.registry)
         running.set_function(analyses_running)
 
-    def tell_certificates(self, state: Path, of_metrics: Callable[[], Path | None]) -> None:
-        """Tell when the authority of a state folder ends, and the certificate of the metrics."""
+    def tell_certificates(
+        self,
+        state: Path,
+        of_metrics: Callable[[], Path | None],
+        of_server: Callable[[], x509.Certificate | None],
+    ) -> None:
+        """Tell when the authority of a state folder ends, and the certificates of server and metrics."""
 
         def authority() -> x509.Certificate | None:
             found = read_authority(state)
             return None if found is None else found.certificate
 
-        sources = {"authority": authority, "metrics": lambda: certificate_of_file(of_metrics())}
+        sources: dict[str, Callable[[], x509.Certificate | None]] = {
+            "authority": authority,
+            "server": of_server,
+            "metrics": lambda: certificate_of_file(of_metrics()),
+        }
         self.registry.register(CertificatesCollector(sources))
 
     def _heard(self, effects: Effects) -> None:
