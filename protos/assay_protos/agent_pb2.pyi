@@ -28,20 +28,22 @@ class Inventory(_message.Message):
     def __init__(self, host: _Optional[str] = ..., agent_version: _Optional[str] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[_common_pb2.Device, _Mapping]]] = ..., driver_version: _Optional[str] = ..., cuda_driver_version: _Optional[str] = ..., no_device_reason: _Optional[str] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason", "sm_partitions")
+    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason", "sm_partitions", "gangs")
     SLOT_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PROFILERS_FIELD_NUMBER: _ClassVar[int]
     SYNTHETIC_FIELD_NUMBER: _ClassVar[int]
     QUARANTINE_REASON_FIELD_NUMBER: _ClassVar[int]
     SM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    GANGS_FIELD_NUMBER: _ClassVar[int]
     slot_id: str
     device: _common_pb2.Device
     profilers: _containers.RepeatedScalarFieldContainer[str]
     synthetic: bool
     quarantine_reason: str
     sm_partitions: bool
-    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ..., sm_partitions: _Optional[bool] = ...) -> None: ...
+    gangs: bool
+    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ..., sm_partitions: _Optional[bool] = ..., gangs: _Optional[bool] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "held", "place")
@@ -187,20 +189,22 @@ class RunSpec(_message.Message):
     def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., workload: _Optional[str] = ..., device_kind: _Optional[str] = ..., condition: _Optional[_Union[_common_pb2.Condition, _Mapping]] = ..., repeat: _Optional[int] = ..., synthetic: _Optional[bool] = ..., profiler: _Optional[str] = ..., recorded: _Optional[_Union[RecordedSource, _Mapping]] = ..., command: _Optional[_Union[CommandSource, _Mapping]] = ..., counters: _Optional[_Iterable[str]] = ..., under_mps: _Optional[bool] = ..., level: _Optional[_Union[_common_pb2.Level, str]] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("key", "run", "launch_skip", "launch_count", "lease_remaining_ms", "write_secret")
+    __slots__ = ("key", "run", "launch_skip", "launch_count", "lease_remaining_ms", "write_secret", "gang")
     KEY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_SKIP_FIELD_NUMBER: _ClassVar[int]
     LAUNCH_COUNT_FIELD_NUMBER: _ClassVar[int]
     LEASE_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     WRITE_SECRET_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     run: RunSpec
     launch_skip: int
     launch_count: int
     lease_remaining_ms: int
     write_secret: bytes
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
+    gang: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., run: _Optional[_Union[RunSpec, _Mapping]] = ..., launch_skip: _Optional[int] = ..., launch_count: _Optional[int] = ..., lease_remaining_ms: _Optional[int] = ..., write_secret: _Optional[bytes] = ..., gang: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LeaseRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "slot_id", "wait_ms")

@@ -344,7 +344,7 @@ class GetRunRequest(_message.Message):
     def __init__(self, run_id: _Optional[str] = ...) -> None: ...
 
 class AttemptDetail(_message.Message):
-    __slots__ = ("key", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log", "telemetry_json", "wall_seconds", "facts_json", "state")
+    __slots__ = ("key", "agent", "slot", "leased_at_ms", "ended_at_ms", "launches", "failure", "command", "environment", "log", "telemetry_json", "wall_seconds", "facts_json", "state", "gang")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -366,6 +366,7 @@ class AttemptDetail(_message.Message):
     WALL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     FACTS_JSON_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    GANG_FIELD_NUMBER: _ClassVar[int]
     key: _common_pb2.AttemptKey
     agent: str
     slot: str
@@ -380,7 +381,8 @@ class AttemptDetail(_message.Message):
     wall_seconds: float
     facts_json: str
     state: AttemptState
-    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ..., state: _Optional[_Union[AttemptState, str]] = ...) -> None: ...
+    gang: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., agent: _Optional[str] = ..., slot: _Optional[str] = ..., leased_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., launches: _Optional[int] = ..., failure: _Optional[_Union[_common_pb2.Failure, _Mapping]] = ..., command: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., log: _Optional[str] = ..., telemetry_json: _Optional[str] = ..., wall_seconds: _Optional[float] = ..., facts_json: _Optional[str] = ..., state: _Optional[_Union[AttemptState, str]] = ..., gang: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunDetail(_message.Message):
     __slots__ = ("run", "attempts", "files")

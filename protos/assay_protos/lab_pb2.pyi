@@ -32,6 +32,7 @@ class WaitKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     WAIT_KIND_BUDGET: _ClassVar[WaitKind]
     WAIT_KIND_EXCLUSIVE: _ClassVar[WaitKind]
     WAIT_KIND_QUEUED: _ClassVar[WaitKind]
+    WAIT_KIND_GANG: _ClassVar[WaitKind]
 SLOT_HEALTH_UNSPECIFIED: SlotHealth
 SLOT_HEALTH_READY: SlotHealth
 SLOT_HEALTH_RESTING: SlotHealth
@@ -51,6 +52,7 @@ WAIT_KIND_RESTING: WaitKind
 WAIT_KIND_BUDGET: WaitKind
 WAIT_KIND_EXCLUSIVE: WaitKind
 WAIT_KIND_QUEUED: WaitKind
+WAIT_KIND_GANG: WaitKind
 
 class ReadAuditRequest(_message.Message):
     __slots__ = ("before", "most", "identity", "since_ms")

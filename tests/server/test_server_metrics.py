@@ -157,7 +157,7 @@ def test_every_slot_of_a_present_agent_counts_once(
         if rest:
             why = Failure("disk_full", "", "", "", True)
             rests.append(Rest(str(number), "0", "a", "s", 1, now_ms + 1, why))
-    load = StoreLoad(attempts={AttemptState.LEASED: leased})
+    load = StoreLoad(busy_slots=leased)
     queue = queue_of(load, agents, Row(tuple(rests), now_ms), now_ms)
     present = [each for each in found if each[0] <= AWAY_AFTER_MS]
     assert sum(queue.slots.values()) == sum(len(reasons) for _, reasons, _ in present)

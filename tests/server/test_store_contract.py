@@ -276,13 +276,14 @@ class TestMetadataStore:
         with metadata.transaction() as store:
             store.add_campaign(campaign(), runs[:3], [Slice(r.run_id, 0) for r in runs[:3]])
             store.add_campaign(campaign("made-2", 2), runs[3:], [Slice(r.run_id, 0) for r in runs[3:]])
-            store.add_attempt(attempt(2, 1, 1, slot_id="gpu-b", **failed))
+            store.add_attempt(attempt(2, 1, 1, slot_id="gpu-b", gang=("gpu-x",), **failed))
             store.add_attempt(attempt(1, 1, 0, slot_id="gpu-a", **failed))
             store.add_attempt(attempt(3, 1, 2, slot_id="gpu-c", **failed))
             store.add_attempt(replace(attempt(slot_id="gpu-d", **failed), key=elsewhere))
             store.add_attempt(attempt(5, 2, 0, slot_id="gpu-e"))
         with metadata.snapshot() as read:
-            assert read.workload_failures("made-1", "training") == [("gpu-a", FAILURE), ("gpu-b", FAILURE)]
+            failures = [(("gpu-a",), FAILURE), (("gpu-b", "gpu-x"), FAILURE)]
+            assert read.workload_failures("made-1", "training") == failures
             assert read.workload_failures("made-1", "none") == []
 
     def test_what_is_not_there_is_none(self, metadata: MetadataStore) -> None:
@@ -602,7 +603,7 @@ class TestMetadataStore:
 def test_sql_reads_failures_without_their_logs() -> None:
     """A server that runs for months has logs of many gigabytes."""
     read = {column.name for column in statements.workload_failures().selected_columns}
-    assert read == {"slot_id", "failure"}
+    assert read == {"slot_id", "gang", "failure"}
 
 
 # SQLite in memory has one connection, for which its readers wait.

@@ -53,6 +53,7 @@ class QueueKind(StrEnum):
     RESTING = "resting"
     BUDGET = "budget"
     EXCLUSIVE = "exclusive"
+    GANG = "gang"
     QUEUED = "queued"
 
 
@@ -603,7 +604,10 @@ class Overview:
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptDetail:
-    """An attempt, for people. ``ended_at_ms`` 0: it has not ended yet."""
+    """An attempt, for people. ``ended_at_ms`` 0: it has not ended yet.
+
+    ``gang``: the other slots of a run over several GPUs.
+    """
 
     key: AttemptKey
     state: AttemptState
@@ -614,6 +618,7 @@ class AttemptDetail:
     launches: int
     failure: Failure | None
     log: AttemptLog = field(default_factory=AttemptLog)
+    gang: tuple[str, ...] = ()
 
     def to_proto(self) -> campaign_pb2.AttemptDetail:
         return campaign_pb2.AttemptDetail(
@@ -631,6 +636,7 @@ class AttemptDetail:
             telemetry_json=self.log.telemetry_json,
             wall_seconds=self.log.wall_seconds,
             facts_json=self.log.facts_json,
+            gang=self.gang,
         )
 
     @classmethod
@@ -654,6 +660,7 @@ class AttemptDetail:
                 message.wall_seconds,
                 message.facts_json,
             ),
+            gang=tuple(message.gang),
         )
 
 

@@ -95,7 +95,7 @@ class Slot:
     ``slot_id`` is the UUID of the device, or "recorded-0". ``profilers`` are the names of those that can
     measure there. ``quarantine_reason``: why it is out of service; "" if it takes runs. ``sm_partitions``:
     its SMs can be partitioned. Only then does it get runs on a partition: an agent of an earlier release
-    would make them with a limit in percent.
+    would make them with a limit in percent. ``gangs``: it can take part in a run over several GPUs.
     """
 
     slot_id: str
@@ -104,6 +104,7 @@ class Slot:
     device: InstalledDevice | None = None
     quarantine_reason: str = ""
     sm_partitions: bool = False
+    gangs: bool = False
 
     @property
     def device_name(self) -> str:
@@ -123,6 +124,7 @@ class Slot:
             synthetic=self.synthetic,
             quarantine_reason=self.quarantine_reason,
             sm_partitions=self.sm_partitions,
+            gangs=self.gangs,
         )
 
     @classmethod
@@ -134,6 +136,7 @@ class Slot:
             InstalledDevice.from_proto(message.device) if message.HasField("device") else None,
             message.quarantine_reason,
             message.sm_partitions,
+            message.gangs,
         )
 
 

@@ -113,6 +113,7 @@ class Work(RunSpec):
     The window skips ``launch_skip`` launches, then takes ``launch_count`` (0: all the rest).
     ``lease_remaining_ms`` counts from now and is extended by every heartbeat that is answered.
     ``write_secret`` proves to the server that this agent holds the lease: for the spool and requests only.
+    ``gang``: the other slots of the agent that the run has; empty if it has one GPU.
     """
 
     key: AttemptKey
@@ -120,6 +121,7 @@ class Work(RunSpec):
     launch_count: int = 0
     lease_remaining_ms: int = 60_000
     write_secret: bytes = field(default=b"", repr=False)
+    gang: tuple[str, ...] = ()
 
     @property
     def bare(self) -> bool:
@@ -139,6 +141,7 @@ class Work(RunSpec):
             launch_count=self.launch_count,
             lease_remaining_ms=self.lease_remaining_ms,
             write_secret=self.write_secret,
+            gang=self.gang,
         )
 
     @classmethod
@@ -163,4 +166,5 @@ class Work(RunSpec):
             launch_count=message.launch_count,
             lease_remaining_ms=message.lease_remaining_ms,
             write_secret=message.write_secret,
+            gang=tuple(message.gang),
         )

@@ -36,10 +36,19 @@ NO_REQUIREMENTS = Requirements()
 
 @dataclass(frozen=True, order=True)
 class Placement:
-    """What a run asks of the place where it is made."""
+    """What a run asks of the place where it is made.
+
+    ``gang``: over how many GPUs of one box it runs, all of one kind.
+    """
 
     requires: Requirements = NO_REQUIREMENTS
     exclusive: Exclusive = ""
+    gang: int = 1
+
+    @property
+    def concerns_other_slots(self) -> bool:
+        """Whether a run takes more of its box than its own slot."""
+        return bool(self.exclusive) or self.gang > 1
 
     def to_document(self) -> dict[str, Any]:
         """The placement as JSON, without what it does not ask for."""

@@ -103,7 +103,7 @@ def queue_of(load: StoreLoad, agents: Iterable[Agent], resting: Row, now_ms: int
                 states["resting"] += 1
             else:
                 states["in_service"] += 1
-    busy = min(load.attempts.get(AttemptState.LEASED, 0), states["in_service"])
+    busy = min(load.busy_slots, states["in_service"])
     return Queue(
         campaigns={str(state): load.campaigns.get(state, 0) for state in CampaignState},
         runs={str(state): load.runs.get(state, 0) for state in OPEN_RUNS},

@@ -33,6 +33,7 @@ def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
         launch_count=lease.slice.launch_count,
         lease_remaining_ms=lease_remaining_ms,
         write_secret=lease.attempt.write_secret,
+        gang=lease.attempt.gang,
     )
 
 
@@ -126,4 +127,5 @@ def attempt_detail(attempt: Attempt) -> AttemptDetail:
         launches=attempt.launches,
         failure=attempt.failure,
         log=attempt.log,
+        gang=attempt.gang,
     )

@@ -170,6 +170,7 @@ class GpuUse:
     """GPU seconds of a campaign that ended by a moment (Unix time, ms), or a lease that is held.
 
     ``key``: the attempt of a held lease, which began at ``leased_at_ms``; None if the seconds have ended.
+    ``gpus``: how many GPUs a held lease has; ``seconds`` are those of all GPUs together.
     """
 
     campaign_id: str
@@ -179,6 +180,7 @@ class GpuUse:
     ended_at_ms: int = 0
     key: AttemptKey | None = None
     leased_at_ms: int = 0
+    gpus: int = 1
 
 
 @dataclass(frozen=True)
@@ -223,6 +225,7 @@ class Attempt:
 
     ``confirmed``: its agent has shown that it knows the attempt, so the answer to its lease was not lost.
     ``write_secret`` proves who holds the lease; b"" for attempts of earlier releases, which nobody holds.
+    ``gang``: the slots that a run over several GPUs has besides ``slot_id``, which leads it.
     """
 
     key: AttemptKey
@@ -242,6 +245,12 @@ class Attempt:
     flags: tuple[ValidityFlag, ...] = ()
     log: AttemptLog = field(default_factory=AttemptLog)
     write_secret: bytes = field(default=b"", repr=False)
+    gang: tuple[str, ...] = ()
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Every slot that it has, the leading one first."""
+        return (self.slot_id, *self.gang)
 
     def belongs_to(self, agent_id: str, secret: bytes) -> bool:
         """Whether this agent got the lease, in any session."""
@@ -331,11 +340,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class StoreLoad:
-    """How much a server has to do: campaigns by state, runs of running campaigns, and attempts under way."""
+    """How much a server has to do: campaigns by state, runs of running campaigns, and attempts under way.
+
+    ``busy_slots``: those of leased attempts, all of a gang counted.
+    """
 
     campaigns: Mapping[CampaignState, int] = field(default_factory=dict)
     runs: Mapping[RunState, int] = field(default_factory=dict)
     attempts: Mapping[AttemptState, int] = field(default_factory=dict)
+    busy_slots: int = 0
 
 
 @dataclass(frozen=True)

@@ -156,8 +156,10 @@ class MetadataReader(Protocol):
     def seconds_spent(self, run_id: str) -> float:
         """How long all ended attempts of a run ran, with any outcome."""
 
-    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, Failure | None]]:
-        """Slot and failure of all failed attempts of a workload, in the order of their tokens."""
+    def workload_failures(
+        self, campaign_id: str, workload: str
+    ) -> list[tuple[tuple[str, ...], Failure | None]]:
+        """Slots and failure of all failed attempts of a workload, in the order of their tokens."""
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         """When the published attempts of a run were leased (Unix time, ms), and their facts, by slice."""

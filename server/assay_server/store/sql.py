@@ -255,10 +255,12 @@ class SqlTransaction:
     def seconds_spent(self, run_id: str) -> float:
         return float(self._connection.scalar(statements.seconds_spent(), {"run_id": run_id}) or 0.0)
 
-    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, Failure | None]]:
+    def workload_failures(
+        self, campaign_id: str, workload: str
+    ) -> list[tuple[tuple[str, ...], Failure | None]]:
         given = {"campaign_id": campaign_id, "workload": workload}
         rows = self._rows(statements.workload_failures(), given)
-        return [(str(row["slot_id"]), _failure(row["failure"])) for row in rows]
+        return [((row["slot_id"], *row["gang"]), _failure(row["failure"])) for row in rows]
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         rows = self._rows(statements.published_facts(), {"run_id": run_id})
@@ -335,10 +337,15 @@ class SqlTransaction:
         def counted(query: sa.Select[Any]) -> dict[str, int]:
             return {row["state"]: int(row["number"]) for row in self._rows(query)}
 
+        active = {
+            AttemptState(row["state"]): row for row in self._rows(statements.active_attempts_by_state())
+        }
+        leased = active.get(AttemptState.LEASED)
         return StoreLoad(
             {CampaignState(s): n for s, n in counted(statements.campaigns_by_state()).items()},
             {RunState(s): n for s, n in counted(statements.open_runs_by_state()).items()},
-            {AttemptState(s): n for s, n in counted(statements.active_attempts_by_state()).items()},
+            {state: int(row["number"]) for state, row in active.items()},
+            0 if leased is None else int(leased["number"]) + int(leased["others"]),
         )
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:
@@ -685,6 +692,7 @@ def _attempt(row: Row) -> Attempt:
     values["flags"] = _flags(values["flags"])
     values["write_secret"] = bytes.fromhex(values["write_secret"])
     values["lease_ends_at_ms"] = values.pop("deadline_ms")
+    values["gang"] = tuple(values["gang"])
     return Attempt(key=key, log=log, **values)
 
 
@@ -706,6 +714,7 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
         "wall_seconds": attempt.log.wall_seconds,
         "facts": attempt.log.facts_json,
         "write_secret": attempt.write_secret.hex(),
+        "gang": list(attempt.gang),
     }
 
 

@@ -52,10 +52,11 @@ def open_runs_by_state() -> sa.Select[Any]:
 
 @cache
 def active_attempts_by_state() -> sa.Select[Any]:
-    """How many attempts are leased, or being published."""
+    """How many attempts are leased, or being published, and how many slots of gangs they have besides."""
     a = tables.attempts.c
     active = a.state.in_([str(s) for s in ACTIVE_ATTEMPTS])
-    return sa.select(a.state, sa.func.count().label("number")).where(active).group_by(a.state)
+    others = sa.func.sum(sa.func.json_array_length(a.gang)).label("others")
+    return sa.select(a.state, sa.func.count().label("number"), others).where(active).group_by(a.state)
 
 
 @cache
@@ -185,11 +186,11 @@ def seconds_spent() -> sa.Select[Any]:
 
 @cache
 def workload_failures() -> sa.Select[Any]:
-    """Slot and failure of a workload's failed attempts in a campaign, without their logs, which are long."""
+    """Slots and failure of a workload's failed attempts in a campaign, without their logs, which are long."""
     a, r = tables.attempts.c, tables.runs.c
     of_workload = (r.campaign_id == sa.bindparam("campaign_id"), r.workload == sa.bindparam("workload"))
     return (
-        sa.select(a.slot_id, a.failure)
+        sa.select(a.slot_id, a.gang, a.failure)
         .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
         .where(*of_workload, a.state == str(AttemptState.FAILED))
         .order_by(a.token)

@@ -148,6 +148,7 @@ attempts = sa.Table(
     sa.Column("wall_seconds", sa.Float, nullable=False, server_default="0"),
     sa.Column("facts", sa.Text, nullable=False, server_default=""),
     sa.Column("write_secret", sa.Text, nullable=False, server_default=""),
+    sa.Column("gang", sa.JSON, nullable=False, server_default="[]"),
     sa.ForeignKeyConstraint(["run_id", "slice"], ["slices.run_id", "slices.index"]),
     sa.UniqueConstraint("token"),
     sa.Index(None, "state"),

@@ -272,10 +272,12 @@ class MemoryReader:
             campaign = self._tables.campaigns[run.campaign_id]
             whose = (campaign.campaign_id, campaign.owner, campaign.project)
             if run.device_key and each.state == AttemptState.LEASED:
-                found.append(GpuUse(*whose, key=each.key, leased_at_ms=each.leased_at_ms))
+                held = GpuUse(*whose, key=each.key, leased_at_ms=each.leased_at_ms, gpus=len(each.slots))
+                found.append(held)
             elif run.device_key and each.ended_at_ms:
                 hour_end_ms = (each.ended_at_ms // 3_600_000 + 1) * 3_600_000
-                found.append(GpuUse(*whose, (each.ended_at_ms - each.leased_at_ms) / 1000, hour_end_ms))
+                seconds = len(each.slots) * (each.ended_at_ms - each.leased_at_ms) / 1000
+                found.append(GpuUse(*whose, seconds, hour_end_ms))
         return found
 
     def held_workloads(self, campaign_id: str) -> set[str]:
@@ -322,10 +324,12 @@ class MemoryReader:
     def seconds_spent(self, run_id: str) -> float:
         return sum(_seconds(each) for each in self.attempts(run_id) if each.ended_at_ms > 0)
 
-    def workload_failures(self, campaign_id: str, workload: str) -> list[tuple[str, Failure | None]]:
+    def workload_failures(
+        self, campaign_id: str, workload: str
+    ) -> list[tuple[tuple[str, ...], Failure | None]]:
         runs = {run.run_id for run in self.runs(campaign_id) if run.workload == workload}
         failed = self.attempts_in([AttemptState.FAILED])
-        return [(each.slot_id, each.failure) for each in failed if each.key.run_id in runs]
+        return [(each.slots, each.failure) for each in failed if each.key.run_id in runs]
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         published = [a for a in self.attempts(run_id) if a.state == AttemptState.PUBLISHED]
@@ -423,6 +427,7 @@ class MemoryReader:
             Counter(c.state for c in self._tables.campaigns.values()),
             Counter(r.state for r in opened),
             Counter(a.state for a in active),
+            sum(len(a.slots) for a in active if a.state is AttemptState.LEASED),
         )
 
     def sessions(self, agent_ids: Sequence[str]) -> dict[str, AgentSession]:

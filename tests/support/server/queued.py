@@ -15,4 +15,5 @@ def waiting_slice(store: MetadataReader, slot: Slot, now_ms: int) -> tuple[Run, 
     standing = Standing()
     standing.add(store.entrants())
     agent = Agent("agent", "session", "agent", Inventory(), (slot,), now_ms)
-    return Chooser(store, RestingSlots(), standing, now_ms).choose(seat_of(agent, slot))
+    found = Chooser(store, RestingSlots(), standing, now_ms).choose(seat_of(agent, slot))
+    return None if found is None else (found.run, found.piece)

@@ -1,16 +1,17 @@
-"""Boxes and GPUs that are kept free for a run that needs them alone.
+"""Boxes and GPUs that are kept free for a run that needs more than one slot, or a GPU or box alone.
 
 A run with ``exclusive`` begins when its rivals are idle: the other slots of its GPU, or all other GPUs of its
-box. Once such a run is next for a slot, that slot and its rivals take nothing else of its priority or below
-until it has begun, so that a stream of small runs cannot keep it waiting for ever.
+box; a run over several GPUs, when all of them are idle. Once such a run is next for a slot, that slot and
+those others take nothing else of its priority or below until it has begun, so that a stream of small runs
+cannot keep it waiting for ever.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from assay_core.records.machine import Slot
 from assay_server.campaign_file.placement import Exclusive
 from assay_server.store.model import Agent
 
@@ -43,6 +44,12 @@ class Reservations:
                 (r for r in self._live(now_ms) if r.agent_id == agent_id and slot_id in r.slots), None
             )
 
+    def of_lane(self, lane_id: int, agent_id: str, now_ms: int) -> frozenset[str]:
+        """The slots of an agent that are kept for a lane."""
+        with self._lock:
+            known = next((r for r in self._live(now_ms) if r.lane_id == lane_id), None)
+            return known.slots if known is not None and known.agent_id == agent_id else frozenset()
+
     def reserve(self, wanted: Reservation, now_ms: int) -> bool:
         """Reserve slots, or renew that; False if the lane has slots elsewhere, or another lane has these."""
         with self._lock:
@@ -66,17 +73,19 @@ class Reservations:
         return list(self._of_lanes.values())
 
 
-def rivals(exclusive: Exclusive, slot: Slot, agent: Agent) -> frozenset[str]:
-    """The other slots that must be idle while an exclusive run is measured in a slot.
+def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozenset[str]:
+    """The other slots that must be idle while an exclusive run is measured in the slots ``taken``.
 
     Players of recordings use no GPU, so they never are rivals.
     """
-    if not exclusive or slot.device is None:
+    if not exclusive:
         return frozenset()
+    gpus = {slot.device.index for slot in agent.slots if slot.slot_id in taken and slot.device is not None}
     return frozenset(
         other.slot_id
         for other in agent.slots
-        if other.slot_id != slot.slot_id
+        if gpus
+        and other.slot_id not in taken
         and other.device is not None
-        and (exclusive == "box" or other.device.index == slot.device.index)
+        and (exclusive == "box" or other.device.index in gpus)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
@@ -31,6 +32,8 @@ class Lack(StrEnum):
     TOOLS = "tools"
     LABELS = "labels"
     MIG = "mig"
+    GANGS = "gangs"
+    GANG_SIZE = "gang"
 
 
 def lacking(need: Need, slot: Slot, agent: Agent) -> Lack | None:
@@ -44,7 +47,37 @@ def lacking(need: Need, slot: Slot, agent: Agent) -> Lack | None:
     if need.partitions and not slot.sm_partitions:
         return Lack.PARTITIONS
     requires = need.placement.requires
-    return None if requires == NO_REQUIREMENTS else _unmet(requires, slot, agent)
+    unmet = None if requires == NO_REQUIREMENTS else _unmet(requires, slot, agent)
+    return unmet or (None if need.placement.gang == 1 else _lacking_for_gang(need, slot, agent))
+
+
+def _lacking_for_gang(need: Need, slot: Slot, agent: Agent) -> Lack | None:
+    if not may_join_gangs(slot):
+        return Lack.GANGS
+    return Lack.GANG_SIZE if len(companions(need, slot, agent)) + 1 < need.placement.gang else None
+
+
+def may_join_gangs(slot: Slot) -> bool:
+    """Whether a slot can take part in a run over several GPUs: its agent makes them, and it is a whole GPU.
+
+    A process sees at most one instance of a partitioned GPU, so instances cannot work together.
+    """
+    return slot.gangs and slot.device is not None and not is_mig(slot)
+
+
+def companions(need: Need, slot: Slot, agent: Agent) -> list[Slot]:
+    """The other slots of the agent that could take part in a gang that a slot leads: each another GPU of the
+    same kind, in service."""
+    alone = replace(need, placement=replace(need.placement, gang=1))
+    gpus = {slot.device.index if slot.device is not None else -1}
+    found = []
+    for other in agent.slots:
+        if other.device is None or other.quarantine_reason or not may_join_gangs(other):
+            continue
+        if other.device.index not in gpus and lacking(alone, other, agent) is None:
+            gpus.add(other.device.index)
+            found.append(other)
+    return found
 
 
 def _unmet(requires: Requirements, slot: Slot, agent: Agent) -> Lack | None:
@@ -82,5 +115,5 @@ def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) 
         for slot in agent.slots
         if lacking(need, slot, agent) is None
         and not slot.quarantine_reason
-        and (agent.agent_id, slot.slot_id) != (attempt.agent_id, attempt.slot_id)
+        and not (agent.agent_id == attempt.agent_id and slot.slot_id in attempt.slots)
     ]

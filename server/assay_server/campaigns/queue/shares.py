@@ -30,9 +30,9 @@ class Account:
 
 @dataclass(frozen=True)
 class Usage:
-    """GPU time of one project or person: ended leases as at ``at_ms``, and those that are held.
+    """GPU time of one project or person: ended leases as at ``at_ms``, and ``held`` GPUs.
 
-    ``leased_ms``: the sum of the moments at which the held leases began.
+    ``leased_ms``: the sum over the held GPUs of the moments at which their leases began.
     """
 
     ended_s: float = 0.0
@@ -45,11 +45,12 @@ class Usage:
         running_ms = self.held * (now_ms + ADVANCE_MS) - self.leased_ms
         return self.ended_s * decay(now_ms - self.at_ms) + running_ms / 1000
 
-    def began(self, leased_at_ms: int) -> Usage:
-        return Usage(self.ended_s, self.at_ms, self.held + 1, self.leased_ms + leased_at_ms)
+    def began(self, leased_at_ms: int, gpus: int = 1) -> Usage:
+        held_ms = self.leased_ms + gpus * leased_at_ms
+        return Usage(self.ended_s, self.at_ms, self.held + gpus, held_ms)
 
-    def ended(self, leased_at_ms: int) -> Usage:
-        return Usage(self.ended_s, self.at_ms, self.held - 1, self.leased_ms - leased_at_ms)
+    def ended(self, leased_at_ms: int, gpus: int = 1) -> Usage:
+        return self.began(leased_at_ms, -gpus)
 
     def spent(self, seconds: float, ended_at_ms: int) -> Usage:
         """With GPU seconds that ended at a moment, which may be before or after ``at_ms``."""
@@ -85,14 +86,15 @@ NO_SHARES = Shares()
 
 @dataclass(frozen=True)
 class _Held:
-    """A lease of a GPU that has not ended."""
+    """A lease of one or more GPUs that has not ended."""
 
     campaign_id: str
     account: Account
     leased_at_ms: int
+    gpus: int = 1
 
     def seconds(self, now_ms: int) -> float:
-        return max(0, now_ms - self.leased_at_ms) / 1000
+        return self.gpus * max(0, now_ms - self.leased_at_ms) / 1000
 
 
 class Ledger:
@@ -116,19 +118,19 @@ class Ledger:
         for use in uses:
             account = Account(use.project, use.owner)
             if use.key is not None:
-                self.began(use.key, use.campaign_id, account, use.leased_at_ms)
+                self.began(use.key, use.campaign_id, account, use.leased_at_ms, use.gpus)
             else:
                 with self._lock:
                     self._spend(use.campaign_id, account, use.seconds, use.ended_at_ms)
 
-    def began(self, key: AttemptKey, campaign_id: str, account: Account, at_ms: int) -> None:
-        """A lease of a GPU began."""
+    def began(self, key: AttemptKey, campaign_id: str, account: Account, at_ms: int, gpus: int = 1) -> None:
+        """A lease of GPUs began."""
         with self._lock:
             known = self._held.pop(key, None)
             if known is not None:
-                self._change(known.account, lambda usage: usage.ended(known.leased_at_ms))
-            self._held[key] = _Held(campaign_id, account, at_ms)
-            self._change(account, lambda usage: usage.began(at_ms))
+                self._change(known.account, lambda usage: usage.ended(known.leased_at_ms, known.gpus))
+            self._held[key] = _Held(campaign_id, account, at_ms, gpus)
+            self._change(account, lambda usage: usage.began(at_ms, gpus))
 
     def ended(self, key: AttemptKey, at_ms: int) -> None:
         """A lease ended; does nothing if it was not of a GPU, or has ended before."""
@@ -136,7 +138,7 @@ class Ledger:
             known = self._held.pop(key, None)
             if known is None:
                 return
-            self._change(known.account, lambda usage: usage.ended(known.leased_at_ms))
+            self._change(known.account, lambda usage: usage.ended(known.leased_at_ms, known.gpus))
             self._spend(known.campaign_id, known.account, known.seconds(at_ms), at_ms)
 
     def campaign_seconds(self, campaign_id: str, now_ms: int) -> float:

@@ -61,7 +61,7 @@ class Standing:
         self._due: dict[int, int] = {}  # lanes outside the lines until this moment
         self._wakes: list[tuple[int, int]] = []  # a heap of (moment, lane)
         self._needs_version = 0
-        self.has_exclusive = False  # whether any run may have asked for a GPU or box alone
+        self.looks_at_boxes = False  # whether any run may have asked for more than its own slot
         self._fits: dict[object, tuple[int, tuple[Need, ...]]] = {}
 
     def add(self, entrants: Iterable[Entrant]) -> None:
@@ -71,7 +71,7 @@ class Standing:
                 self._entrants[entrant.campaign_id] = entrant
                 group = _Group(entrant.rules.priority, Account(entrant.project, entrant.owner))
                 for lane in entrant.lanes:
-                    self.has_exclusive |= bool(lane.need.placement.exclusive)
+                    self.looks_at_boxes |= lane.need.placement.concerns_other_slots
                     stands = (lane.need, group, Turn(entrant.ordinal, entrant.campaign_id, lane.lane_id))
                     if self._lanes.get(lane.lane_id) == stands and lane.lane_id not in self._due:
                         continue

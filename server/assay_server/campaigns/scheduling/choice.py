@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from assay_core.records.campaign import AttemptState
 from assay_core.records.machine import Slot
 from assay_sampling.running.failures import Fault, failure_class_named
 from assay_server.campaigns.queue.boxes import KEPT_MS, Reservation, Reservations, rivals
-from assay_server.campaigns.queue.places import elsewhere, lacking
+from assay_server.campaigns.queue.gangs import company
+from assay_server.campaigns.queue.places import elsewhere, lacking, may_join_gangs
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Candidate, Standing
 from assay_server.campaigns.scheduling.resting import RestingSlots
@@ -26,12 +28,16 @@ _BUDGET_LOOK_MS = 60_000
 
 @dataclass(frozen=True)
 class Seat:
-    """A slot of an agent, as a place for runs; equal seats fit equal needs."""
+    """A slot of an agent, as a place for runs; equal seats fit equal needs.
+
+    ``peers``: the agent's slots that take part in gangs now.
+    """
 
     slot: Slot
     driver_version: str
     labels: tuple[str, ...]
     agent: Agent = field(compare=False)
+    peers: tuple[str, ...] = ()
 
     def fits(self, need: Need) -> bool:
         """Whether the slot has what a need asks for."""
@@ -44,7 +50,19 @@ class Seat:
 
 def seat_of(agent: Agent, slot: Slot) -> Seat:
     """The seat of a slot."""
-    return Seat(slot, agent.inventory.driver_version, agent.labels, agent)
+    peers = tuple(s.slot_id for s in agent.slots if may_join_gangs(s) and not s.quarantine_reason)
+    return Seat(slot, agent.inventory.driver_version, agent.labels, agent, peers)
+
+
+class Choice(NamedTuple):
+    """The slice for a slot, and the other slots that a run over several GPUs takes at once."""
+
+    run: Run
+    piece: Slice
+    gang: tuple[str, ...] = ()
+
+
+_Busy = Mapping[str, frozenset[str]]
 
 
 def _never(_candidate: Candidate) -> bool:
@@ -66,8 +84,8 @@ class Chooser:
     reservations: Reservations = field(default_factory=Reservations)
     over_budget: Callable[[Candidate], bool] = _never
 
-    def choose(self, seat: Seat) -> tuple[Run, Slice] | None:
-        """The slice for a slot; None if there is none, the slot rests, or waits with its box.
+    def choose(self, seat: Seat) -> Choice | None:
+        """The slice for a slot; None if there is none, or the slot is in a gang, rests or waits with its box.
 
         A slice that failed in the slot is left to another slot for a while. A slot that has done no run since
         a failure of its box first gets slices that have not failed there.
@@ -75,29 +93,30 @@ class Chooser:
         if self.resting.at(*seat.place, self.now_ms) is not None:
             return None
         busy = self._busy(seat)
-        if any(seat.slot.slot_id in barred for barred in busy.values()):
+        if seat.slot.slot_id in busy or _is_barred(seat.slot.slot_id, busy):
             return None
         if self.resting.last(*seat.place) is not None:
             # Such a slice shows whether the slot is at fault. Otherwise a run that breaks every box would be
             # tried for ever, ahead of all other runs.
-            found = self._first(seat, busy.keys(), untried=True)
+            found = self._first(seat, busy, untried=True)
             if found is not None:
                 return found
-        return self._first(seat, busy.keys(), untried=False)
+        return self._first(seat, busy, untried=False)
 
-    def _busy(self, seat: Seat) -> dict[str, frozenset[str]]:
-        """The other slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
-        if seat.slot.device is None or not self.standing.has_exclusive:
+    def _busy(self, seat: Seat) -> _Busy:
+        """The slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
+        if seat.slot.device is None or not self.standing.looks_at_boxes:
             return {}
         found = {}
-        slots = {slot.slot_id: slot for slot in seat.agent.slots}
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=seat.agent.agent_id):
-            run, slot = self.store.run(attempt.key.run_id), slots.get(attempt.slot_id)
-            if run is not None and slot is not None and attempt.slot_id != seat.slot.slot_id:
-                found[attempt.slot_id] = rivals(run.placement.exclusive, slot, seat.agent)
+            run = self.store.run(attempt.key.run_id)
+            barred = (
+                frozenset() if run is None else rivals(run.placement.exclusive, attempt.slots, seat.agent)
+            )
+            found.update(dict.fromkeys(attempt.slots, barred))
         return found
 
-    def _first(self, seat: Seat, busy: Collection[str], *, untried: bool) -> tuple[Run, Slice] | None:
+    def _first(self, seat: Seat, busy: _Busy, *, untried: bool) -> Choice | None:
         passed: list[tuple[str, int]] = []
         untried_in = seat.place if untried else None
         for candidate in self.standing.candidates(seat, seat.fits, self.shares, self.now_ms):
@@ -108,19 +127,51 @@ class Chooser:
                     self._set_aside(lanes)
                     break
                 lane_id = _lane_of(found[0], lanes)
-                kept_free = rivals(found[0].placement.exclusive, seat.slot, seat.agent)
-                if kept_free & set(busy):
-                    if self._reserve(lane_id, kept_free, candidate, seat):
+                gang = self._gang(found[0], lane_id, candidate, seat, busy)
+                if gang is None:
+                    del lanes[lane_id]
+                    continue
+                taken = (seat.slot.slot_id, *gang)
+                kept_free = rivals(found[0].placement.exclusive, taken, seat.agent)
+                is_free = self._is_free(lane_id, candidate, seat, busy)
+                if kept_free & busy.keys() or not all(map(is_free, gang)):
+                    if self._reserve(lane_id, kept_free.union(gang), candidate, seat):
                         return None
                     del lanes[lane_id]
                 elif not self._is_for_another(found, seat.place):
                     self.reservations.release(lane_id)
-                    return found
+                    return Choice(*found, gang)
                 else:
                     passed.append((found[0].run_id, found[1].index))
                     if len(passed) > _MOST_PASSED:
                         return None
         return None
+
+    def _gang(
+        self, run: Run, lane_id: int, candidate: Candidate, seat: Seat, busy: _Busy
+    ) -> tuple[str, ...] | None:
+        """The other slots for a run over several GPUs; None if too many of them rest."""
+        if run.placement.gang == 1:
+            return ()
+        return company(
+            need_of(run),
+            seat.slot,
+            seat.agent,
+            is_free=self._is_free(lane_id, candidate, seat, busy),
+            rests=lambda slot_id: self.resting.at(seat.agent.agent_id, slot_id, self.now_ms) is not None,
+            kept=self.reservations.of_lane(lane_id, seat.agent.agent_id, self.now_ms),
+        )
+
+    def _is_free(self, lane_id: int, candidate: Candidate, seat: Seat, busy: _Busy) -> Callable[[str], bool]:
+        """Whether another slot of the box may join a run of this lane now."""
+
+        def is_free(slot_id: str) -> bool:
+            if slot_id in busy or _is_barred(slot_id, busy):
+                return False
+            kept = self.reservations.of_slot(seat.agent.agent_id, slot_id, self.now_ms)
+            return kept is None or kept.lane_id == lane_id or kept.priority < candidate.entrant.rules.priority
+
+        return is_free
 
     def _open_lanes(self, candidate: Candidate, seat: Seat) -> dict[int, Need]:
         """The candidate's lanes that the slot may serve."""
@@ -172,6 +223,10 @@ class Chooser:
         tried = {(a.agent_id, a.slot_id) for a in failed}
         others = elsewhere(run, failed[-1], self.store.agents(), self.now_ms)
         return any(other not in tried and self.resting.at(*other, self.now_ms) is None for other in others)
+
+
+def _is_barred(slot_id: str, busy: _Busy) -> bool:
+    return any(slot_id in barred for barred in busy.values())
 
 
 def _lane_of(run: Run, lanes: Mapping[int, Need]) -> int:

@@ -74,15 +74,15 @@ class Coordinator:
         """What decides about these runs of a campaign besides agents."""
         policy, rules, now_ms = self.policy, campaign.compiled.scheduling, self.clock.now_ms()
         still_open = store.open_workloads(campaign.campaign_id) if rules.after else set()
-        exclusive = any(run.placement.exclusive for run in runs)
-        leased = store.attempts_in((AttemptState.LEASED,)) if exclusive else []
+        beside = any(run.placement.concerns_other_slots for run in runs)
+        leased = store.attempts_in((AttemptState.LEASED,)) if beside else []
         return Line(
             policy.windows,
             self.queue.budget_left_hours(
                 campaign.campaign_id, campaign.owner, rules, policy.person_gpu_hours, now_ms
             ),
             {name: tuple(w for w in first if w in still_open) for name, first in rules.after.items()},
-            frozenset((attempt.agent_id, attempt.slot_id) for attempt in leased),
+            frozenset((attempt.agent_id, slot_id) for attempt in leased for slot_id in attempt.slots),
         )
 
     def restarted(self, agent: Agent) -> None:

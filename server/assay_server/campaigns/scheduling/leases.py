@@ -134,7 +134,7 @@ class Leases(Transitions):
             raise StorageError(attempt.key.run_id, "the store lost the run of this attempt")
         return Lease(attempt, run, piece)
 
-    def _give(self, run: Run, piece: Slice, agent: Agent, slot: Slot) -> Lease:
+    def _give(self, run: Run, piece: Slice, gang: tuple[str, ...], agent: Agent, slot: Slot) -> Lease:
         earlier = self.store.attempts(run.run_id, piece.index)
         for expired in (a for a in earlier if a.state is AttemptState.EXPIRED):
             self.end_attempt(expired, AttemptState.SUPERSEDED, expired.failure)
@@ -149,6 +149,7 @@ class Leases(Transitions):
             leased_at_ms=self.now_ms,
             lease_ends_at_ms=self.now_ms + self.policy.lease_ms,
             write_secret=secrets.token_bytes(_SECRET_BYTES),
+            gang=gang,
         )
         self.store.add_attempt(attempt)
         self.effects.leased.append((attempt.key, run))

@@ -21,17 +21,24 @@ MOST_SLOTS_FAILED = 3
 
 
 def gpus_lost(store: MetadataReader, run: Run) -> tuple[str, ...]:
-    """UUIDs of the GPUs that attempts of the run's workload in its campaign lost, in the order of loss."""
+    """UUIDs of the GPUs that attempts of the run's workload in its campaign lost, in the order of loss.
+
+    Of a gang, which then never comes together again, all UUIDs are one entry: it lost one of them.
+    """
     failures = store.workload_failures(run.campaign_id, run.workload)
-    lost = [slot_id for slot_id, failure in failures if lost_gpu(failure)]
+    lost = [_named(slots) for slots, failure in failures if lost_gpu(failure)]
     return tuple(dict.fromkeys(lost))
 
 
 def slots_failed(store: MetadataReader, run: Run) -> tuple[str, ...]:
     """Slots in which attempts of the run's workload failed through the workload's own fault."""
     failures = store.workload_failures(run.campaign_id, run.workload)
-    own = [slot_id for slot_id, why in failures if why and why.known_class.fault is Fault.RUN]
+    own = [_named(slots) for slots, why in failures if why and why.known_class.fault is Fault.RUN]
     return tuple(dict.fromkeys(own))
+
+
+def _named(slots: Sequence[str]) -> str:
+    return " + ".join(sorted(slots))
 
 
 def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:

@@ -52,7 +52,9 @@ class Queue:
                 self._ledger = Ledger()
                 self._ledger.load(uses := store.gpu_uses())
                 held = (store.run(use.key.run_id) for use in uses if use.key is not None)
-                self._standing.has_exclusive |= any(run and run.placement.exclusive for run in held)
+                self._standing.looks_at_boxes |= any(
+                    run and run.placement.concerns_other_slots for run in held
+                )
                 self._built = True
         return self._standing
 
@@ -77,7 +79,7 @@ class Queue:
         """A run got a slot."""
         if run.device_key:
             account = self._standing.account(run.campaign_id)
-            self._ledger.began(key, run.campaign_id, account, now_ms)
+            self._ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
 
     def ended(self, key: AttemptKey, now_ms: int) -> None:
         """An attempt gave its slot back."""

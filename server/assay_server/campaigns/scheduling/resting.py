@@ -107,15 +107,16 @@ class RestingSlots:
         return rest
 
     def succeeded(self, attempt: Attempt) -> None:
-        """A slot has done a run, so its box is in order again."""
-        key = (attempt.agent_id, attempt.slot_id)
-        with self._lock:
-            self._done[key] = max(attempt.key.token, self._done.get(key, 0))
-            rest = self._rests.pop(key, None)
-        if rest is not None:
-            _log.warning(
-                "slot %s of agent %s has done a run and no longer rests", rest.slot_id, rest.agent_name
-            )
+        """A slot, or a gang of slots, has done a run, so its box is in order again."""
+        for slot_id in attempt.slots:
+            key = (attempt.agent_id, slot_id)
+            with self._lock:
+                self._done[key] = max(attempt.key.token, self._done.get(key, 0))
+                rest = self._rests.pop(key, None)
+            if rest is not None:
+                _log.warning(
+                    "slot %s of agent %s has done a run and no longer rests", rest.slot_id, rest.agent_name
+                )
 
     def restarted(self, agent_id: str, session_id: str, now_ms: int) -> None:
         """An agent was restarted, possibly on a repaired box: each of its slots may have a run."""

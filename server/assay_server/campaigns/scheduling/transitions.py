@@ -120,12 +120,11 @@ class Transitions:
         return attempt if attempt.state in (AttemptState.LEASED, AttemptState.PUBLISHING) else None
 
     def _may_come_back(self, attempt: Attempt) -> bool:
-        """Whether it expired, its slice waits, and its slot is free. A newer lease supersedes it."""
+        """Whether it expired, its slice waits, and its slots are free. A newer lease supersedes it."""
         piece = self.store.slice(attempt.key.run_id, attempt.key.slice_index)
-        busy = self.store.attempts_in(
-            (AttemptState.LEASED,), agent_id=attempt.agent_id, slot_id=attempt.slot_id
-        )
-        return piece is not None and piece.state is SliceState.WAITING and not busy
+        leased = self.store.attempts_in((AttemptState.LEASED,), agent_id=attempt.agent_id)
+        free = not any(set(attempt.slots) & set(other.slots) for other in leased)
+        return piece is not None and piece.state is SliceState.WAITING and free
 
     def fail_attempt(self, attempt: Attempt, why: Failure, state: AttemptState) -> None:
         """End a failed attempt; its slice waits for another try, or fails with its run."""
@@ -253,8 +252,8 @@ class Transitions:
             self.effects.dead.append(attempt.key)
         self.note_change(attempt.key.run_id)
         run = self.store.run(attempt.key.run_id)
-        if run is not None and run.placement.exclusive:
-            self.effects.work = True  # its rivals were kept idle
+        if run is not None and run.placement.concerns_other_slots:
+            self.effects.work = True  # its rivals were kept idle; the other slots of a gang are free
 
     def set_slice(self, piece: Slice, why: Failure | None = None) -> None:
         """Save a slice and update its run and campaign."""

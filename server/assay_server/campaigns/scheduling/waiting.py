@@ -12,6 +12,7 @@ from assay_core.records.campaign import RunState
 from assay_core.records.machine import Slot
 from assay_server.campaign_file.placement import Exclusive
 from assay_server.campaigns.queue.boxes import rivals
+from assay_server.campaigns.queue.gangs import idle_together, lack_of_gangs
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS, Lack, lacking
 from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
@@ -39,6 +40,7 @@ class WaitKind(StrEnum):
     RESTING = "resting"
     BUDGET = "budget"
     EXCLUSIVE = "exclusive"  # for the rest of a GPU or box to be idle
+    GANG = "gang"  # for several GPUs of one box to be idle at once
     QUEUED = "queued"  # for a slot: others are measured, or are ahead
 
 
@@ -137,7 +139,8 @@ def _not_offered(
         return WaitReason(WaitKind.AGENT_AWAY, text)
     if not agents:
         return WaitReason(WaitKind.NO_AGENT, "no agent has registered")
-    return WaitReason(WaitKind.NOT_OFFERED, f"no agent offers {_wanted(run)}{_nearest(run, agents)}")
+    nearest = lack_of_gangs(need_of(run), agents) or _nearest(run, agents)
+    return WaitReason(WaitKind.NOT_OFFERED, f"no agent offers {_wanted(run)}{nearest}")
 
 
 def _not_served(
@@ -157,16 +160,27 @@ def _not_served(
         return WaitReason(WaitKind.RESTING, rests)
     if run.state is not RunState.WAITING:
         return None
-    exclusive = run.placement.exclusive
+    return _without_room(run, offers, line) or WaitReason(
+        WaitKind.QUEUED, "slots that fit measure other runs, or other campaigns are ahead"
+    )
+
+
+def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) -> WaitReason | None:
+    """Whether every slot for a run that concerns other slots has to wait for them."""
+    exclusive, gang = run.placement.exclusive, run.placement.gang
     if exclusive and all(_has_busy_rivals(exclusive, agent, slot, line) for agent, slot in offers):
         what = "GPU" if exclusive == "gpu" else "box"
         text = f"it needs a {what} alone, and every {what} that fits still measures other runs"
         return WaitReason(WaitKind.EXCLUSIVE, text)
-    return WaitReason(WaitKind.QUEUED, "slots that fit measure other runs, or other campaigns are ahead")
+    need = need_of(run)
+    if gang > 1 and all(idle_together(need, agent, slot, line.busy) < gang for agent, slot in offers):
+        text = f"it needs {gang} GPUs of one box at once, and no box that fits has so many idle"
+        return WaitReason(WaitKind.GANG, text)
+    return None
 
 
 def _has_busy_rivals(exclusive: Exclusive, agent: Agent, slot: Slot, line: Line) -> bool:
-    return any((agent.agent_id, other) in line.busy for other in rivals(exclusive, slot, agent))
+    return any((agent.agent_id, other) in line.busy for other in rivals(exclusive, (slot.slot_id,), agent))
 
 
 def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Row) -> str:
@@ -203,8 +217,9 @@ def _wanted(run: Run) -> str:
 
 def _kind_wanted(run: Run) -> str:
     mark = "synthetic" if run.synthetic else "measured"
+    gang = f" and a gang of {run.placement.gang} such GPUs in one box" if run.placement.gang > 1 else ""
     partitions = " and static partitions of its SMs" if need_of(run).partitions else ""
-    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}"
+    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}{gang}"
 
 
 def _in_words(profiler: str) -> str:

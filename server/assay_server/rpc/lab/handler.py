@@ -70,7 +70,9 @@ class LabHandler:
             agents = store.agents()
             leased = store.attempts_in((AttemptState.LEASED,))
             hidden = hidden_runs(store, leased, sight_of(current_caller()))
-        by_slot = {(each.agent_id, each.slot_id): _measured(each, hidden) for each in leased}
+        by_slot = {
+            (each.agent_id, slot_id): _measured(each, hidden) for each in leased for slot_id in each.slots
+        }
         resting, now_ms = self._coordinator.resting(), self._coordinator.clock.now_ms()
         return LabAgents(tuple(_agent(agent, by_slot, resting, now_ms) for agent in agents))
 

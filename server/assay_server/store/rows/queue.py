@@ -126,7 +126,8 @@ def gpu_seconds() -> sa.Select[Any]:
     """GPU seconds of ended attempts by campaign and by the hour (Unix time) in which they ended."""
     a, r, c = tables.attempts.c, tables.runs.c, tables.campaigns.c
     hour = (a.ended_at_ms // _HOUR_MS).label("hour")
-    total = sa.func.sum(a.ended_at_ms - a.leased_at_ms).label("ms")
+    gpus = 1 + sa.func.json_array_length(a.gang)
+    total = sa.func.sum((a.ended_at_ms - a.leased_at_ms) * gpus).label("ms")
     return (
         sa.select(c.campaign_id, c.owner, c.project, hour, total)
         .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
@@ -142,7 +143,7 @@ def gpus_held() -> sa.Select[Any]:
     a, r, c = tables.attempts.c, tables.runs.c, tables.campaigns.c
     key = (a.run_id, a.slice, a.attempt, a.token)
     return (
-        sa.select(c.campaign_id, c.owner, c.project, *key, a.leased_at_ms)
+        sa.select(c.campaign_id, c.owner, c.project, *key, a.leased_at_ms, a.gang)
         .join_from(tables.attempts, tables.runs, a.run_id == r.run_id)
         .join(tables.campaigns, r.campaign_id == c.campaign_id)
         .where(r.device_key != "", a.state == sa.literal_column("'leased'"))
@@ -163,6 +164,7 @@ def gpu_uses_from(ended: list[Mapping[Any, Any]], held: list[Mapping[Any, Any]])
             row["project"],
             key=AttemptKey(row["run_id"], row["slice"], row["attempt"], row["token"]),
             leased_at_ms=row["leased_at_ms"],
+            gpus=1 + len(row["gang"]),
         )
         for row in held
     ]
