@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -12,9 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import failure
+from assay_sampling.errors import CampaignError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.campaign_file.placement import Placement, Requirements
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.planning.plan import plan_campaign
 from assay_server.campaigns.queue.places import Lack, lacking
 from assay_server.campaigns.queue.shares import Account
 from assay_server.campaigns.scheduling.queue import Queue
@@ -209,6 +213,42 @@ def test_an_expired_gang_comes_back_only_if_all_of_its_slots_are_still_free() ->
         assert ("c-1.0000" in leased(lab)) is not taken
 
 
+FILE = """\
+campaign: ranks
+gpus: [H100]
+detailed: none
+workloads:
+  - {name: one, command: [./one]}
+  - {name: four, command: [torchrun, train.py], exclusive: box, gang: 4}
+"""
+
+
+def test_the_key_gang_reaches_the_runs_of_its_workload() -> None:
+    runs = plan_campaign(load_campaign(FILE, "c.yaml"), "ranks-1", "/data", "c.yaml").runs
+    assert {run.workload: run.placement for run in runs} == {
+        "one": Placement(),
+        "four": Placement(exclusive="box", gang=4),
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "cause"),
+    [
+        ("detailed: none", "detailed: {first: 10}", "would hang; write 'detailed: none'"),
+        ("detailed: none", "detailed: none\nlight: cupti", "records one GPU"),
+        ("detailed: none", "detailed: none\nconditions: [{sm_percent: 50}]", "is that of one GPU"),
+        ("detailed: none", "detailed: none\nrequires: {mig: true}", "sees one MIG instance"),
+        ("gang: 4", "gang: 4, kineto: trace.json", "a Kineto trace is of one process"),
+        ("gang: 4", "gang: 1", "greater than or equal to 2"),
+        ("gang: 4", "gang: 65", "less than or equal to 64"),
+        ("command: [torchrun, train.py]", "recordings: [{device: H100, light: a.json}]", "needs a 'command'"),
+    ],
+)
+def test_a_gang_that_cannot_be_measured_is_refused_with_the_reason(old: str, new: str, cause: str) -> None:
+    with pytest.raises(CampaignError, match=re.escape(cause)):
+        load_campaign(FILE.replace(old, new), "c.yaml")
+
+
 class Gangs(RuleBasedStateMachine):
     """Whatever happens, no GPU has two runs, no gang is incomplete, and none waits for ever."""
 
@@ -300,16 +340,13 @@ class Gangs(RuleBasedStateMachine):
         assert set(held.values()) <= {1} and set(held) <= {(slot[0], slot) for slot in self.slots}
 
     @invariant()
-    def shares_are_those_of_the_store(self) -> None:
+    def every_gpu_of_every_lease_is_charged(self) -> None:
         fresh, kept = Queue(), self.lab.coordinator.queue
         with self.lab.store.transaction() as store:
             fresh.standing(store)
             kept.standing(store)
-        one, other = (queue.shares.projects.get("") for queue in (fresh, kept))
-        if one is not None and other is not None:
-            assert (one.held, one.leased_ms) == (other.held, other.leased_ms)
-        else:
-            assert one is other or not (one or other).held  # type: ignore[union-attr]
+        held = [sum(usage.held for usage in queue.shares.projects.values()) for queue in (fresh, kept)]
+        assert held == [sum(len(attempt.slots) for attempt in self.lab.leased())] * 2
 
     def teardown(self) -> None:
         """Once nothing else happens, everything ends."""

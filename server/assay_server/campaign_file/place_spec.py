@@ -72,12 +72,19 @@ class RequiresSpec(SpecModel):
 
 ExclusiveSpec = Literal["gpu", "box"]
 
+MOST_GPUS_IN_A_GANG = 64
+GangSpec = Annotated[int, Field(ge=2, le=MOST_GPUS_IN_A_GANG)]
+
 
 def placement_of(
-    requires: RequiresSpec | None, exclusive: ExclusiveSpec | None, base: Placement = NOT_PLACED
+    requires: RequiresSpec | None,
+    exclusive: ExclusiveSpec | None,
+    gang: GangSpec | None = None,
+    base: Placement = NOT_PLACED,
 ) -> Placement:
     """The placement of a campaign, or of a workload whose keys replace those of its campaign (``base``)."""
     return Placement(
         base.requires if requires is None else requires.requirements(),
         base.exclusive if exclusive is None else exclusive,
+        gang or 1,
     )

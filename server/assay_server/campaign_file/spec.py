@@ -25,7 +25,7 @@ from assay_server.campaign_file.live_spec import (
     SpecModel,
     Word,
 )
-from assay_server.campaign_file.place_spec import ExclusiveSpec, RequiresSpec
+from assay_server.campaign_file.place_spec import ExclusiveSpec, GangSpec, RequiresSpec
 
 _NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _NAME = Field(pattern=_NAME_PATTERN, max_length=100)
@@ -84,6 +84,7 @@ class WorkloadSpec(SpecModel):
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
     requires: RequiresSpec | None = None
     exclusive: ExclusiveSpec | None = None
+    gang: GangSpec | None = None
     after: list[Annotated[str, _LABEL]] = Field(default_factory=list, max_length=100)
     recordings: list[RecordingSpec] = Field(default_factory=list, min_length=1, max_length=1000)
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.launches.table import Condition
+from assay_server.campaign_file.faults.gangs import gang_faults
 from assay_server.campaign_file.faults.light_only import light_only_faults
 from assay_server.campaign_file.faults.live import command_faults, kineto_faults, live_faults
 from assay_server.campaign_file.faults.messages import Fault, shown
@@ -29,6 +30,7 @@ def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
         yield from _recording_faults(workload, place)
     yield from live_faults(campaign)
     yield from order_faults(campaign)
+    yield from gang_faults(campaign)
     yield from _reference_faults(campaign)
     wrong = False
     for position, method in enumerate(campaign.analysis.methods):

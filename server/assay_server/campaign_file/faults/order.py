@@ -18,7 +18,7 @@ def order_faults(campaign: Campaign) -> Iterator[Fault]:
                 wrong = True
                 yield Fault(("workloads", position, "after", place), f"there is no workload {name!r}")
         if workload.command is None:
-            for key in ("requires", "exclusive"):
+            for key in ("requires", "exclusive", "gang"):
                 if key in workload.model_fields_set:
                     yield Fault(("workloads", position, key), "this key needs a 'command' in the workload")
     if not wrong:

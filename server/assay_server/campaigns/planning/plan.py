@@ -112,7 +112,7 @@ def _live_runs(
 ) -> Iterator[tuple[Run, tuple[Window, ...]]]:
     command = _command(workload, base)
     of_campaign = placement_of(campaign.requires, campaign.exclusive)
-    placement = placement_of(workload.requires, workload.exclusive, of_campaign)
+    placement = placement_of(workload.requires, workload.exclusive, workload.gang, of_campaign)
     for gpu in campaign.gpus:
         on_gpu = {
             "workload": workload.name,
