@@ -239,8 +239,8 @@ def test_the_key_gang_reaches_the_runs_of_its_workload() -> None:
         ("detailed: none", "detailed: none\nconditions: [{sm_percent: 50}]", "is that of one GPU"),
         ("detailed: none", "detailed: none\nrequires: {mig: true}", "sees one MIG instance"),
         ("gang: 4", "gang: 4, kineto: trace.json", "a Kineto trace is of one process"),
-        ("gang: 4", "gang: 1", "greater than or equal to 2"),
-        ("gang: 4", "gang: 65", "less than or equal to 64"),
+        ("gang: 4", "gang: 1", "1 is below 2"),
+        ("gang: 4", "gang: 65", "65 is above 64"),
         ("command: [torchrun, train.py]", "recordings: [{device: H100, light: a.json}]", "needs a 'command'"),
     ],
 )

@@ -1,8 +1,8 @@
 """Faults of gangs: runs over several GPUs that the tools cannot make truthfully.
 
 Sources: the command line reference of Nsight Compute 2026, "Mandatory Concurrent Kernels": kernels that wait
-for kernels of other processes make no progress if a profiler runs them one after the other, unless it launches
-them in lock-step. NVIDIA's MIG user guide: a process sees at most one instance.
+for kernels of other processes make no progress if a profiler runs them one after the other, unless it
+launches them in lock-step. NVIDIA's MIG user guide: a process sees at most one instance.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def _causes(campaign: Campaign, workload: WorkloadSpec) -> Iterator[str]:
     if campaign.detailed is not None:
         yield (
             "counters of several GPUs at once are not collected: Nsight Compute runs kernels one after the "
-            "other, so kernels that wait for those of other GPUs (NCCL) would hang; write 'detailed: none' in "
-            "the campaign, and measure its counters on one GPU in another one"
+            "other, so kernels that wait for those of other GPUs (NCCL) would hang; write 'detailed: none' "
+            "in the campaign, and measure its counters on one GPU in another one"
         )
     if campaign.light == "cupti":
         yield "Assay's tracer records one GPU; leave out 'light: cupti'"
