@@ -38,7 +38,7 @@ WHY = Failure("of_a_newer_release", "the workload", "it did é", "do that", True
 FLAG = ValidityFlag("of_a_newer_release", "seen", True)
 LOG = attempt.AttemptLog(("ncu", "-x"), {"A": "b"}, "said\n", '{"lost": true}', 2.5, '{"version": 1}')
 DEVICE = machine.InstalledDevice(1, "V100", "GPU-1", "7.0", 80, 1 << 34, "cannot be asked", "hidden")
-SLOT = machine.Slot("GPU-1", ("nsys", "ncu"), True, DEVICE, "XID 79", True)
+SLOT = machine.Slot("GPU-1", ("nsys", "ncu"), True, DEVICE, "XID 79", True, True)
 INVENTORY = machine.Inventory("box", "0.1.0", 16, 1 << 36, (DEVICE,), "550", "12.4", "none")
 COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json")
 SPEC: dict[str, Any] = {
@@ -66,7 +66,7 @@ SHORT = campaign.Shortage(1, 2, 3, 4)
 HEADER = upload.SegmentHeader(4, 10, 5, 6, b"n" * 32, b"l" * 32)
 DETAIL = campaign.AttemptDetail(
     key=KEY, state=campaign.AttemptState.EXPIRED, agent="box", slot="GPU-1", leased_at_ms=1, ended_at_ms=2,
-    launches=3, failure=WHY, log=LOG,
+    launches=3, failure=WHY, log=LOG, gang=("GPU-2",),
 )  # fmt: skip
 
 ISSUED = identity.Issued("abc", 1, 2, 3)
@@ -94,7 +94,7 @@ RECORDS: list[Any] = [
     machine.Registration("a", "s", "n", INVENTORY, (SLOT,), (attempt.HeldAttempt(KEY, b"s"),), "place"),
     machine.Registered(5, 6, (KEY,), (KEY,), "0.1.0"), COMMAND,
     work.RecordedSource(Path("/data/x"), recorded_time=True),
-    work.Work(key=KEY, launch_skip=1, launch_count=2, lease_remaining_ms=3, write_secret=b"s",
+    work.Work(key=KEY, launch_skip=1, launch_count=2, lease_remaining_ms=3, write_secret=b"s", gang=("GPU-2",),
               command=COMMAND, **SPEC),
     work.Work(key=KEY, recorded=work.RecordedSource(Path("/data/x")), **SPEC),
     lease.LeaseRequest("a", "s", "GPU-1", 7), lease.LeaseAnswer(None, register_again=True),

@@ -42,7 +42,7 @@ ADDED: frozenset[str] = frozenset(
         "overhead.[].error", "sequences.[].error",
         "unseen_percent",
         "properties.priority", "properties.budget_gpu_hours", "properties.requires", "properties.exclusive",
-        "properties.after", "properties.project", "$defs.RequiresSpec",
+        "properties.after", "properties.gang", "properties.project", "$defs.RequiresSpec",
         "unseen_time_percent", "two_level.notes", "window.slices", "window.weighted_group_error_percent",
         "decomposition", "widest_groups", "labels.origins", "started_cold",
         "parameters.tolerance_percent", "launches.[].would_stop", "summary.active_error_percent",
