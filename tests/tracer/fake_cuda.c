@@ -2,6 +2,8 @@
  *
  *   FAKE_CUPTI_FIRST   the first correlation ID
  *   FAKE_CUDA_VERSION  what cuDriverGetVersion says (default: 13000)
+ *   FAKE_CUDA_LATE_EVERY  every so many launch calls are told 20 ms after they got their number, as if the system
+ *                      had stopped their thread
  */
 #define _GNU_SOURCE
 #include <cupti.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_cupti.h"
 #include "fake_records.h"
@@ -25,12 +28,13 @@ static struct fake_context *primary[MOST_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread unsigned this_device;
 static __thread CUcontext set_context; /* of a thread that chose one itself, as the tracer's does */
-static uint32_t next_correlation;
+static uint32_t next_correlation, late_every;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void set_up(void)
 {
     next_correlation = fake_switch("FAKE_CUPTI_FIRST", 1);
+    late_every = fake_switch("FAKE_CUDA_LATE_EVERY", 0);
 }
 
 void fake_init(void)
@@ -276,6 +280,7 @@ uint32_t fake_call(fake_rule rule)
 {
     struct fake_context *context = own_context();
     uint32_t correlation = __atomic_fetch_add(&next_correlation, 1, __ATOMIC_RELAXED);
+    if (late_every && correlation % late_every == 0) usleep(20000);
     enum fake_call kind = rule(correlation);
     CUresult result = kind == FAKE_FAILING ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     CUstream stream = kind == FAKE_CAPTURED ? CAPTURING_STREAM : (CUstream)(uintptr_t)(0x2000 + correlation % 3);

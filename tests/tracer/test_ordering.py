@@ -148,6 +148,75 @@ def test_any_arrival_gives_the_order_of_the_calls(data: st.DataObject, nodes: li
     assert [g for g in np.unique(graph).tolist() if g >= 0] == list(range(sum(n > 0 for n in nodes)))
 
 
+def test_a_launch_that_is_told_late_takes_the_next_place() -> None:
+    """Its thread got the number, and the system stopped it before its call."""
+    order = LaunchOrder()
+    order.add_launches(launches((2, 1), (4, 1)))
+    order.add_kernels(kernels((2, 0), (4, 0)))
+    assert orders(order.take()) == [2, 4]
+    order.add_kernels(kernels((3, 0)))
+    assert order.late == 1, "as far as is known, before its launch is told"
+    order.add_launches(launches((3, 1), (1, 1), (5, 1)))
+    assert order.late == 0
+    assert orders(order.take()) == []
+    order.add_kernels(kernels((5, 0), (1, 0)))
+    taken = order.take()
+    assert orders(taken) == [1, 3, 5]
+    assert taken.launch.tolist() == [2, 3, 4] and taken.range.tolist() == [1, 3, 0]
+    order.add_kernels(kernels((3, 0)))
+    assert order.late == 1 and orders(order.take(final=True)) == []
+
+
+def test_a_call_that_is_told_late_may_fail() -> None:
+    order = LaunchOrder()
+    order.add_launches(launches((2, 1)))
+    order.add_kernels(kernels((2, 0)))
+    assert orders(order.take()) == [2]
+    order.add_launches(launches((1, 1), (3, 1)))
+    order.add_kernels(kernels((3, 0)))
+    assert orders(order.take()) == []
+    order.add_launches(launches((1, KERNELS_NONE)))
+    assert orders(order.take()) == [3] and order.missing == 0
+
+
+def test_a_kernel_that_comes_before_its_launch_holds_up_what_is_after_it() -> None:
+    order = LaunchOrder()
+    order.add_launches(launches((2, 1)))
+    order.add_kernels(kernels((1, 0), (2, 0)))
+    assert orders(order.take()) == []
+    order.add_launches(launches((1, 1)))
+    taken = order.take()
+    assert orders(taken) == [1, 2] and taken.range.tolist() == [1, 2]
+
+
+@settings(deadline=None)
+@given(st.data(), st.lists(st.tuples(st.integers(0, 3), st.integers(1, 2)), min_size=1, max_size=12))
+def test_no_kernel_is_late_whenever_threads_tell_their_calls(
+    data: st.DataObject, calls: list[tuple[int, int]]
+) -> None:
+    """Each call has a thread, which tells its calls in their order, and so many kernels."""
+    of_threads = [[(i + 1, n) for i, (of, n) in enumerate(calls) if of == thread] for thread in range(4)]
+    told = [of_threads[thread].pop(0) for thread in data.draw(st.permutations([of for of, _ in calls]))]
+    made = [(order, 0) for order, count in told for _ in range(count)]
+    arrived = data.draw(st.permutations(made))
+    steps = data.draw(st.permutations(["launch"] * len(told) + ["kernel"] * len(arrived) + ["take"] * 9))
+    order, found, late = LaunchOrder(), list[int](), iter(told)
+    kernel = iter(arrived)
+    for step in steps:
+        if step == "launch":
+            order.add_launches(launches(next(late)))
+        elif step == "kernel":
+            order.add_kernels(kernels(next(kernel)))
+        else:
+            found += orders(order.take())
+    found += orders(order.take(final=True))
+    assert (order.late, order.missing, order.waiting) == (0, 0, 0)
+    assert sorted(found) == sorted(order for order, _ in made)
+    for thread in range(4):
+        of_thread = [each for each in found if calls[each - 1][0] == thread]
+        assert of_thread == sorted(of_thread)
+
+
 def frame(kind: int, payload: bytes, count: int = 1) -> bytes:
     return np.array([(kind, count, len(payload))], HEADER).tobytes() + payload
 

@@ -183,6 +183,19 @@ def test_children_made_while_threads_launch_neither_hang_nor_hand_over(
     assert np.array_equal(np.sort(numbers(found.table)), expected_numbers(20_000))
 
 
+def test_a_thread_that_stands_still_between_its_number_and_its_call_loses_no_launch(
+    tracer: BuiltTracer,
+) -> None:
+    # Other threads' later kernels have long been handed on when the call of such a thread is told.
+    switches: dict[str, object] = {
+        "ASSAY_TRACER_FLUSH_MS": 1, "FAKE_CUPTI_KERNEL_MS": 0, "FAKE_CUDA_LATE_EVERY": 501,
+    }  # fmt: skip
+    found = run(tracer, switches, launches=20_000, threads=4, pause_us=1000, every=100)
+    assert found.exit_code == 0 and found.faults == []
+    assert np.array_equal(np.sort(numbers(found.table)), expected_numbers(20_000))
+    assert np.array_equal(found.table["launch"].to_numpy(), np.arange(20_000))
+
+
 _FAILING_CHILDREN = """
 import ctypes, os, subprocess, sys
 fake = ctypes.CDLL(sys.argv[1])

@@ -1,12 +1,17 @@
 """Puts kernel records, which arrive in the order in which they ended, into the order of their launches.
 
 A launch is handed on when all launches before it are complete: their kernels have come, or the call failed.
+A kernel that comes before its launch is told waits for it, and so do all after it.
 If the kernels of a graph launch cannot be counted, it is complete when CUPTI was flushed five times without
 another kernel of it, and a kernel of a later launch has come from one of its streams. The number of waiting
-kernels is bounded: over the limit, the older half is handed on as it is. A kernel that comes after its place
-was handed on is counted as late, never put elsewhere.
+kernels is bounded: over the limit, the older half is handed on as it is.
 
-Memory: 160 bytes for each waiting launch. Time: a sort of the waiting launches for each hand-on.
+A call gets its number before the tracer hears of it, and the system may stop its thread in between. If later
+launches have been handed on when it is told, it takes the place after them: its call was still to come when
+they were complete. A kernel of any other launch that comes after its place was handed on is counted as late,
+never put elsewhere.
+
+Memory: 176 bytes for each waiting launch. Time: a sort of the waiting launches for each hand-on.
 """
 
 from __future__ import annotations
@@ -20,15 +25,20 @@ from assay_sampling.readers.ordinals import graph_ordinals
 
 DEFAULT_WINDOW = 1 << 19
 _QUIET_FLUSHES = 5
-_WAITING = np.dtype([*LAUNCH.descr, ("arrived", "<u4"), ("flush", "<u4")])
+# Places are orders with room behind each, for launches that are told late.
+_PLACE_BITS = 16
+_PLACE = ("place", "<i8")
+_WAITING = np.dtype([*LAUNCH.descr, _PLACE, ("arrived", "<u4"), ("flush", "<u4")])
+_PLACED = np.dtype([*KERNEL.descr, _PLACE])
 
 
 @dataclass(frozen=True)
 class OrderedKernels:
     """Kernels of one process in API order, arrays of shape (n,).
 
-    ``kernels`` are of protocol.KERNEL; ``launch`` is their ordinal in the process; ``range`` the id of the
-    innermost NVTX range of the call, 0 for none; ``graph_launch`` and ``graph_node`` are ordinals or -1.
+    ``kernels`` have the fields of protocol.KERNEL; ``launch`` is their ordinal in the process; ``range`` the
+    id of the innermost NVTX range of the call, 0 for none; ``graph_launch`` and ``graph_node`` are ordinals
+    or -1.
     """
 
     kernels: np.ndarray
@@ -47,14 +57,15 @@ class LaunchOrder:
     def __init__(self, window: int = DEFAULT_WINDOW) -> None:
         self._window = window
         self._launches = np.zeros(0, _WAITING)
-        self._kernels = np.zeros(0, KERNEL)
+        self._kernels = np.zeros(0, _PLACED)
         self._new: list[np.ndarray] = []
         self._new_launches: list[np.ndarray] = []
         self._flushes = 0
-        self._handed_on_order = -1
+        self._handed_on_place = -1
+        self._moved: dict[int, int] = {}  # places of launches that were told late, by order
+        self._behind: list[np.ndarray] = []  # kernels whose place was handed on, as far as is known
         self._newest_of_stream: dict[int, int] = {}
         self._given_launches = self._given_graphs = 0
-        self.late = 0  # kernels that came after their place was handed on
         self.missing = 0  # kernels that launches handed on should have had
         self.device_launched = 0
 
@@ -68,17 +79,48 @@ class LaunchOrder:
         """How many came since the last :meth:`take`."""
         return sum(map(len, self._new))
 
+    @property
+    def late(self) -> int:
+        """How many kernels came after their place was handed on."""
+        return sum(map(len, self._behind))
+
     def add_launches(self, launches: np.ndarray) -> None:
         """Launch calls, of protocol.LAUNCH."""
         self._new_launches.append(launches)
+        told_late = self._places(launches["order"]) <= self._handed_on_place
+        told_late &= launches["kernels"] != KERNELS_NONE
+        if told_late.any():
+            self._move(launches["order"][told_late])
+
+    def _move(self, orders: np.ndarray) -> None:
+        """Give launches that are told late the next places, and take back the kernels that wait for them."""
+        next_place = max([self._handed_on_place, *self._moved.values()]) + 1
+        behind_its_order = next_place & ((1 << _PLACE_BITS) - 1)
+        room = (1 << _PLACE_BITS) - behind_its_order if behind_its_order else 0
+        for place, order in enumerate(np.sort(orders)[:room].tolist(), next_place):
+            self._moved[order] = place
+        behind, self._behind = self._behind, []
+        for kernels in behind:
+            self._add_own(kernels)
+
+    def _places(self, orders: np.ndarray) -> np.ndarray:
+        """The places of launches, int64; they grow with the orders, but for launches that were told late."""
+        places: np.ndarray = orders.astype(np.int64) << _PLACE_BITS
+        for order, place in self._moved.items():
+            places[orders == order] = place
+        return places
 
     def add_kernels(self, kernels: np.ndarray) -> None:
         """Kernel records, of protocol.KERNEL; those launched by kernels have no call and are only counted."""
         own = (kernels["flags"] & DEVICE_LAUNCHED) == 0
         self.device_launched += int(len(own) - own.sum())
-        late = kernels["order"].astype(np.int64) <= self._handed_on_order
-        self.late += int((late & own).sum())
-        self._new.append(kernels[own & ~late])
+        self._add_own(kernels[own])
+
+    def _add_own(self, kernels: np.ndarray) -> None:
+        behind = self._places(kernels["order"]) <= self._handed_on_place
+        if behind.any():
+            self._behind.append(kernels[behind])
+        self._new.append(kernels[~behind])
 
     def flushed(self) -> None:
         """Call when CUPTI was flushed."""
@@ -94,42 +136,47 @@ class LaunchOrder:
             return self._handed_on(0)
         horizon = self._complete_until()
         if len(self._kernels) > self._window:
-            horizon = max(horizon, int(self._kernels["order"][-self._window // 2]) - 1)
+            horizon = max(horizon, int(self._kernels["place"][-self._window // 2]) - 1)
         if len(self._launches) > 4 * self._window:
-            horizon = max(horizon, int(self._launches["order"][len(self._launches) // 2]))
-        until = np.uint64(max(horizon, -1) + 1)
-        self._count_missing(int(np.searchsorted(self._launches["order"], until, "left")))
-        return self._handed_on(int(np.searchsorted(self._kernels["order"], until, "left")), horizon)
+            horizon = max(horizon, int(self._launches["place"][len(self._launches) // 2]))
+        self._count_missing(int(np.searchsorted(self._launches["place"], horizon, "right")))
+        return self._handed_on(int(np.searchsorted(self._kernels["place"], horizon, "right")), horizon)
 
     def _merge(self) -> None:
         """Merge new launches and kernels, in order, and count the kernels of each launch."""
         if self._new:
-            kernels = np.concatenate([self._kernels, *self._new])
-            keys = (kernels["graph_node"], kernels["start_ns"], kernels["order"])
+            new = self._with_places(self._new, _PLACED)
+            kernels = np.concatenate([self._kernels, new])
+            keys = (kernels["graph_node"], kernels["start_ns"], kernels["place"])
             self._kernels = kernels[np.lexsort(keys)]
-            for new in self._new:
-                self._note_streams(new)
+            self._note_streams(new)
         if self._new_launches:
-            added = np.zeros(sum(map(len, self._new_launches)), _WAITING)
-            for name in LAUNCH.names or ():
-                added[name] = np.concatenate([launches[name] for launches in self._new_launches])
+            added = self._with_places(self._new_launches, _WAITING)
             launches = np.concatenate([self._launches, added])
             failed = launches["kernels"] == KERNELS_NONE
             if failed.any():
                 launches = launches[~np.isin(launches["order"], launches["order"][failed])]
-            self._launches = launches[np.argsort(launches["order"], kind="stable")]
+            self._launches = launches[np.argsort(launches["place"], kind="stable")]
         self._new, self._new_launches = [], []
+
+    def _with_places(self, parts: list[np.ndarray], dtype: np.dtype[np.void]) -> np.ndarray:
+        """The parts as one array of a type with more fields, with the places of their orders."""
+        made = np.zeros(sum(map(len, parts)), dtype)
+        for name in parts[0].dtype.names or ():
+            made[name] = np.concatenate([part[name] for part in parts])
+        made["place"] = self._places(made["order"])
+        return made
 
     def _note_streams(self, kernels: np.ndarray) -> None:
         keys = _stream_keys(kernels)
         for key in np.unique(keys).tolist():
-            newest = int(kernels["order"][keys == key].max())
+            newest = int(kernels["place"][keys == key].max())
             self._newest_of_stream[key] = max(newest, self._newest_of_stream.get(key, -1))
 
     def _complete_until(self) -> int:
-        """The order up to which every launch is complete; the last one handed on if none is."""
-        first = np.searchsorted(self._kernels["order"], self._launches["order"], "left")
-        after = np.searchsorted(self._kernels["order"], self._launches["order"], "right")
+        """The place up to which every launch is complete; the last one handed on if none is."""
+        first = np.searchsorted(self._kernels["place"], self._launches["place"], "left")
+        after = np.searchsorted(self._kernels["place"], self._launches["place"], "right")
         arrived = (after - first).astype(np.uint32)
         changed = arrived != self._launches["arrived"]
         self._launches["arrived"] = arrived
@@ -139,10 +186,22 @@ class LaunchOrder:
         graphs = np.flatnonzero(expected == KERNELS_UNKNOWN)
         if len(graphs):
             complete[graphs] = self._graphs_complete(graphs, first[graphs])
-        open_ = np.flatnonzero(~complete)
-        if len(open_):
-            return int(self._launches["order"][open_[0]]) - 1
-        return int(self._launches["order"][-1]) if len(self._launches) else self._handed_on_order
+        places = self._launches["place"]
+        if not len(places):
+            return self._handed_on_place
+        held = (places[~complete], self._kernels["place"][~self._told()])
+        first_held = min(int(of[0]) for of in (*held, places[-1:] + 1) if len(of))
+        # Not up to the first that is held: launches between may be told yet.
+        known = int(np.searchsorted(places, first_held, "left"))
+        return int(places[known - 1]) if known else self._handed_on_place
+
+    def _told(self) -> np.ndarray:
+        """Which kernels' launches wait with them."""
+        at = np.searchsorted(self._launches["place"], self._kernels["place"])
+        told: np.ndarray = (
+            self._launches["place"][np.minimum(at, len(self._launches) - 1)] == (self._kernels["place"])
+        )
+        return told
 
     def _graphs_complete(self, graphs: np.ndarray, first: np.ndarray) -> np.ndarray:
         launches = self._launches[graphs]
@@ -152,8 +211,8 @@ class LaunchOrder:
         streams, index = np.unique(keys, return_inverse=True)
         newest = np.array([self._newest_of_stream.get(key, -1) for key in streams.tolist()], np.int64)[index]
         # A graph without kernels (copies only) is complete when later launches came some flushes ago.
-        empty = ~arrived & (self._newest_seen() > launches["order"].astype(np.int64))
-        followed = arrived & (newest > launches["order"].astype(np.int64))
+        empty = ~arrived & (self._newest_seen() > launches["place"])
+        followed = arrived & (newest > launches["place"])
         complete: np.ndarray = quiet & (followed | empty)
         return complete
 
@@ -163,29 +222,30 @@ class LaunchOrder:
     def _count_missing(self, passed: int) -> None:
         """How many kernels of the first ``passed`` launches are missing."""
         launches = self._launches[:passed]
-        orders = launches["order"]
-        first, after = (np.searchsorted(self._kernels["order"], orders, side) for side in ("left", "right"))
+        places = launches["place"]
+        first, after = (np.searchsorted(self._kernels["place"], places, side) for side in ("left", "right"))
         self.missing += int(np.maximum(launches["kernels"].astype(np.int64) - (after - first), 0).sum())
 
     def _handed_on(self, rows: int, horizon: int = -1) -> OrderedKernels:
         kernels, self._kernels = self._kernels[:rows], self._kernels[rows:]
-        ranges = self._ranges(kernels["order"])
-        reached = max(horizon, int(kernels["order"][-1]) if rows else -1, self._handed_on_order)
-        self._handed_on_order = reached
-        self._launches = self._launches[self._launches["order"].astype(np.int64) > reached]
+        ranges = self._ranges(kernels["place"])
+        reached = max(horizon, int(kernels["place"][-1]) if rows else -1, self._handed_on_place)
+        self._handed_on_place = reached
+        self._launches = self._launches[self._launches["place"] > reached]
+        self._moved = {order: place for order, place in self._moved.items() if place > reached}
         node = kernels["graph_node"].astype(np.int64)
-        graph_launch, graph_node = graph_ordinals(np.zeros(rows, np.int64), kernels["order"], node)
+        graph_launch, graph_node = graph_ordinals(np.zeros(rows, np.int64), kernels["place"], node)
         graph_launch[graph_launch >= 0] += self._given_graphs
         self._given_graphs = max(self._given_graphs, int(graph_launch.max(initial=-1)) + 1)
         launch = np.arange(rows, dtype=np.int64) + self._given_launches
         self._given_launches += rows
         return OrderedKernels(kernels, launch, ranges, graph_launch, graph_node)
 
-    def _ranges(self, order: np.ndarray) -> np.ndarray:
+    def _ranges(self, place: np.ndarray) -> np.ndarray:
         if not len(self._launches):
-            return np.zeros(len(order), np.uint32)
-        at = np.minimum(np.searchsorted(self._launches["order"], order), len(self._launches) - 1)
-        found = self._launches["order"][at] == order
+            return np.zeros(len(place), np.uint32)
+        at = np.minimum(np.searchsorted(self._launches["place"], place), len(self._launches) - 1)
+        found = self._launches["place"][at] == place
         return np.where(found, self._launches["range"][at], 0).astype(np.uint32)
 
 
