@@ -21,6 +21,7 @@ from assay_core.records.identity import (
     RenewalAsked,
     TokenAsked,
 )
+from assay_core.records.machine import Inventory
 from assay_sampling.errors import (
     AssayError,
     NotIdentifiedError,
@@ -32,6 +33,7 @@ from assay_server.access.caller import Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.withdrawn import WithdrawnCertificates
+from assay_server.store.model import Agent, Identity
 from assay_server.store.protocols import MetadataStore
 from tests.support.identity.authorities import made_authority
 from tests.support.server.memory_metadata_store import MemoryMetadataStore
@@ -65,7 +67,10 @@ class Office:
     def token(self, role: Role = Role.AGENT, name: str = "", **asked: object) -> str:
         return self.enrolment.make_token(TokenAsked(role, name, **asked)).token  # type: ignore[arg-type]
 
-    def join(self, token: str, key: PrivateKey, identity_id: str = BOX, name: str = "box") -> Joined:
+    def join(self, token: str, key: PrivateKey, identity_id: str = BOX, name: str | None = None) -> Joined:
+        """``name`` None: one of each box's own."""
+        if name is None:
+            name = "box" if identity_id in (BOX, "") else f"box {identity_id}"
         secret = JoinToken.parse(token).secret
         return self.enrolment.join(JoinAsked(secret, certificate_request(key), name, identity_id))
 
@@ -225,6 +230,39 @@ def test_joining_again_keeps_the_identity_for_the_same_key_only(office: Office) 
     office.join(thief, new_key(), OTHER_BOX)
 
 
+@pytest.mark.parametrize("name", ["box", "BOX", "\N{FULLWIDTH LATIN SMALL LETTER B}ox"])
+def test_a_box_gets_no_name_of_another(office: Office, name: str) -> None:
+    """A name that only looks like the other's counts, too."""
+    office.join(office.token(), new_key(), name="box")
+    second, key = office.token(), new_key()
+    with pytest.raises(NotPermittedError, match=f"another agent has this name: {BOX}") as caught:
+        office.join(second, key, OTHER_BOX, name)
+    assert caught.value.remedy.endswith(f"an admin frees its name with: assay revoke {BOX}")
+    assert office.directory.known(OTHER_BOX) is None
+    office.revoke(BOX)
+    assert office.join(second, key, OTHER_BOX, name).name == name
+
+
+def test_the_id_of_an_agent_of_the_socket_needs_a_token_of_its_own(office: Office) -> None:
+    with office.store.transaction() as store:
+        store.put_agent(Agent(BOX, "s", "rack-7", Inventory(), (), 0))
+    fleet, key = office.token(), new_key()
+    with pytest.raises(NotPermittedError, match="worked for this server without a certificate") as caught:
+        office.join(fleet, key, name="rack-7")
+    assert "assay token --role agent --name rack-7" in caught.value.remedy
+    assert "assay-agent new-identity" in caught.value.remedy
+    with pytest.raises(NotPermittedError, match=f"another agent has this name: {BOX}"):
+        office.join(fleet, key, OTHER_BOX, name="rack-7")
+    for name in ("rack-8", ""):
+        with pytest.raises(NotPermittedError):
+            office.join(office.token(name=name), key)
+    assert office.join(office.token(name="rack-7"), key, name="rack-7").name == "rack-7"
+    # Now it has a key of its own, which says who it is.
+    assert office.join(office.token(), key, name="renamed").name == "renamed"
+    with pytest.raises(NotPermittedError, match="belongs to another key"):
+        office.join(office.token(name="rack-7"), new_key(), name="rack-7")
+
+
 def test_a_person_gets_an_identity_by_name_and_keeps_it_on_every_machine(office: Office) -> None:
     first = office.join(office.token(Role.SUBMITTER, "alice"), new_key(), "", "")
     second = office.join(office.token(Role.SUBMITTER, "alice"), new_key(), "", "ignored")
@@ -311,8 +349,10 @@ def test_a_withdrawn_token_and_what_is_not_known(office: Office) -> None:
 
 
 def test_two_of_one_name_are_revoked_by_id(office: Office) -> None:
-    for identity_id in (BOX, OTHER_BOX):
-        office.join(office.token(), new_key(), identity_id)
+    """An earlier release let two agents have one name."""
+    office.join(office.token(), new_key(), BOX)
+    with office.store.transaction() as store:
+        store.put_identity(Identity(OTHER_BOX, IdentityKind.AGENT, "box", Role.AGENT))
     with pytest.raises(ParameterError, match="2 identities have this name"):
         office.revoke("box")
     assert office.revoke(BOX) == "identity"

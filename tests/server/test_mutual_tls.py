@@ -155,7 +155,7 @@ def test_nothing_is_sent_to_an_impostor(lab: Server, kind: str) -> None:
         said = "it is another server, or somebody in its place; nothing was sent"
         said = said if kind == "another authority" else "does not speak TLS as an assay-server does"
         with pytest.raises(ServerUnreachableError, match=said):
-            join(address, token, name="box", identity_id="b" * 32)
+            join(address, token, name="box-2", identity_id="b" * 32)
         login_folder(parse_address(address)).write(dataclasses.replace(member, server=address))
         with Client(address) as client, pytest.raises(ServerUnreachableError, match=said):
             client.campaigns()
@@ -166,7 +166,7 @@ def test_nothing_is_sent_to_an_impostor(lab: Server, kind: str) -> None:
         connection.close()
         assert notes.calls == []
     # The token was not used up: the impostor never saw its secret.
-    assert join(lab.joins[0], token, name="box", identity_id="b" * 32)[1].name == "box"
+    assert join(lab.joins[0], token, name="box-2", identity_id="b" * 32)[1].name == "box-2"
 
 
 def test_the_join_listener_serves_joining_and_nothing_else(lab: Server) -> None:

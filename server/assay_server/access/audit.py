@@ -53,6 +53,7 @@ class Note:
     subject: str = ""
     detail: str = ""
     written: bool = False
+    silent: bool = False  # leaves no entry if it succeeds
 
     def entry(self, outcome: str, detail: str = "") -> AuditEntry:
         caller = self.caller
@@ -112,6 +113,12 @@ def note_request(message: Any) -> None:
         note_subject(", ".join(told))
 
 
+def note_nothing_new() -> None:
+    """The call leaves all as it was, and no entry if it succeeds; say so before its transaction ends."""
+    if (note := _NOTE.get()) is not None:
+        note.silent = True
+
+
 class AuditedStore:
     """The ``MetadataStore`` that it is given; a call's first transaction writes the call's entry."""
 
@@ -127,9 +134,9 @@ class AuditedStore:
         open_note = None if note is None or note.written else note
         with self._store.transaction(alone=alone) as transaction:
             yield transaction
-            if open_note is not None:
+            if open_note is not None and not open_note.silent:
                 transaction.add_audit(open_note.entry(DONE))
-        if open_note is not None:
+        if open_note is not None and not open_note.silent:
             open_note.written = True
 
     def close(self) -> None:
@@ -162,7 +169,7 @@ class AuditLog:
 
     def end(self, note: Note, outcome: str, detail: str) -> None:
         """Write the entry of a call that wrote none itself; never raises."""
-        if note.written:
+        if note.written or (note.silent and outcome == DONE):
             return
         more, known = 0, note.caller is not None
         if outcome != DONE:

@@ -10,6 +10,7 @@ from assay_core.identity.join_token import secret_hash
 from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import JoinAsked
 from assay_sampling.errors import NotPermittedError, ParameterError
+from assay_server.identity.agent_names import require_free_name, require_vouched
 from assay_server.identity.tokens import checked_name, person_named, usable_token
 from assay_server.store.model import Identity, StoredToken
 from assay_server.store.protocols import MetadataReader
@@ -68,6 +69,10 @@ def whom_to_admit(
                 "agent", "its identity is not 32 hexadecimal digits", "join with: assay-agent join"
             )
     known = store.identity(identity_id)
+    if token.role.kind is IdentityKind.AGENT:
+        require_free_name(store, identity_id, name)
+        if known is None:
+            require_vouched(store, identity_id, token.name)
     if known is None:
         return Identity(
             identity_id, token.role.kind, name, token.role, token.project, token.labels, created_at_ms=now_ms

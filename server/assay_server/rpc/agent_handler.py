@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import Future
+from dataclasses import replace
 
 from assay_core.program import distribution_version
 from assay_core.records.lease import (
@@ -18,12 +19,17 @@ from assay_core.records.lease import (
 )
 from assay_core.records.machine import Registered, Registration
 from assay_sampling.errors import ParameterError
+from assay_server.access.audit import note_nothing_new
+from assay_server.access.caller import current_caller
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.heartbeats import Heartbeats
+from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log
 from assay_server.rpc.statuses import work_of
+from assay_server.store.model import Agent
+from assay_server.store.protocols import MetadataReader
 
 _LOOK_FOR_ROOM_SECONDS = 5.0
 
@@ -46,14 +52,21 @@ class AgentHandler:
         self._heartbeat_ms = heartbeat_ms
 
     def register(self, registration: Registration) -> Registered:
-        """Register an agent's process; raises ParameterError for an invalid registration."""
+        """Register an agent's process.
+
+        Raises ParameterError for an invalid registration, NotPermittedError for a name that is another's.
+        """
         self._require_within_limits(registration)
         agent = agent_of(registration)
         held = {each.key: each.write_secret for each in registration.held}
         with self._coordinator.schedule() as schedule:
+            before = schedule.store.agent(agent.agent_id)
+            _require_own_name(schedule.store, agent, before)
             resume, drop = schedule.register(agent, held)
             schedule.store.forget_agents(self._limits.agents_remembered)
             agent = schedule.store.agent(agent.agent_id) or agent
+            if before is not None and _is_as_it_was(before, agent):
+                note_nothing_new()
         self._coordinator.restarted(agent)
         return Registered(
             self._heartbeat_ms,
@@ -127,3 +140,17 @@ class AgentHandler:
             if schedule.is_held(attempt.claim):
                 schedule.fail(attempt.claim.key, bounded_failure(attempt.failure), bounded_log(attempt.log))
         return FailAnswer()
+
+
+def _require_own_name(store: MetadataReader, agent: Agent, before: Agent | None) -> None:
+    """Raises NotPermittedError if an agent takes the name of another; the owner of the socket may."""
+    caller = current_caller()
+    if caller is None or caller.is_owner or (before is not None and before.name == agent.name):
+        return
+    require_free_name(store, agent.agent_id, agent.name)
+
+
+def _is_as_it_was(before: Agent, now: Agent) -> bool:
+    """Whether only its process is another one."""
+    then = replace(before, session_id=now.session_id, seen_at_ms=now.seen_at_ms, since_ms=now.since_ms)
+    return then == now
