@@ -37,7 +37,14 @@ from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.limits import DEFAULT_LIMITS, Limits
+from assay_server.limits import (
+    DEFAULT_LIMITS,
+    Limits,
+    changes_asked,
+    limits_asked,
+    limits_with,
+    put_in_force,
+)
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
 from assay_server.rpc.agent_handler import AgentHandler
@@ -82,7 +89,8 @@ class Server:
         make_executor: Callable[[], Executor] | None = None,
     ) -> None:
         self.settings = settings
-        self._limits = limits
+        self._built_in = limits
+        self._limits = limits_with(limits, limits_asked(settings.limits))
         self.addresses: tuple[str, ...] = ()
         self.metrics = ServerMetrics(settings.state_dir)
         self.metrics_address = ""
@@ -236,6 +244,15 @@ class Server:
             self._coordinator.policy = policy
         self.settings = found.settings
         found.log(_log, before, asked)
+        self._take_limits(limits_with(self._built_in, limits_asked(found.settings.limits)))
+
+    def _take_limits(self, asked: Limits) -> None:
+        for change in changes_asked(self._limits, asked):
+            if change.at_runtime:
+                put_in_force(self._limits, change)
+                _log.warning("reload: limit %s is now %s (was %s)", change.name, change.asked, change.now)
+            else:
+                _log.warning("reload: limit %s becomes %s only with a restart", change.name, change.asked)
 
     def _analyses(self, coordinator: Coordinator, resources: contextlib.ExitStack) -> Analyses:
         make_executor = self._make_executor

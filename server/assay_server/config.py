@@ -21,6 +21,7 @@ from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import ServerAddress, default_address, parse_address
 from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
+from assay_server.limits import limits_asked
 
 
 class ServerSettings(ProgramSettings):
@@ -104,6 +105,16 @@ class ServerSettings(ProgramSettings):
         Setting("GPU hours that each person may use in 30 days; 0: no limit.", at_runtime=True),
         Field(ge=0, allow_inf_nan=False),
     ] = 0.0
+    limits: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Another number for a limit of 'assay docs limits', which says what SIGHUP reloads.",
+            default="none",
+            flag="limit",
+            metavar="NAME=NUMBER",
+            at_runtime=True,
+        ),
+    ] = ()
     log_level: LogLevelSetting = LogLevel.WARNING
     log_format: LogFormatSetting = LogFormat.TEXT
 
@@ -124,6 +135,7 @@ class ServerSettings(ProgramSettings):
             raise ParameterError("--listen", "no address is given", "give HOST:PORT or unix:PATH")
         for address in self.listen:
             check_listen_address(address)
+        limits_asked(self.limits)  # raises if they are not limits
         _ = self.metrics_place  # raises if it is not an address, or not safe
         listens_on_tcp = any(check_listen_address(each).socket is None for each in self.listen)
         for address in self.join:

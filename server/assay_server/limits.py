@@ -1,12 +1,17 @@
 """Every bound that keeps one client from blocking the others.
 
 A field's name is its name in ``docs/limits.md``; a test keeps the two equal. Bounds are values, not constants
-of the modules that enforce them, so that each identity can get its own.
+of the modules that enforce them, so that each server has its own: its parts share the groups, and a reload
+writes new numbers into those that its parts read at each use (:data:`AT_RUNTIME`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+
+from assay_sampling.errors import ParameterError
 
 _KIB, _MIB = 1 << 10, 1 << 20
 
@@ -43,7 +48,7 @@ class CallLimits:
     handshake_seconds: int = 15
 
 
-@dataclass(frozen=True)
+@dataclass
 class CallerLimits:
     """Bounds of each caller with a certificate (:mod:`assay_server.rpc.admission.quotas`).
 
@@ -72,7 +77,7 @@ class JoinLimits:
     join_message_bytes: int = 16 * _KIB
 
 
-@dataclass(frozen=True)
+@dataclass
 class QueryLimits:
     """Bounds of people's queries and watches (:mod:`assay_server.rpc`).
 
@@ -87,7 +92,7 @@ class QueryLimits:
     waiting_leases: int = 2_048
 
 
-@dataclass(frozen=True)
+@dataclass
 class UploadLimits:
     """Bounds of the streams of launch records (:mod:`assay_server.rpc.ingest_servicer`).
 
@@ -105,7 +110,7 @@ class UploadLimits:
     upload_wait_seconds: int = 30
 
 
-@dataclass(frozen=True)
+@dataclass
 class ArchiveLimits:
     """Bounds of archives of campaigns (:mod:`assay_server.rpc.archives.servicer`).
 
@@ -116,7 +121,7 @@ class ArchiveLimits:
     archive_idle_seconds: int = 60
 
 
-@dataclass(frozen=True)
+@dataclass
 class AgentLimits:
     """Bounds of what an agent may report (:mod:`assay_server.rpc.bounds`), and of known agents."""
 
@@ -127,7 +132,7 @@ class AgentLimits:
     agents_remembered: int = 1_000
 
 
-@dataclass(frozen=True)
+@dataclass
 class LogLimits:
     """Bounds of what bad and refused requests may write to the log, and to the audit log."""
 
@@ -151,3 +156,76 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+_BUILT_IN = frozenset(each.name for each in fields(CampaignFileLimits))
+_AT_START = frozenset(
+    {
+        *(each.name for group in (CallLimits, JoinLimits) for each in fields(group)),
+        "status_threads",
+        "upload_held_bytes",
+        "refusals_audited_per_minute",
+    }
+)
+AT_RUNTIME = frozenset(
+    each.name
+    for group in fields(Limits)
+    for each in fields(getattr(DEFAULT_LIMITS, group.name))
+    if each.name not in _BUILT_IN | _AT_START
+)
+
+
+def limits_asked(texts: Iterable[str]) -> dict[str, int]:
+    """The numbers in texts ``NAME=NUMBER``, by name; of one name the last counts. Raises ParameterError."""
+    found: dict[str, int] = {}
+    for text in texts:
+        name, _, number = (part.strip() for part in text.partition("="))
+        if name in _BUILT_IN:
+            raise ParameterError("--limit", f"{name} is built in", "split the campaign file")
+        if name not in AT_RUNTIME | _AT_START:
+            raise ParameterError("--limit", f"there is no limit {name!r}", "see: assay docs limits")
+        most = 100 if name == "place_share_percent" else 2**31 - 1
+        if not (number.isascii() and number.isdigit() and 1 <= int(number[:12]) <= most):
+            cause = f"{number!r} is not a whole number from 1 to {most:,}"
+            raise ParameterError("--limit", f"{name}: {cause}", f"write {name}=NUMBER")
+        found[name] = int(number)
+    return found
+
+
+def limits_with(limits: Limits, asked: Mapping[str, int]) -> Limits:
+    """A copy of limits with other numbers, which shares nothing with them."""
+    own = copy.deepcopy(limits)
+    for name, number in asked.items():
+        # Frozen groups are those that nothing may change once a server has started.
+        object.__setattr__(_group_of(own, name), name, number)
+    return own
+
+
+@dataclass(frozen=True)
+class LimitChange:
+    """A limit that a reload asks for: ``now`` is the number in force, ``asked`` the other one."""
+
+    name: str
+    now: int
+    asked: int
+
+    @property
+    def at_runtime(self) -> bool:
+        return self.name in AT_RUNTIME
+
+
+def changes_asked(now: Limits, asked: Limits) -> Iterator[LimitChange]:
+    """The limits in which two differ."""
+    for name in sorted(AT_RUNTIME | _AT_START):
+        before, after = (int(getattr(_group_of(each, name), name)) for each in (now, asked))
+        if before != after:
+            yield LimitChange(name, before, after)
+
+
+def put_in_force(limits: Limits, change: LimitChange) -> None:
+    """Change one limit of a running server; its parts see it at their next use."""
+    setattr(_group_of(limits, change.name), change.name, change.asked)
+
+
+def _group_of(limits: Limits, name: str) -> object:
+    groups = (getattr(limits, group.name) for group in fields(Limits))
+    return next(group for group in groups if hasattr(group, name))

@@ -103,7 +103,7 @@ def caller(identity_id: str, how: How = How.CERTIFICATE) -> Caller:
 
 
 def test_one_caller_takes_its_share_of_the_places_and_no_more():
-    places = Places(8, share_percent=25)
+    places = Places(lambda: 8, share_percent=lambda: 25)
 
     def take(who: Caller) -> tuple[object, bool]:
         with called_by(who):

@@ -59,7 +59,9 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
         self._threads = threads
         self._limits = limits.uploads
         self._budget = ByteBudget(limits.uploads)
-        self._places = Places(limits.uploads.upload_streams, limits.callers.place_share_percent)
+        self._places = Places(
+            lambda: limits.uploads.upload_streams, lambda: limits.callers.place_share_percent
+        )
 
     async def Upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         with self._places.taken() as place:

@@ -18,12 +18,13 @@ Told = TypeVar("Told")
 class Places:
     """Bounds how many do something at a time; used on the event loop.
 
-    ``share_percent``: how many of the places one caller with a certificate may take, at least one.
+    ``most``: how many; ``share_percent``: how many of them one caller with a certificate may take, at least
+    one. Both are asked at each use, because a reload may change them.
     """
 
-    def __init__(self, most: int, share_percent: int = 100) -> None:
+    def __init__(self, most: Callable[[], int], share_percent: Callable[[], int] = lambda: 100) -> None:
         self._most = most
-        self._share = max(1, most * share_percent // 100)
+        self._share_percent = share_percent
         self._taken = 0
         self._by_caller: defaultdict[str, int] = defaultdict(int)
 
@@ -33,7 +34,8 @@ class Places:
         caller = current_caller()
         bounded = "" if caller is None or caller.is_owner else caller.identity_id
         mine = self._by_caller[bounded] if bounded else 0
-        if self._taken >= self._most or mine >= self._share:
+        most = self._most()
+        if self._taken >= most or mine >= max(1, most * self._share_percent() // 100):
             yield False
             return
         self._taken += 1
@@ -48,7 +50,7 @@ class Places:
 
     def refusal(self, what: str) -> StorageError:
         """The error for a caller without a place; programs try again later."""
-        cause = f"it has {self._most:,} {what} already, or this caller has its share of them"
+        cause = f"it has {self._most():,} {what} already, or this caller has its share of them"
         return StorageError("server", cause, "try again later")
 
 

@@ -226,7 +226,7 @@ class RpcServer:
         return addresses
 
     def _add_services(self, server: grpc.aio.Server, threads: Threads) -> None:
-        self._health = HealthServicer(services(), Places(self._limits.queries.watch_streams))
+        self._health = HealthServicer(services(), Places(lambda: self._limits.queries.watch_streams))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(  # type: ignore[no-untyped-call]
             AgentServicer(self._agents, threads, self._changes, self._limits), server

@@ -129,7 +129,9 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         changes: Changes,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._places = Places(limits.queries.waiting_leases, limits.callers.place_share_percent)
+        self._places = Places(
+            lambda: limits.queries.waiting_leases, lambda: limits.callers.place_share_percent
+        )
         self._handler = handler
         self._threads = threads
         self._changes = changes
@@ -198,7 +200,9 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         changes: Changes,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._places = Places(limits.queries.watch_streams, limits.callers.place_share_percent)
+        self._places = Places(
+            lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
+        )
         self._handler = handler
         self._threads = threads
         self._changes = changes

@@ -22,7 +22,7 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Runs before every servicer. gRPC itself would log a traceback for each such request."""
 
     def __init__(self, limits: LogLimits) -> None:
-        self._most = limits.bad_requests_logged_per_minute
+        self._limits = limits
         self._minute = 0.0
         self._logged = self._unlogged = 0
 
@@ -63,7 +63,7 @@ class Decoding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         now = time.monotonic()
         if now - self._minute >= 60:
             self._minute, self._logged = now, 0
-        if self._logged >= self._most:
+        if self._logged >= self._limits.bad_requests_logged_per_minute:
             self._unlogged += 1
             return
         self._logged += 1

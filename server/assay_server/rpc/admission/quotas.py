@@ -21,6 +21,7 @@ from assay_server.rpc.wrapping import Context, ServedCall, Surrounding
 
 _MOST_REMEMBERED = 10_000
 _BURST_SECONDS = 5.0
+_COUNTED_APART = ("Heartbeat", "Register")
 
 
 @dataclass
@@ -48,16 +49,12 @@ class Quotas:
         self._clock = clock
         self._under_way: defaultdict[str, int] = defaultdict(int)
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
-        self._per_second = {
-            "Heartbeat": float(limits.caller_heartbeats_per_second),
-            "Register": limits.caller_registrations_per_minute / 60,
-        }
 
     @contextlib.contextmanager
     def used(self, identity_id: str, call: str) -> Iterator[None]:
         """One call while the block runs; raises StorageError if the caller has too many, or too often."""
-        kind = call if call in self._per_second else ""
-        per_second = self._per_second.get(kind, float(self._limits.caller_calls_per_second))
+        kind = call if call in _COUNTED_APART else ""
+        per_second = self._per_second(kind)
         if not self._bucket(identity_id, kind, per_second).take(per_second, self._clock()):
             raise _refusal(identity_id, f"it calls {call} more than {per_second:g} times a second")
         # A heartbeat that is refused costs leases, so long calls never take its place.
@@ -70,6 +67,13 @@ class Quotas:
             self._under_way[identity_id] -= 1
             if not self._under_way[identity_id]:
                 del self._under_way[identity_id]
+
+    def _per_second(self, kind: str) -> float:
+        """As the limits say now: a reload may change them."""
+        if kind == "Register":
+            return self._limits.caller_registrations_per_minute / 60
+        limits = self._limits
+        return float(limits.caller_heartbeats_per_second if kind else limits.caller_calls_per_second)
 
     def _bucket(self, identity_id: str, kind: str, per_second: float) -> _Bucket:
         full = _Bucket(max(1.0, per_second * _BURST_SECONDS), self._clock())

@@ -25,7 +25,7 @@ class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
         self._handler = handler
         self._threads = threads
         self._limits = limits
-        self._places = Places(limits.archive_streams)
+        self._places = Places(lambda: limits.archive_streams)
 
     async def Delete(self, request: Any, context: Context) -> Any:
         return await sent(
