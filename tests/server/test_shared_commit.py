@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.model import Agent
+from assay_server.store.prepared import Driver
 from assay_server.store.sqlite import SqliteStore
 
 THREADS = 8
@@ -153,18 +155,18 @@ def test_a_commit_that_fails_fails_all_of_them_and_the_next_works(store, held, m
 def test_an_error_that_undoes_the_whole_transaction_fails_all_of_them(store, held, monkeypatch):
     """A full disk makes SQLite roll back everything, not only the statement that failed."""
 
-    run = sa.Connection.exec_driver_sql
+    run = Driver.run
 
-    def lost(self: sa.Connection, statement: str, *arguments: object) -> object:
-        if statement == "ROLLBACK TO one":
-            raise sa.exc.OperationalError(statement, {}, OSError("no such savepoint"))
-        return run(self, statement, *arguments)
+    def lost(self: Driver, command: str) -> None:
+        if command == "ROLLBACK TO one":
+            raise sqlite3.OperationalError("no such savepoint")
+        run(self, command)
 
     def fail() -> None:
         with store.transaction():
             raise KeyError("mine")
 
-    monkeypatch.setattr(sa.Connection, "exec_driver_sql", lost)
+    monkeypatch.setattr(Driver, "run", lost)
     broken = held.add(fail)
     held.let_go()
     with suppress(KeyError):

@@ -8,6 +8,7 @@ all of them raise StorageError and nothing is kept.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
+from assay_server.store.prepared import Driver, PreparedStatements
 
 _MOST_TOGETHER = 32
 LONGEST_SECONDS = 0.02  # nobody waits longer for those who come later, except for one that has begun
@@ -28,6 +30,7 @@ class _Group:
     """Transactions that will be committed together."""
 
     connection: sa.Connection
+    driver: Driver
     transaction: sa.RootTransaction
     began: float = field(default_factory=time.monotonic)
     members: int = 0
@@ -37,16 +40,23 @@ class _Group:
 class SharedCommit:
     """The writer of a database. ``errors`` turns the database's errors into StorageError."""
 
-    def __init__(self, engine: sa.Engine, errors: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        prepared: PreparedStatements,
+        errors: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._engine = engine
+        self._prepared = prepared
         self._errors = errors
+        self._kept: tuple[sa.Connection, Driver] | None = None
         self._writing = threading.Lock()
         self._counting = threading.Lock()
         self._waiting = 0
         self._group: _Group | None = None
 
     @contextmanager
-    def transaction(self, *, alone: bool) -> Iterator[sa.Connection]:
+    def transaction(self, *, alone: bool) -> Iterator[tuple[sa.Connection, Driver]]:
         """Write: durable when the block ends, undone when it raises.
 
         ``alone``: for what takes long; it neither waits for others nor lets others wait for it.
@@ -55,7 +65,7 @@ class SharedCommit:
             group = self._opened()
             try:
                 with self._savepoint(group):
-                    yield group.connection
+                    yield group.connection, group.driver
             finally:
                 group.members += 1
                 if alone or self._is_full(group):
@@ -73,35 +83,47 @@ class SharedCommit:
                 self._commit()
             yield
 
+    def close(self) -> None:
+        """Close the connection; nobody writes any more."""
+        with self._writing:
+            self._commit()
+            self._drop()
+
     def _opened(self) -> _Group:
         if self._group is None:
             with self._errors():
-                connection = self._engine.connect()
+                if self._kept is None:
+                    connection = self._engine.connect()
+                    self._kept = connection, Driver(connection, self._prepared)
                 try:
-                    self._group = _Group(connection, connection.begin())
+                    self._group = _Group(*self._kept, self._kept[0].begin())
                 except BaseException:
-                    connection.close()
+                    self._drop()
                     raise
         return self._group
 
+    def _drop(self) -> None:
+        """Have the next group open a connection of its own."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            kept[0].close()
+
     @contextmanager
     def _savepoint(self, group: _Group) -> Iterator[None]:
-        run = group.connection.exec_driver_sql
         with self._errors():
-            run("SAVEPOINT one")
+            group.driver.run("SAVEPOINT one")
             try:
                 yield
             except BaseException:
                 self._undo(group)
                 raise
-            run("RELEASE one")
+            group.driver.run("RELEASE one")
 
     def _undo(self, group: _Group) -> None:
-        run = group.connection.exec_driver_sql
         try:
-            run("ROLLBACK TO one")
-            run("RELEASE one")
-        except sa.exc.DBAPIError as error:  # a full disk makes SQLite roll back everything
+            group.driver.run("ROLLBACK TO one")
+            group.driver.run("RELEASE one")
+        except sqlite3.Error as error:  # a full disk makes SQLite roll back everything
             self._abandon(group, error)
 
     def _is_full(self, group: _Group) -> bool:
@@ -121,16 +143,15 @@ class SharedCommit:
                 group.transaction.commit()
         except BaseException as error:  # noqa: BLE001 - every member hears of it
             _roll_back(group)
+            self._drop()
             group.committed.set_exception(error)
         else:
             group.committed.set_result(None)
-        finally:
-            group.connection.close()
 
-    def _abandon(self, group: _Group, error: sa.exc.DBAPIError) -> None:
+    def _abandon(self, group: _Group, error: sqlite3.Error) -> None:
         self._group = None
         _roll_back(group)
-        group.connection.close()
+        self._drop()
         try:
             with self._errors():
                 raise error

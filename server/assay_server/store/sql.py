@@ -1,4 +1,8 @@
-"""The metadata store's transaction over SQL: plain SQLAlchemy Core, without dialects."""
+"""The metadata store's transaction over SQL: plain SQLAlchemy Core, without dialects.
+
+Records that a transaction has read or written it need not read again, because nobody else writes meanwhile.
+So a record that is saved changes only the columns that differ.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +54,7 @@ from assay_server.store.model import (
     WorkloadCost,
     need_of,
 )
+from assay_server.store.prepared import Driver
 from assay_server.store.rows import costing, deleting, queue, selected_runs
 from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.tokens import first_of_epoch
@@ -61,13 +66,13 @@ Record = TypeVar("Record")
 class SqlTransaction:
     """A ``MetadataTransaction``: reads and writes inside one connection's current transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, driver: Driver) -> None:
         self._connection = connection
+        self._driver = driver
+        self._known: dict[tuple[Any, ...], Any] = {}  # by table and key
 
     def campaign(self, campaign_id: str) -> Campaign | None:
-        return _first(
-            self._rows(statements.select_of(tables.campaigns), {"campaign_id": campaign_id}), _campaign
-        )
+        return self._by_key(tables.campaigns, (campaign_id,), _campaign)
 
     def belongs_to(self, campaign_id: str) -> Belonging | None:
         c = tables.campaigns.c
@@ -90,14 +95,17 @@ class SqlTransaction:
         return [*self._connection.scalars(query), *([deleted] if deleted else [])]
 
     def run(self, run_id: str) -> Run | None:
-        return _first(self._by_key(tables.runs, run_id), _run)
+        return self._by_key(tables.runs, (run_id,), _run)
 
     def runs(self, campaign_id: str) -> list[Run]:
         query = sa.select(tables.runs).where(tables.runs.c.campaign_id == campaign_id)
         return [_run(row) for row in self._rows(query.order_by(tables.runs.c.ordinal))]
 
     def campaign_of(self, run_id: str) -> str | None:
-        found: str | None = self._connection.scalar(statements.campaign_of(), {"run_id": run_id})
+        known: Run | None = self._known.get((tables.runs.name, run_id))
+        if known is not None:
+            return known.campaign_id
+        found: str | None = self._driver.scalar(statements.campaign_of(), {"run_id": run_id})
         return found
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
@@ -120,7 +128,7 @@ class SqlTransaction:
         return int(self._connection.scalar(query) or 0)
 
     def has_open_runs(self, campaign_id: str) -> bool:
-        return self._connection.scalar(statements.an_open_run(), {"campaign_id": campaign_id}) is not None
+        return self._driver.scalar(statements.an_open_run(), {"campaign_id": campaign_id}) is not None
 
     def run_overviews(
         self, campaign_id: str, run_id: str | None = None, *, first: int = 0, most: int | None = None
@@ -179,10 +187,10 @@ class SqlTransaction:
         return [costs[key] for key in sorted(costs)]
 
     def slice(self, run_id: str, index: int) -> Slice | None:
-        return _first(self._by_key(tables.slices, run_id, index), _slice)
+        return self._by_key(tables.slices, (run_id, index), _slice)
 
     def slices(self, run_id: str) -> list[Slice]:
-        return [_slice(row) for row in self._rows(statements.slices_of(), {"run_id": run_id})]
+        return [_slice(row) for row in self._driver.rows(statements.slices_of(), {"run_id": run_id})]
 
     def published_slices(self) -> list[Slice]:
         query = sa.select(*_SLICE).where(tables.slices.c.file != "")
@@ -205,7 +213,9 @@ class SqlTransaction:
         if untried_in:
             given |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
         query = queue.first_of_lane(bool(passed), bool(untried_in))
-        found = [row for lane in lane_ids for row in self._rows(query, {**given, "lane": lane})]
+        # A list of slices in a statement has another length each time, so that only SQLAlchemy can run it.
+        rows = self._rows if passed else self._driver.rows
+        found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
         if not found:
             return None
         first = min(found, key=lambda row: int(row["ordinal"]))
@@ -213,7 +223,7 @@ class SqlTransaction:
         return None if run is None or piece is None else (run, piece)
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
-        found = self._connection.scalar(queue.earliest_of_lane(), {"lane": lane_id})
+        found = self._driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
         return None if found is None else int(found)
 
     def gpu_uses(self) -> list[GpuUse]:
@@ -221,7 +231,8 @@ class SqlTransaction:
         return queue.gpu_uses_from(list(ended), list(held))
 
     def held_workloads(self, campaign_id: str) -> set[str]:
-        return set(self._connection.scalars(queue.held_workloads(), {"campaign_id": campaign_id}))
+        rows = self._driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})
+        return {row["workload"] for row in rows}
 
     def open_workloads(self, campaign_id: str) -> set[str]:
         r = tables.runs.c
@@ -231,9 +242,8 @@ class SqlTransaction:
         return set(self._connection.scalars(query.distinct()))
 
     def is_running(self, campaign_id: str) -> bool:
-        c = tables.campaigns.c
-        going = sa.select(c.state).where(c.campaign_id == campaign_id, sa.not_(c.paused))
-        return self._connection.scalar(going) == CampaignState.RUNNING
+        found = self._driver.first(statements.course_of_campaign(), {"campaign_id": campaign_id})
+        return found is not None and found["state"] == CampaignState.RUNNING and not found["paused"]
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         s = tables.slices.c
@@ -241,8 +251,8 @@ class SqlTransaction:
         return [_slice(row) for row in self._rows(query.order_by(s.run_id, s.index))]
 
     def slice_states(self, run_id: str) -> list[SliceState]:
-        states = self._connection.scalars(statements.slice_states(), {"run_id": run_id})
-        return [SliceState(state) for state in states]
+        rows = self._driver.rows(statements.slice_states(), {"run_id": run_id})
+        return [SliceState(row["state"]) for row in rows]
 
     def slice_times(self, most: int) -> list[SliceTime]:
         return [_slice_time(row) for row in self._rows(statements.slice_times(), {"most": most})]
@@ -267,11 +277,11 @@ class SqlTransaction:
         return [(int(row["leased_at_ms"]), row["facts"]) for row in rows]
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
-        return _first(self._by_key(tables.attempts, run_id, slice_index, attempt), _attempt)
+        return self._by_key(tables.attempts, (run_id, slice_index, attempt), _attempt)
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         given = {"run_id": run_id} if slice_index is None else {"run_id": run_id, "slice": slice_index}
-        return [_attempt(row) for row in self._rows(statements.attempts_of(tuple(given)), given)]
+        return self._attempts(self._driver.rows(statements.attempts_of(tuple(given)), given))
 
     def attempts_in(
         self,
@@ -284,18 +294,16 @@ class SqlTransaction:
         wanted = {"agent_id": agent_id, "slot_id": slot_id, "lease_ended_before_ms": lease_ended_before_ms}
         given = {name: value for name, value in wanted.items() if value is not None}
         if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
-            return [_attempt(row) for row in self._rows(statements.leases_of(tuple(given)), given)]
+            return self._attempts(self._driver.rows(statements.leases_of(tuple(given)), given))
         rows = self._rows(statements.attempts_in(tuple(given)), {"states": [str(s) for s in states], **given})
         return [_attempt(row) for row in rows]
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
-        return _first(
-            self._by_key(tables.segments, key.run_id, key.slice_index, key.attempt, index), _segment
-        )
+        return self._by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), _segment)
 
     def segments(self, key: AttemptKey) -> list[Segment]:
         given = {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
-        return [_segment(row) for row in self._rows(statements.segments_of(), given)]
+        return [_segment(row) for row in self._driver.rows(statements.segments_of(), given)]
 
     def requested_runs(
         self,
@@ -331,7 +339,11 @@ class SqlTransaction:
         return [selected_runs.request_of(row) for row in self._rows(query)]
 
     def agent(self, agent_id: str) -> Agent | None:
-        return _first(self._rows(statements.agent_with_labels(), {"agent_id": agent_id}), _agent)
+        found: Agent | None = self._known.get((tables.agents.name, agent_id))
+        if found is None:
+            row = self._driver.first(statements.agent_with_labels(), {"agent_id": agent_id})
+            found = None if row is None else self._keep(tables.agents, (agent_id,), _agent(row))
+        return found
 
     def load(self) -> StoreLoad:
         def counted(query: sa.Select[Any]) -> dict[str, int]:
@@ -381,6 +393,7 @@ class SqlTransaction:
         return audit.entries(self._connection, before, most, identity, since_ms)
 
     def add_campaign(self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        self._known.clear()
         last = self._connection.scalar(sa.select(sa.func.max(tables.campaigns.c.ordinal)))
         values = {**_campaign_values(campaign), "ordinal": 0 if last is None else last + 1}
         self._write(sa.insert(tables.campaigns), [values])
@@ -423,13 +436,16 @@ class SqlTransaction:
         self._write(sa.update(tables.slices).where(s.run_id.in_(run_ids)).values(lane=lane))
 
     def save_campaign(self, campaign: Campaign) -> None:
-        self._replace(tables.campaigns, _campaign_values(campaign))
+        self._save(tables.campaigns, (campaign.campaign_id,), campaign, _campaign_values)
 
     def save_run(self, run: Run) -> None:
-        self._replace(tables.runs, _run_values(run))
+        known: Run | None = self._known.get((tables.runs.name, run.run_id))
+        if known is not None:  # its holds stay as they are
+            run = dataclasses.replace(run, holds=known.holds)
+        self._save(tables.runs, (run.run_id,), run, _run_values)
 
     def save_slice(self, piece: Slice) -> None:
-        self._replace(tables.slices, dataclasses.asdict(piece))
+        self._save(tables.slices, (piece.run_id, piece.index), piece, _slice_values)
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
         s = tables.slices.c
@@ -463,7 +479,7 @@ class SqlTransaction:
         return numbered
 
     def save_request(self, request: PendingRequest) -> None:
-        self._replace(tables.requests, selected_runs.request_values(request))
+        self._replace(tables.requests, selected_runs.request_values(request), (request.request_id,))
 
     def end_request(self, request_id: int) -> None:
         self._write(sa.delete(tables.requests).where(tables.requests.c.request_id == request_id))
@@ -479,35 +495,36 @@ class SqlTransaction:
         return epoch
 
     def _last_token(self) -> int:
-        t = tables.tokens.c
-        return int(self._connection.scalar(sa.select(t.value).where(t.name == "lease")) or 0)
+        return int(self._driver.scalar(statements.last_token(), {}) or 0)
 
     def _keep_token(self, token: int) -> None:
-        values = {"name": "lease", "value": token}
-        if self._last_token():
-            self._replace(tables.tokens, values)
-        else:
-            self._write(sa.insert(tables.tokens), [values])
+        if not self._driver.write(statements.keep_token(), {"value": token}):
+            self._driver.write(statements.insert_into(tables.tokens), {"name": "lease", "value": token})
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self._write(sa.insert(tables.attempts), [_attempt_values(attempt)])
+        self._driver.write(statements.insert_into(tables.attempts), _attempt_values(attempt))
+        self._attempts_known([attempt])
 
     def save_attempt(self, attempt: Attempt) -> None:
-        self._replace(tables.attempts, _attempt_values(attempt))
+        key = attempt.key
+        self._save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, _attempt_values)
 
     def add_segment(self, segment: Segment) -> None:
-        self._write(sa.insert(tables.segments), [dataclasses.asdict(segment)])
+        self._driver.write(statements.insert_into(tables.segments), _shallow(segment))
 
     def published_bytes(self) -> int:
         return deleting.published_bytes(self._connection)
 
     def delete_runs(self, run_ids: Sequence[str]) -> None:
+        self._known.clear()
         deleting.delete_runs(self._connection, run_ids)
 
     def delete_campaign(self, campaign: Campaign) -> None:
+        self._known.clear()
         deleting.delete_campaign(self._connection, campaign.campaign_id, campaign.name, campaign.number)
 
     def forget_logs(self, before_ms: int, most: int, told: str) -> int:
+        self._known.clear()
         return deleting.forget_logs(self._connection, before_ms, most, told)
 
     def put_agent(self, agent: Agent) -> None:
@@ -515,12 +532,15 @@ class SqlTransaction:
         self._write(sa.insert(tables.agents), [_agent_values(agent)])
 
     def put_identity(self, identity: Identity) -> None:
+        self._known.clear()
         identities.put(self._connection, identity)
 
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
+        self._known.clear()
         heartbeats.saw_agents(self._connection, agent_ids, now_ms)
 
     def extend_attempts(self, progress: Sequence[tuple[AttemptKey, int]], lease_ends_at_ms: int) -> None:
+        self._known.clear()
         heartbeats.extend_attempts(self._connection, progress, lease_ends_at_ms)
 
     def put_join_token(self, token: StoredToken) -> None:
@@ -555,27 +575,73 @@ class SqlTransaction:
     ) -> int:
         if values is not None and not values:
             return 0
+        self._known.clear()
         return int(self._connection.execute(statement, list(values) if values else None).rowcount)
 
-    def _replace(self, table: sa.Table, values: Mapping[str, Any]) -> None:
-        row = {
-            statements.KEY + k.name if k.primary_key else k.name: values[k.name]
-            for k in table.columns
-            if k.name in values
-        }
-        changed = self._write(statements.update_of(table, tuple(values)), [row])
-        if changed != 1:
-            named = ", ".join(f"{k.name}={values[k.name]}" for k in table.primary_key)
+    def _save(
+        self,
+        table: sa.Table,
+        key: tuple[Any, ...],
+        record: Any,
+        values_of: Callable[[Any], dict[str, Any]],
+    ) -> None:
+        """Save a record; only what differs from the known one is written."""
+        known = self._known.get((table.name, *key))
+        if known is None:
+            self._replace(table, values_of(record), key)
+            return
+        changed = [
+            item.name
+            for item in dataclasses.fields(record)
+            if getattr(record, item.name) != getattr(known, item.name)
+        ]
+        if changed:
+            names = {column for name in changed for column in _COLUMNS.get(name, (name,))}
+            values = values_of(record)
+            self._replace(table, {name: values[name] for name in values if name in names}, key)
+            self._known[(table.name, *key)] = record
+
+    def _replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
+        names = tuple(name for name in values if not table.c[name].primary_key)
+        keys = {statements.KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
+        if self._driver.write(statements.update_of(table, names), {**values, **keys}) != 1:
+            named = ", ".join(f"{k.name}={value}" for k, value in zip(table.primary_key, key, strict=True))
             raise StorageError("metadata", f"{table.name} has no record {named} to replace")
 
-    def _by_key(self, table: sa.Table, *key: Any) -> Sequence[Row]:
+    def _by_key(self, table: sa.Table, key: tuple[Any, ...], make: Callable[[Row], Record]) -> Record | None:
+        known: Record | None = self._known.get((table.name, *key))
+        if known is not None:
+            return known
         names = [column.name for column in table.primary_key]
-        found = self._connection.execute(statements.select_of(table), dict(zip(names, key, strict=True)))
-        return found.mappings().all()
+        row = self._driver.first(statements.select_of(table), dict(zip(names, key, strict=True)))
+        return None if row is None else self._keep(table, key, make(row))
+
+    def _keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[(table.name, *key)] = record
+        return record
+
+    def _attempts(self, rows: Sequence[Row]) -> list[Attempt]:
+        """The attempts of these rows, which need not be read again."""
+        found = [_attempt(row) for row in rows]
+        self._attempts_known(found)
+        return found
+
+    def _attempts_known(self, attempts: Sequence[Attempt]) -> None:
+        for attempt in attempts:
+            key = attempt.key
+            self._keep(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt)
 
 
-def _first(rows: Sequence[Row], make: Callable[[Row], Record]) -> Record | None:
-    return make(rows[0]) if rows else None
+# The columns of fields that are not columns themselves, or are several.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "recorded": ("recorded_path", "recorded_time"),
+    "lease_ends_at_ms": ("deadline_ms",),
+    "key": ("token",),
+    "log": ("command", "environment", "log", "telemetry", "wall_seconds", "facts"),
+}
+_MOST_KNOWN = 1_000
 
 
 def _failure(document: Any) -> Failure | None:
@@ -669,6 +735,10 @@ def _slice_time(row: Row) -> SliceTime:
 
 # The columns of a slice without its place in the queue.
 _SLICE = statements.SLICE
+
+
+def _slice_values(piece: Slice) -> dict[str, Any]:
+    return {**_shallow(piece), "state": str(piece.state)}
 
 
 def _slice(row: Row) -> Slice:

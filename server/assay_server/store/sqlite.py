@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
 from assay_server.store.migrate import upgrade
+from assay_server.store.prepared import PreparedStatements
 from assay_server.store.shared_commit import SharedCommit
+from assay_server.store.snapshots import Snapshots
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000
+_STATEMENTS = 512  # that a connection keeps compiled
+_CACHE_KIB = 16_384
+_CHECKPOINT_PAGES = 4_096
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_REMEDY = (
     "check the disk, then restore the newest backup: assay-server restore BACKUP --state DIR --replace"
@@ -41,9 +46,12 @@ class SqliteStore:
         if path is not None:
             _make_private(path)
         with self._errors():
-            self._writer = _engine(path, "BEGIN IMMEDIATE")
-            self._shared = SharedCommit(self._writer, self._errors)
-            self._reader = self._writer if path is None else _engine(path, "BEGIN")
+            self._writer = _engine(path)
+            sa.event.listen(self._writer, "begin", _begin_at_once)
+            prepared = PreparedStatements(self._writer.dialect)
+            self._shared = SharedCommit(self._writer, prepared, self._errors)
+            self._reader = self._writer if path is None else _engine(path)
+            self._snapshots = Snapshots(self._reader, prepared, self._errors)
             try:
                 with self._writer.begin() as connection:
                     upgrade(connection, self._subject)
@@ -68,15 +76,17 @@ class SqliteStore:
             with self.transaction() as transaction:
                 yield transaction
             return
-        with self._errors(), self._reader.begin() as connection:
-            yield SqlTransaction(connection)
+        with self._snapshots.snapshot() as (connection, driver):
+            yield SqlTransaction(connection, driver)
 
     @contextmanager
     def transaction(self, *, alone: bool = False) -> Iterator[SqlTransaction]:
-        with self._shared.transaction(alone=alone) as connection:
-            yield SqlTransaction(connection)
+        with self._shared.transaction(alone=alone) as (connection, driver):
+            yield SqlTransaction(connection, driver)
 
     def close(self) -> None:
+        self._shared.close()
+        self._snapshots.close()
         self._reader.dispose()
         self._writer.dispose()
 
@@ -99,7 +109,7 @@ def _make_private(path: Path) -> None:
         os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
 
 
-def _engine(path: Path | None, begin: str) -> sa.Engine:
+def _engine(path: Path | None) -> sa.Engine:
     # Errors must not quote the values of statements, which include the secrets of leases.
     if path is None:
         engine = sa.create_engine(
@@ -109,17 +119,19 @@ def _engine(path: Path | None, begin: str) -> sa.Engine:
             hide_parameters=True,
         )
     else:
-        engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)), hide_parameters=True)
+        engine = sa.create_engine(
+            sa.URL.create("sqlite", database=str(path)),
+            poolclass=NullPool,  # whoever uses the engine keeps its connections
+            connect_args={"check_same_thread": False, "cached_statements": _STATEMENTS},
+            hide_parameters=True,
+        )
     sa.event.listen(engine, "connect", _configure)
-    sa.event.listen(engine, "begin", _beginner(begin))
     return engine
 
 
-def _beginner(statement: str) -> Callable[[sa.Connection], None]:
-    def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(statement)
-
-    return begin
+def _begin_at_once(connection: sa.Connection) -> None:
+    """Take the lock of the writer at once: to read first and then want to write can fail."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _configure(connection: sqlite3.Connection, _record: Any) -> None:
@@ -130,5 +142,8 @@ def _configure(connection: sqlite3.Connection, _record: Any) -> None:
         "journal_mode = WAL",
         "synchronous = FULL",
         "foreign_keys = ON",
+        f"cache_size = -{_CACHE_KIB}",
+        # Pages that many transactions change, as those of indexes, are written back less often.
+        f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
     ):
         connection.execute(f"PRAGMA {pragma}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,6 +21,40 @@ KEY = "key_"  # the column's plain name would clash with the value that an updat
 def select_of(table: sa.Table) -> sa.Select[Any]:
     """The record of a table by its key, whose parameters have the columns' names."""
     return sa.select(table).where(*(k == sa.bindparam(k.name) for k in table.primary_key))
+
+
+@cache
+def insert_into(table: sa.Table) -> sa.Insert:
+    """One record with all its columns, whose parameters have their names."""
+    return sa.insert(table)
+
+
+@cache
+def last_token() -> sa.Select[Any]:
+    """The last fencing token."""
+    return sa.select(tables.tokens.c.value).where(_of_leases())
+
+
+@cache
+def keep_token() -> sa.Update:
+    """Replace the last fencing token."""
+    return sa.update(tables.tokens).where(_of_leases()).values(value=sa.bindparam("value"))
+
+
+def _of_leases() -> sa.ColumnElement[bool]:
+    return tables.tokens.c.name == "lease"
+
+
+@cache
+def course_of_campaign() -> sa.Select[Any]:
+    """Whether a campaign runs."""
+    c = tables.campaigns.c
+    return sa.select(c.state, c.paused).where(c.campaign_id == sa.bindparam("campaign_id"))
+
+
+def one_of(column: sa.ColumnElement[str], states: Sequence[str]) -> sa.ColumnElement[bool]:
+    """Whether a state is one of these, which are written into the statement itself."""
+    return column.in_([sa.literal_column(f"'{state}'") for state in states])
 
 
 @cache
@@ -246,5 +280,6 @@ def campaign_of() -> sa.Select[Any]:
 def an_open_run() -> sa.Select[Any]:
     """Any open run of a campaign: counting them takes as long as the campaign is large."""
     r = tables.runs.c
-    is_open = r.state.in_([str(state) for state in OPEN_RUNS])
-    return sa.select(r.run_id).where(r.campaign_id == sa.bindparam("campaign_id"), is_open).limit(1)
+    is_open = one_of(r.state, OPEN_RUNS)
+    one: sa.ColumnElement[int] = sa.literal_column("1")
+    return sa.select(r.run_id).where(r.campaign_id == sa.bindparam("campaign_id"), is_open).limit(one)

@@ -21,7 +21,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState, CampaignState
 from assay_sampling.errors import StorageError
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.store import tables
+from assay_server.store import statements, tables
 from assay_server.store.model import OPEN_RUNS, Entrant, GpuUse, Lane, Need
 
 _HOUR_MS = 3_600_000
@@ -61,7 +61,7 @@ def _waits() -> sa.ColumnElement[bool]:
 def _of_open_run() -> sa.ColumnElement[bool]:
     """A slice's run, unless it has ended; the slices of an ended run do not wait, whoever ended it."""
     s, r = tables.slices.c, tables.runs.c
-    return sa.and_(s.run_id == r.run_id, r.state.in_([str(state) for state in OPEN_RUNS]))
+    return sa.and_(s.run_id == r.run_id, statements.one_of(r.state, OPEN_RUNS))
 
 
 @cache
@@ -111,12 +111,16 @@ def entrants(of_some: bool) -> sa.Select[Any]:
 
 @cache
 def held_workloads() -> sa.Select[Any]:
-    """The workloads of a campaign with waiting slices that are held."""
-    r, s = tables.runs.c, tables.slices.c
+    """The workloads of a campaign with waiting slices that are held.
+
+    By the campaign's lanes: its runs may be many, and mostly none is held.
+    """
+    lane, r, s = tables.lanes.c, tables.runs.c, tables.slices.c
     return (
         sa.select(r.workload)
-        .join_from(tables.slices, tables.runs, s.run_id == r.run_id)
-        .where(_waits(), s.lane < 0, r.campaign_id == sa.bindparam("campaign_id"))
+        .join_from(tables.lanes, tables.slices, s.lane == -lane.lane_id)
+        .join(tables.runs, s.run_id == r.run_id)
+        .where(_waits(), lane.campaign_id == sa.bindparam("campaign_id"))
         .distinct()
     )
 

@@ -1,0 +1,132 @@
+"""Statements that every run needs: SQLAlchemy compiles them once, and the database's driver executes them.
+
+To execute a statement, SQLAlchemy takes five times as long as SQLite does, with the writer's lock in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+Convert = Callable[[Any], Any]
+Statement = sa.Select[Any] | sa.Insert | sa.Update
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """``value``: of a parameter that the statement itself gives."""
+
+    name: str
+    is_given: bool
+    value: Any
+    convert: Convert | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement in the driver's words: its parameters by place, and how to read its columns."""
+
+    sql: str
+    parameters: tuple[_Parameter, ...]
+    names: tuple[str, ...]
+    converted: tuple[tuple[str, Convert], ...]
+
+    def values(self, given: Mapping[str, Any]) -> list[Any]:
+        """The parameters in the order of the statement."""
+        return [
+            each.value
+            if each.is_given
+            else each.convert(given[each.name])
+            if each.convert is not None
+            else given[each.name]
+            for each in self.parameters
+        ]
+
+    def record(self, row: Sequence[Any]) -> dict[str, Any]:
+        """A row by its columns' names."""
+        found = dict(zip(self.names, row, strict=True))
+        for name, convert in self.converted:
+            found[name] = convert(found[name])
+        return found
+
+
+class PreparedStatements:
+    """What was prepared for one database. Statements must be kept by who makes them: one for each use."""
+
+    def __init__(self, dialect: sa.Dialect) -> None:
+        self._dialect = dialect
+        self._prepared: dict[Statement, Prepared] = {}
+
+    def of(self, statement: Statement, names: Sequence[str] | None = None) -> Prepared:
+        """The statement prepared; ``names``: the columns of an insert."""
+        found = self._prepared.get(statement)
+        if found is None:
+            found = self._prepared[statement] = self._prepare(statement, names)
+        return found
+
+    def _prepare(self, statement: Statement, names: Sequence[str] | None) -> Prepared:
+        columns = None if names is None else list(names)
+        compiled: Any = statement.compile(dialect=self._dialect, column_keys=columns)
+        parameters = tuple(self._parameter(name, compiled.binds[name]) for name in compiled.positiontup or ())
+        read = list(statement.selected_columns) if isinstance(statement, sa.Select) else []
+        converts = {column.name: self._reader(column.type) for column in read}
+        return Prepared(
+            str(compiled),
+            parameters,
+            tuple(column.name for column in read),
+            tuple((name, convert) for name, convert in converts.items() if convert is not None),
+        )
+
+    def _parameter(self, name: str, bind: sa.BindParameter[Any]) -> _Parameter:
+        convert = bind.type.dialect_impl(self._dialect).bind_processor(self._dialect)
+        if bind.required or bind.value is None:
+            return _Parameter(name, False, None, convert)
+        value = bind.effective_value
+        return _Parameter(name, True, value if convert is None else convert(value), None)
+
+    def _reader(self, kind: sa.types.TypeEngine[Any]) -> Convert | None:
+        return kind.dialect_impl(self._dialect).result_processor(self._dialect, None)
+
+
+class Driver:
+    """Executes prepared statements on a connection, inside the transaction that is open there."""
+
+    def __init__(self, connection: sa.Connection, prepared: PreparedStatements) -> None:
+        driver: Any = connection.connection.driver_connection
+        self._execute = driver.execute
+        self._execute_many = driver.executemany
+        self._prepared = prepared
+
+    def run(self, command: str) -> None:
+        """Execute a command of the database that has neither parameters nor rows."""
+        self._execute(command)
+
+    def rows(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """All rows of a query."""
+        prepared = self._prepared.of(statement)
+        record = prepared.record
+        return [record(row) for row in self._execute(prepared.sql, prepared.values(given)).fetchall()]
+
+    def first(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The first row of a query, if there is one."""
+        prepared = self._prepared.of(statement)
+        row = self._execute(prepared.sql, prepared.values(given)).fetchone()
+        return None if row is None else prepared.record(row)
+
+    def scalar(self, statement: sa.Select[Any], given: Mapping[str, Any]) -> Any:
+        """The only column of the first row; None without rows."""
+        found = self.first(statement, given)
+        return None if found is None else next(iter(found.values()))
+
+    def write(self, statement: sa.Insert | sa.Update, given: Mapping[str, Any]) -> int:
+        """Change one record; returns how many rows were changed."""
+        prepared = self._prepared.of(statement, tuple(given))
+        return int(self._execute(prepared.sql, prepared.values(given)).rowcount)
+
+    def insert(self, statement: sa.Insert, names: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> None:
+        """Insert rows that all have these columns."""
+        prepared = self._prepared.of(statement, names)
+        self._execute_many(prepared.sql, map(prepared.values, rows))
