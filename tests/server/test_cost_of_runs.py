@@ -1,0 +1,156 @@
+"""The cost of a run in the database: how much is asked and written for it, and nothing is read stale."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import sqlite
+
+from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.machine import Inventory
+from assay_server.store.model import Agent, Hold, Slice, SliceState
+from assay_server.store.prepared import Driver
+from assay_server.store.protocols import MetadataStore, MetadataTransaction
+from assay_server.store.rows import queue
+from assay_server.store.sqlite import SqliteStore
+from tests.support.server.ingest_box import Box
+from tests.support.server.made_segments import made_segments
+from tests.support.server.metadata_stores import METADATA_STORES
+from tests.support.server.stored_values import attempt, campaign, run
+
+# From a leased run of one segment to its published file.
+MOST_STATEMENTS, MOST_COMMITS = 32, 3
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Statements since the test began, by who executes them, and commits."""
+    seen: Counter[str] = Counter()
+
+    def counting(owner: type, name: str, what: str) -> None:
+        real = getattr(owner, name)
+
+        def counted(self: object, *arguments: object, **keywords: object) -> object:
+            seen[what] += 1
+            return real(self, *arguments, **keywords)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for name in ("first", "rows", "write", "insert"):
+        counting(Driver, name, "by the driver")
+    for name in ("execute", "scalar", "scalars"):
+        counting(sa.Connection, name, "by SQLAlchemy")
+    counting(sa.RootTransaction, "commit", "commits")
+    return seen
+
+
+def test_a_finished_run_takes_few_statements_and_three_commits(tmp_path: Path, executed: Counter[str]):
+    box = Box(tmp_path)
+    [segment] = made_segments((50,))
+    executed.clear()
+
+    assert box.send(segment).refusal is None
+    assert box.finish(1, 50)
+    sent_and_finished = Counter(executed)
+    box.close()
+
+    assert sent_and_finished["by SQLAlchemy"] == 0
+    assert sent_and_finished["by the driver"] <= MOST_STATEMENTS
+    assert sent_and_finished["commits"] <= MOST_COMMITS
+
+
+def test_held_workloads_are_found_without_a_look_at_every_run(tmp_path: Path):
+    SqliteStore(tmp_path / "metadata.sqlite").close()
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/metadata.sqlite")
+    query = str(queue.held_workloads().compile(dialect=sqlite.dialect()))
+    with engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", ("made-1",)).all()
+    engine.dispose()
+
+    first, then, last = [step.detail for step in plan][:3]
+    assert "lanes" in first
+    assert "ix_slices_waiting" in then
+    assert "runs" in last
+
+
+def _hold(store: MetadataTransaction) -> None:
+    store.set_holds(["made-1.0000"], [Hold.AFTER])
+
+
+def _retry(store: MetadataTransaction) -> None:
+    store.cancel_runs(["made-1.0000"])
+    store.retry_runs(["made-1.0000"])
+
+
+CHANGES: dict[str, Callable[[MetadataTransaction], None]] = {
+    "hold": _hold,
+    "pause": lambda store: store.pause_runs(["made-1.0000"], True),
+    "cancel": lambda store: store.cancel_runs(["made-1.0000"]),
+    "retry": _retry,
+    "new slices": lambda store: store.replace_slices("made-1.0000", 1, [Slice("made-1.0000", 1, 9, 9)]),
+    "heartbeat": lambda store: store.extend_attempts([(attempt().key, 7)], 99),
+    "seen": lambda store: store.saw_agents(["a"], 77),
+    "agent": lambda store: store.put_agent(replace(AGENT, seen_at_ms=5)),
+    "deleted": lambda store: store.delete_runs(["made-1.0001"]),
+    "saved": lambda store: store.save_run(run(0, state=RunState.RUNNING, flags=())),
+    "slice": lambda store: store.save_slice(Slice("made-1.0000", 0, state=SliceState.LEASED, launches=3)),
+    "attempt": lambda store: store.save_attempt(attempt(state=AttemptState.PUBLISHING, launches=4)),
+}
+AGENT = Agent("a", "s", "a", Inventory(), (), 0)
+
+
+@pytest.fixture(params=METADATA_STORES)
+def metadata(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MetadataStore]:
+    store = METADATA_STORES[request.param](tmp_path)
+    yield store
+    store.close()
+
+
+def everything(store: MetadataTransaction) -> list[object]:
+    runs = ("made-1.0000", "made-1.0001")
+    return [
+        [store.run(each) for each in runs],
+        [store.slice(each, index) for each in runs for index in (0, 1)],
+        store.attempt("made-1.0000", 0, 1),
+        store.agent("a"),
+        store.campaign_of("made-1.0000"),
+        store.campaign("made-1"),
+    ]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_transaction_has_read_is_never_older_than_what_it_wrote(metadata: MetadataStore, change: str):
+    with metadata.transaction() as store:
+        planned = [run(n) for n in range(2)]
+        slices = [Slice(each.run_id, index) for each in planned for index in (0, 1)]
+        store.add_campaign(campaign(), planned, slices)
+        store.add_attempt(attempt())
+        store.put_agent(AGENT)
+    with metadata.transaction() as store:
+        before = everything(store)
+        CHANGES[change](store)
+        after = everything(store)
+    with metadata.snapshot() as read:
+        kept = everything(read)
+
+    assert after == kept
+    assert after != before
+
+
+def test_a_saved_run_keeps_the_holds_that_it_has(metadata: MetadataStore):
+    with metadata.transaction() as store:
+        store.add_campaign(campaign(), [run(0)], [Slice("made-1.0000", 0)])
+        store.set_holds(["made-1.0000"], [Hold.PAUSED])
+        known = store.run("made-1.0000")
+        assert known is not None
+        store.save_run(replace(known, state=RunState.RUNNING, holds=()))
+        found = store.run("made-1.0000")
+    with metadata.snapshot() as read:
+        kept = read.run("made-1.0000")
+
+    assert found == kept == run(0, state=RunState.RUNNING, holds=(Hold.PAUSED,))
