@@ -77,7 +77,7 @@ class SqlTransaction:
     def belongs_to(self, campaign_id: str) -> Belonging | None:
         c = tables.campaigns.c
         query = sa.select(c.owner, c.project).where(c.campaign_id == campaign_id)
-        return _first(self._rows(query), lambda row: Belonging(**row))
+        return next((Belonging(**row) for row in self._rows(query)), None)
 
     def campaigns(
         self, *, first: int = 0, most: int | None = None, sight: Sight = EVERYTHING
