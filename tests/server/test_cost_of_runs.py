@@ -13,8 +13,8 @@ from sqlalchemy.dialects import sqlite
 
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.machine import Inventory
+from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent, Hold, Slice, SliceState
-from assay_server.store.prepared import Driver
 from assay_server.store.protocols import MetadataStore, MetadataTransaction
 from assay_server.store.rows import queue
 from assay_server.store.sqlite import SqliteStore

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
+from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent
-from assay_server.store.prepared import Driver
 from assay_server.store.sqlite import SqliteStore
 
 THREADS = 8
@@ -85,7 +85,7 @@ class Held:
 
 @pytest.fixture
 def held(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    monkeypatch.setattr("assay_server.store.shared_commit.LONGEST_SECONDS", 60.0)
+    monkeypatch.setattr("assay_server.store.connections.shared_commit.LONGEST_SECONDS", 60.0)
     with ThreadPoolExecutor(THREADS) as pool:
         yield Held(store, pool)
 

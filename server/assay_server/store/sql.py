@@ -28,6 +28,7 @@ from assay_server.campaign_file.placement import Placement
 from assay_server.campaign_file.slices.chosen import SlicePlan
 from assay_server.store import heartbeats, statements, tables
 from assay_server.store.access import audit, certificates, identities
+from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import (
     OPEN_RUNS,
     Agent,
@@ -54,7 +55,6 @@ from assay_server.store.model import (
     WorkloadCost,
     need_of,
 )
-from assay_server.store.prepared import Driver
 from assay_server.store.rows import costing, deleting, queue, selected_runs
 from assay_server.store.sight import EVERYTHING, Belonging, Sight
 from assay_server.store.tokens import first_of_epoch

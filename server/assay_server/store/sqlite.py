@@ -15,10 +15,10 @@ from sqlalchemy.pool import NullPool, StaticPool
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
+from assay_server.store.connections.prepared import PreparedStatements
+from assay_server.store.connections.shared_commit import SharedCommit
+from assay_server.store.connections.snapshots import Snapshots
 from assay_server.store.migrate import upgrade
-from assay_server.store.prepared import PreparedStatements
-from assay_server.store.shared_commit import SharedCommit
-from assay_server.store.snapshots import Snapshots
 from assay_server.store.sql import SqlTransaction
 
 _BUSY_MS = 30_000

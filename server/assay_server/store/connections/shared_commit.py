@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.prepared import Driver, PreparedStatements
+from assay_server.store.connections.prepared import Driver, PreparedStatements
 
 _MOST_TOGETHER = 32
 LONGEST_SECONDS = 0.02  # nobody waits longer for those who come later, except for one that has begun

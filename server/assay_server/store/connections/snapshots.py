@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import sqlalchemy as sa
 
-from assay_server.store.prepared import Driver, PreparedStatements
+from assay_server.store.connections.prepared import Driver, PreparedStatements
 
 _MOST_KEPT = 8  # each holds a few MB of pages
 
