@@ -16,6 +16,7 @@ from assay_virtual.sensors import VirtualSensors, parse_faults
 from assay_virtual.tools.environment import (
     CLOCK_VARIABLE,
     FAULTS_VARIABLE,
+    GANG_VARIABLE,
     GPU_VARIABLE,
     NCU_VERSION_VARIABLE,
     NSYS_VERSION_VARIABLE,
@@ -31,7 +32,9 @@ _AGENT_IN_UUID = 8
 class VirtualModel:
     """One virtual GPU; see :class:`assay_agent.gpus.model.GpuModel`."""
 
-    own_variables: ClassVar[frozenset[str]] = frozenset((GPU_VARIABLE, SM_PERCENT_VARIABLE, CLOCK_VARIABLE))
+    own_variables: ClassVar[frozenset[str]] = frozenset(
+        (GPU_VARIABLE, GANG_VARIABLE, SM_PERCENT_VARIABLE, CLOCK_VARIABLE)
+    )
     version_variables: ClassVar[tuple[str, ...]] = (NCU_VERSION_VARIABLE, NSYS_VERSION_VARIABLE)
     refusal_variables: ClassVar[tuple[str, ...]] = (NCU_VERSION_VARIABLE, FAULTS_VARIABLE)
 
@@ -40,6 +43,9 @@ class VirtualModel:
 
     def share_variables(self, sm_percent: float) -> dict[str, str]:
         return {SM_PERCENT_VARIABLE: f"{sm_percent:g}"}
+
+    def gang_variables(self, gpus: Sequence[Mapping[str, str]]) -> dict[str, str]:
+        return {GANG_VARIABLE: json.dumps([json.loads(gpu[GPU_VARIABLE]) for gpu in gpus])}
 
     def clock_variables(self, clock: ClockCondition, environment: Mapping[str, str]) -> dict[str, str] | None:
         return None if refuses_clocks(environment) else {CLOCK_VARIABLE: clock}

@@ -207,6 +207,7 @@ class _Process:
         self._identity = Identity(agent_id, self._session.session_id)
         self._meter = agent.meter
         self._uplink = Uplink(spool, connection, self._identity, on_acknowledged=self._meter.acknowledged)
+        self._box: dict[str, SlotHealth] = {}
         self._runner = self._runner_of(agent._profilers)
         self._heartbeat_seconds = 5.0
         self._threads: list[threading.Thread] = []
@@ -227,6 +228,7 @@ class _Process:
 
     def _worker(self, place: Place, quarantine: Quarantine) -> SlotWorker:
         health = SlotHealth(place.slot, quarantine, self._session, present=bool(place.profilers))
+        self._box[place.slot.slot_id] = health
         return SlotWorker(
             place.slot,
             health=health,
@@ -250,6 +252,7 @@ class _Process:
             gate=self._policy,
             on_begin=self._session.wake,
             health=health,
+            box=self._box,
             meter=self._meter,
         )
 

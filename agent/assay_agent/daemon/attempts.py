@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 
 from assay_agent.execution.environment import without_secrets
 from assay_agent.execution.errors import ProfilerError
+from assay_agent.health import gang_health
+from assay_agent.health.gang_health import BoxHealth
 from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
 from assay_agent.policy.in_force import PolicyInForce
@@ -40,8 +42,8 @@ class AttemptRunner:
     Never raises: the end of an attempt is reported to the server, unless the server ended it.
     ``gate`` judges what the server asks for before anything is started. ``give_up`` ends the
     waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
-    ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU. ``meter`` hears
-    how each attempt ended.
+    ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU. ``box``: the
+    health of every slot, for runs over several GPUs. ``meter`` hears how each attempt ended.
     """
 
     def __init__(
@@ -55,8 +57,10 @@ class AttemptRunner:
         gate: PolicyInForce,
         on_begin: Callable[[], None] = lambda: None,
         health: SlotHealth | None = None,
+        box: BoxHealth | None = None,
         meter: Meter | None = None,
     ) -> None:
+        self._box = box or {}
         self._meter = meter or Meter()
         self._identity = identity
         self._spool = spool
@@ -113,7 +117,9 @@ class AttemptRunner:
 
     def _require_gpu(self, work: Work, problem: Failure | None, log: _LogHolder) -> None:
         """Raises _GpuLost."""
-        judged = self._health.judged(work, problem, log.log) if self._health is not None else problem
+        judged = problem
+        if self._health is not None:
+            judged = gang_health.judged(self._health, self._box, work, problem, log.log)
         if judged is not None and judged is not problem:
             raise _GpuLost(judged)
 
@@ -127,6 +133,7 @@ class AttemptRunner:
                 f"this agent does not have the profiler {work.profiler!r}, only {', '.join(self._profilers)}",
                 "run the same release of Assay on agent and server",
             )
+        gang_health.require_healthy(work, self._box)
         command = profiler.plan(work)
         log.log = AttemptLog(command=tuple(without_secrets(word, _given(work)) for word in command or ()))
         collected = Collected(work.counters)

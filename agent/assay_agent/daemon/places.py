@@ -60,6 +60,7 @@ def installed_places(
     tools = ToolBox()
     path = os.environ.get("PATH", _SYSTEM_PATH)
     libraries = os.environ.get(LIBRARIES, "")
+    box: dict[str, MeasuredGPU] = {}
     for device in inventory.devices:
         if device.problem or device.left_out or not device.uuid:
             why = device.problem or device.left_out or "the driver does not say its UUID"
@@ -71,7 +72,9 @@ def installed_places(
             variables={LIBRARIES: libraries} if libraries else {},
             telemetry=telemetry or TelemetrySettings(),
             driver_version=inventory.driver_version,
+            box=box,
         )
+        box[device.uuid] = gpu
         yield _gpu_place(gpu, tools, state, memory_bytes=device.memory_bytes, index=device.index)
 
 
@@ -105,6 +108,7 @@ def virtual_places(
         folder.chmod(0o700)
     tools, path = ToolBox(), f"{folder}:{_SYSTEM_PATH}"
     numbers: dict[str, int] = {}
+    box: dict[str, MeasuredGPU] = {}
     for group in groups:
         for _ in range(group.count):
             number = numbers.setdefault(group.kind, 0)
@@ -117,7 +121,9 @@ def virtual_places(
                 scope=str(state.absolute()),
                 telemetry=telemetry or TelemetrySettings(),
                 model=made.model,
+                box=box,
             )
+            box[gpu.device.uuid] = gpu
             yield _gpu_place(gpu, tools, state, memory_bytes=made.memory_bytes, index=number)
 
 
@@ -150,5 +156,6 @@ def _gpu_place(gpu: MeasuredGPU, tools: ToolBox, state: Path, *, memory_bytes: i
         profilers=tuple(profilers),
         synthetic=gpu.synthetic,
         sm_partitions=makes_partitions(gpu),
+        gangs=True,
     )
     return Place(slot, profilers, gpu.latest)

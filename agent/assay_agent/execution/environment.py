@@ -48,7 +48,7 @@ _LOCK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class MeasuredGPU:
-    """The one GPU of a slot.
+    """The GPU of a slot.
 
     Args:
         device: as launch tables name it; ``index`` is its ordinal for CUDA in the tool's environment.
@@ -60,6 +60,7 @@ class MeasuredGPU:
         driver_version: of NVIDIA's driver; "" for a modelled GPU.
         model: of a modelled GPU; None for a real one.
         latest: keeps the newest sample of its sensors.
+        box: the GPUs of this agent's slots by UUID, itself among them, in the order of the box.
     """
 
     device: Device
@@ -70,6 +71,7 @@ class MeasuredGPU:
     driver_version: str = ""
     model: GpuModel | None = None
     latest: LatestReading = field(default_factory=LatestReading, compare=False, repr=False)
+    box: Mapping[str, MeasuredGPU] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def synthetic(self) -> bool:
@@ -89,8 +91,27 @@ def _chosen(environment: Mapping[str, str], names: Iterable[str]) -> dict[str, s
     return {name: environment[name] for name in names if environment.get(name)}
 
 
+def gang_of(gpu: MeasuredGPU, work: Work) -> tuple[MeasuredGPU, ...]:
+    """The GPUs of a run that this GPU's slot leads, in the order of the box: their ordinals for CUDA.
+
+    Raises ProfilerError if the agent does not have one of them.
+    """
+    wanted = {gpu.device.uuid, *work.gang}
+    found = [other for uuid, other in gpu.box.items() if uuid in wanted] if work.gang else [gpu]
+    if len(found) < len(wanted):
+        missing = sorted(wanted - {other.device.uuid for other in found})
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"this agent has no {', '.join(missing)}, on which the run must also be made",
+            "restart the agent, so that it tells the server which GPUs it has",
+        )
+    return tuple(found)
+
+
 def tool_environment(gpu: MeasuredGPU, home: Path, temporary: Path, work: Work | None) -> dict[str, str]:
     """The whole environment of a tool; raises ProfilerError if a campaign sets an agent's variable."""
+    gang = (gpu,) if work is None else gang_of(gpu, work)
     given = dict(work.command.environment) if work is not None and work.command is not None else {}
     own = gpu.model.own_variables if gpu.model else ()
     taken = sorted(name for name in given if _RESERVED.fullmatch(name) or name in own)
@@ -110,11 +131,13 @@ def tool_environment(gpu: MeasuredGPU, home: Path, temporary: Path, work: Work |
         "HOME": str(home),
         "TMPDIR": str(temporary),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": gpu.device.uuid,
+        "CUDA_VISIBLE_DEVICES": ",".join(each.device.uuid for each in gang),
         "NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1",
         **gpu.variables,
         **({LIBRARIES: libraries} if libraries else {}),
     }
+    if gpu.model and len(gang) > 1:
+        environment |= gpu.model.gang_variables([each.variables for each in gang])
     if gpu.model and work is not None and work.condition.sm_percent is not None:
         environment |= gpu.model.share_variables(work.condition.sm_percent)
     return environment
@@ -139,17 +162,26 @@ def without_secrets(text: str, environment: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Private folders of one attempt; ``held`` is the descriptor of the GPU's lock."""
+    """Private folders of one attempt; ``held`` is the descriptor of the GPU's lock.
+
+    ``others``: of a gang, the private folder and the lock's descriptor of each other GPU, by UUID.
+    """
 
     home: Path
     temporary: Path
     job: Path
     held: int
+    others: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
+
+    @property
+    def locks(self) -> tuple[int, ...]:
+        """The descriptors of all locks, which every process of the run inherits."""
+        return (self.held, *(held for _, held in self.others.values()))
 
 
 @contextlib.contextmanager
 def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Event) -> Iterator[Workspace]:
-    """Folders for one attempt, under the lock of the GPU; removed afterwards.
+    """Folders for one attempt, under the lock of the GPU and those of its gang; removed afterwards.
 
     ``home`` and ``temporary`` have short paths on a local disk (Unix sockets live there); ``job``, for
     reports, is on the disk of the agent's state. Raises ProfilerError if another agent has the GPU or the
@@ -157,7 +189,10 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
     """
     job = state / _JOBS / work.key.directory_name
     with contextlib.ExitStack() as stack:
-        base, held = stack.enter_context(_lock(gpu, cancelled))
+        # In one order for all runs of a box, so that two gangs never wait for each other.
+        gang = sorted(gang_of(gpu, work), key=lambda each: each.device.uuid)
+        locked = {each.device.uuid: stack.enter_context(_lock(each, cancelled)) for each in gang}
+        base, held = locked.pop(gpu.device.uuid)
         folders = [base / "home", base / "tmp", job]
         try:
             for folder in folders:
@@ -172,7 +207,7 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
                 f"the folder cannot be made ({error.strerror})",
                 "give the agent's user disk space and permission there",
             ) from error
-        yield Workspace(folders[0], folders[1], job, held)
+        yield Workspace(folders[0], folders[1], job, held, locked)
 
 
 def remove_old_jobs(state: Path) -> None:

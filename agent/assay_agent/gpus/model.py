@@ -35,6 +35,13 @@ class GpuModel(Protocol):
         """The variables that give the tools a share of the SMs, in percent."""
         ...
 
+    def gang_variables(self, gpus: Sequence[Mapping[str, str]]) -> dict[str, str]:
+        """The variables that let the tools run one rank of a workload on each of several GPUs.
+
+        ``gpus``: the variables of each (:class:`ModelledGPU`), in the order of their ordinals.
+        """
+        ...
+
     def clock_variables(self, clock: ClockCondition, environment: Mapping[str, str]) -> dict[str, str] | None:
         """The variables that lock the SM clock; None if the workload's ``environment`` asks to refuse it."""
         ...

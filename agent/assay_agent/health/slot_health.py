@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from assay_agent.health import lost_gpu as health
 from assay_agent.health.quarantine import UNREADABLE, Quarantine, Quarantined
@@ -35,7 +37,9 @@ Ask = Callable[[str], str]
 
 
 class SlotHealth:
-    """The health of one slot, for its worker's thread. ``reason``: why it takes no runs, "" if it does.
+    """The health of one slot. ``reason``: why it takes no runs, "" if it does.
+
+    For its worker's thread, and for that of the slot that leads a run over several GPUs.
 
     Args:
         slot: as it is registered while in service.
@@ -61,6 +65,7 @@ class SlotHealth:
         self.reason = ""
         self._unwritten = False
         self._ask_at = 0.0
+        self._lock = threading.Lock()
         if self._gpu and not self._is_in_service():
             entry = quarantine.get(self._gpu)
             self.reason = entry.reason if entry is not None else UNREADABLE
@@ -79,21 +84,31 @@ class SlotHealth:
 
     def takes_runs(self) -> bool:
         """Whether the slot may ask for work now; checks whether its GPU was repaired."""
-        if self.reason and not self._unwritten and self._is_in_service():
-            _log.info("GPU %s is in service again", self._gpu)
-            self.reason = ""
-            self._session.announce()
-        return self._present and not self.reason
+        with self._lock:
+            if self.reason and not self._unwritten and self._is_in_service():
+                _log.info("GPU %s is in service again", self._gpu)
+                self.reason = ""
+                self._session.announce()
+            return self._present and not self.reason
 
-    def judged(self, work: Work, problem: Failure | None, log: AttemptLog) -> Failure | None:
+    def judged(
+        self,
+        work: Work,
+        problem: Failure | None,
+        log: AttemptLog,
+        telemetry: Mapping[str, Any] | None = None,
+    ) -> Failure | None:
         """How an attempt failed (None: it did not), after checking whether it lost the GPU.
 
-        When this returns, a lost GPU is durably out of service, and the server knows if it can be reached.
+        ``telemetry``: what the sensors of this GPU said, if it is not the only one of the run; what tools
+        said may then be about another one. When this returns, a lost GPU is durably out of service, and the
+        server knows if it can be reached.
         """
         device = self._slot.device
         if device is None or not device.uuid:
             return problem
-        of_sensors, of_tools = health.evidence_of_sensors(log.telemetry), health.evidence_of_tools(problem)
+        of_sensors = health.evidence_of_sensors(log.telemetry if telemetry is None else telemetry)
+        of_tools = health.evidence_of_tools(problem) if telemetry is None else ""
         reason = of_sensors or of_tools
         if not reason and health.is_doubtful(problem) and not self._slot.synthetic:
             reason = self._ask(self._gpu)
@@ -124,12 +139,13 @@ class SlotHealth:
             },
         )
         _log.error("GPU %s is taken out of service: %s", device.uuid, reason)
-        self.reason = reason
-        try:
-            self._quarantine.add(entry)
-        except StorageError as error:  # it stays out while this process lives
-            self._unwritten = True
-            _log.error("a restart of the agent will forget that: %s", error)
+        with self._lock:
+            self.reason = reason
+            try:
+                self._quarantine.add(entry)
+            except StorageError as error:  # it stays out while this process lives
+                self._unwritten = True
+                _log.error("a restart of the agent will forget that: %s", error)
         self._session.announce()
         self._session.wait_registered(_ANNOUNCE_SECONDS)
 

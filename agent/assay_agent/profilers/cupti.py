@@ -23,7 +23,7 @@ from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.live import LiveMeasurement
-from assay_agent.profilers.requirements import whole_light_command
+from assay_agent.profilers.requirements import require_one_gpu, whole_light_command
 from assay_agent.tracer.build import find_tracer, why_unavailable
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver, TracedProcess
@@ -77,6 +77,7 @@ class CuptiProfiler:
 
     def plan(self, work: Work) -> list[str] | None:
         """The workload's own command: its environment injects the tracer."""
+        require_one_gpu(work, "Assay's tracer", "it has not been shown to record several")
         return whole_light_command(work, self._gpu, "the CUPTI tracer")
 
     def run(self, work: Work, cancelled: threading.Event) -> CuptiMeasurement:

@@ -23,7 +23,12 @@ from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.kineto_file import KINETO_VARIABLE, kineto_fault
 from assay_agent.profilers.live import DEFAULT_TIMEOUT_SECONDS, LiveMeasurement, relabelled
-from assay_agent.profilers.requirements import require_command, require_light_condition, require_possible
+from assay_agent.profilers.requirements import (
+    require_command,
+    require_light_condition,
+    require_one_gpu,
+    require_possible,
+)
 from assay_core.records.work import Work
 from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.launches.table import BASELINE, Device, LaunchBatch, table_metadata
@@ -57,6 +62,7 @@ class KinetoProfiler:
                 "a workload's own trace measures whole light runs, no detailed ones and no windows",
             )
         require_possible(work, self._gpu)
+        require_one_gpu(work, "a Kineto trace", "each process writes its own")
         require_light_condition(work)
         self._require_obeyed(work)
         command = require_command(work)

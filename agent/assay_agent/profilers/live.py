@@ -31,6 +31,7 @@ from assay_agent.execution.pinned import JudgedCommand, entered_folder, first_fa
 from assay_agent.execution.tool_run import ToolResult, run_tool
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.guards.run_guards import RunGuards
+from assay_agent.profilers.gang import OtherGpus, gang_devices
 from assay_agent.provenance.facts import live_facts
 from assay_agent.provenance.libraries import LoadedLibraries
 from assay_agent.telemetry.rules import share_flag
@@ -78,6 +79,7 @@ class LiveMeasurement(abc.ABC):
         self._flags: dict[str, ValidityFlag] = {}
         self._conditions: Conditions | None = None
         self._watch: GpuWatch | None = None
+        self._others: OtherGpus | None = None
         self._wall_seconds = 0.0
         self._libraries: LoadedLibraries | None = None
         self._tool_facts: dict[str, ToolFact] = {}
@@ -89,7 +91,7 @@ class LiveMeasurement(abc.ABC):
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
         found = dict(self._flags)
-        for source in (self._conditions, self._watch):
+        for source in (self._conditions, self._watch, self._others):
             for flag in source.flags if source else ():
                 found.setdefault(flag.name, flag)
         # The condition refuses a share that is not in force; this checks once more.
@@ -103,6 +105,8 @@ class LiveMeasurement(abc.ABC):
     @property
     def log(self) -> AttemptLog:
         telemetry = self._watch.to_dict() if self._watch else None
+        if telemetry is not None and self._others is not None and self._others.telemetry:
+            telemetry["gang"] = self._others.telemetry
         text = without_secrets("\n".join(self._text), self.environment)
         command = tuple(without_secrets(word, self.environment) for word in self._command)
         environment = scrubbed(self.environment)
@@ -139,6 +143,12 @@ class LiveMeasurement(abc.ABC):
             self.environment |= self._conditions.environment
             self._note_conditions()
             self._watch = stack.enter_context(GpuWatch(self.gpu, self.work, private, self.cancellation))
+            self._others = stack.enter_context(
+                OtherGpus(
+                    self.gpu, self.work, space, environment=self.environment, state=self.state,
+                    cancelled=self.cancellation, note=self.note,
+                )
+            )  # fmt: skip
             self._stack = stack.pop_all()
         return self
 
@@ -223,17 +233,32 @@ class LiveMeasurement(abc.ABC):
                 "put the workload there, or correct the campaign file",
             )
         limit = self.work.command.timeout_s or DEFAULT_TIMEOUT_SECONDS
-        conditions = self._conditions
-        before_ending = conditions.before_ending if conditions else None
+        conditions = [each for each in (self._conditions, self._others) if each is not None]
+
+        def before_ending() -> None:
+            for condition in conditions:
+                condition.before_ending()
+
         guards = self._guards()
-        measuring = self._watch.measuring() if self._watch else contextlib.nullcontext()
-        with self._entered(directory) as entered, measuring, guards:
-            result = self._run(argv, entered, limit, before_ending=before_ending, stop=guards.stop, held=held)
+        measuring = [each.measuring() for each in (self._watch, self._others) if each is not None]
+        with self._entered(directory) as entered, contextlib.ExitStack() as watched:
+            for each in measuring:
+                watched.enter_context(each)
+            watched.enter_context(guards)
+            result = self._run(
+                argv,
+                entered,
+                limit,
+                before_ending=before_ending,
+                stop=guards.stop,
+                held=held,
+            )
         self._wall_seconds += result.seconds
         self._require_judged("was changed while it ran")
         guards.require_kept(str(self.work.key))
         if conditions and not (result.timed_out or result.cancelled):
-            conditions.check()
+            for condition in conditions:
+                condition.check()
             self._note_conditions()
         if result.timed_out:
             raise ProfilerError(
@@ -309,7 +334,7 @@ class LiveMeasurement(abc.ABC):
                 timeout_seconds=timeout_seconds,
                 cancelled=stop or self.cancellation,
                 stdout_path=output,
-                held=(self.space.held, *held),
+                held=(*self.space.locks, *held),
                 before_ending=before_ending,
             )
         except OSError as error:
@@ -329,7 +354,9 @@ class LiveMeasurement(abc.ABC):
         """The schema of what the tool measured, with what this agent knows: device, condition, mark."""
         found = table_metadata(schema)
         ordinals = [device.index for device in found.devices] or [self.gpu.device.index]
-        devices = tuple(replace(self.device, index=ordinal) for ordinal in ordinals)
+        devices = gang_devices(self.gpu, self.work) or tuple(
+            replace(self.device, index=ordinal) for ordinal in ordinals
+        )
         metadata = TableMetadata(
             level=self.work.table_level,
             origin=origin_of(synthetic=self.gpu.synthetic),

@@ -61,3 +61,14 @@ def require_command(work: Work) -> CommandSource:
             f"its window of launches (skip {work.launch_skip}, count {work.launch_count}) is negative",
         )
     return work.command
+
+
+def require_one_gpu(work: Work, measurer: str, why: str) -> None:
+    """Raises ProfilerError for a run over several GPUs, which ``measurer`` cannot make."""
+    if work.gang:
+        raise ProfilerError(
+            FailureClass.SERVER_REFUSED,
+            str(work.key),
+            f"{measurer} measures runs on one GPU, and this one has {len(work.gang) + 1}: {why}",
+            "measure runs over several GPUs with 'light: nsys' and 'detailed: none'",
+        )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from assay_virtual.model.gpu import VirtualGPU
 
 GPU_VARIABLE = "ASSAY_VIRTUAL_GPU"
+GANG_VARIABLE = "ASSAY_VIRTUAL_GANG"
 SM_PERCENT_VARIABLE = "ASSAY_VIRTUAL_SM_PERCENT"
 CLOCK_VARIABLE = "ASSAY_VIRTUAL_CLOCK"
 FAULTS_VARIABLE = "ASSAY_VIRTUAL_FAULTS"
@@ -29,7 +30,8 @@ DEFAULT_NSYS_VERSION = "2023.4.4.54"
 class VirtualEnvironment:
     """One virtual GPU as the tools see it; ``sm_percent`` is in (0, 100].
 
-    ``clock``: the lock of its SM clock from outside; Nsight Compute's own option overrides it.
+    ``clock``: the lock of its SM clock from outside; Nsight Compute's own option overrides it. ``gang``: all
+    GPUs of a run over several, each with its UUID, in the order of their ordinals; else only this one.
     """
 
     gpu: VirtualGPU
@@ -37,13 +39,40 @@ class VirtualEnvironment:
     sm_percent: float
     faults: Faults
     clock: ClockCondition = "none"
+    gang: tuple[tuple[VirtualGPU, str], ...] = ()
+
+    @property
+    def gpus(self) -> tuple[tuple[VirtualGPU, str], ...]:
+        """The GPUs that processes see, and their UUIDs."""
+        return self.gang or ((self.gpu, self.uuid),)
+
+    def ordinal_of(self, process: int) -> int:
+        """The ordinal of the GPU that a rank uses: ranks go round."""
+        return process % len(self.gpus)
+
+    @property
+    def loses_a_gpu(self) -> bool:
+        """Whether a fault switch loses one of them."""
+        return any(self.faults.loses(uuid) for _, uuid in self.gpus)
 
 
 def virtual_environment(variables: Mapping[str, str]) -> VirtualEnvironment:
     """Read the environment; raises ParameterError naming the variable that is wrong or missing."""
     gpu, uuid = _gpu(variables.get(GPU_VARIABLE, ""))
     faults = parse_faults(_fault_text(variables.get(FAULTS_VARIABLE, "")))
-    return VirtualEnvironment(gpu, uuid, _sm_percent(variables, gpu), faults, _clock(variables))
+    gang = _gang(variables.get(GANG_VARIABLE, ""))
+    return VirtualEnvironment(gpu, uuid, _sm_percent(variables, gpu), faults, _clock(variables), gang)
+
+
+def _gang(text: str) -> tuple[tuple[VirtualGPU, str], ...]:
+    """The GPUs of a run over several; empty for a run on one."""
+    if not text:
+        return ()
+    try:
+        listed = json.loads(text)
+    except ValueError as error:
+        raise ParameterError(GANG_VARIABLE, f"it is not JSON ({error})") from error
+    return tuple(_gpu(json.dumps(each)) for each in listed)
 
 
 def lost_by_switch(variables: Mapping[str, str], uuid: str) -> bool:

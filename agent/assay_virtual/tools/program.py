@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -89,7 +89,8 @@ def run_launches(
     """Launches [skip, stop) of one process of a workload, up to where it ends."""
     assert program.workload is not None
     stop = program.totals[process] if stop is None else min(stop, program.totals[process])
-    return environment.gpu.execute(
+    gpu, _ = environment.gpus[environment.ordinal_of(process)]
+    return gpu.execute(
         program.workload,
         level=level,
         condition=condition,
@@ -106,14 +107,21 @@ def _virtual_program(path: Path, arguments: Sequence[str], environment: VirtualE
         workload = load_workload(path)
     except InputError as error:
         return Program(path, command, Ending(_UNREADABLE_WORKLOAD), complaint=f"assay-virtual: {error}\n")
-    totals = tuple(workload.launches(process) for process in range(workload.processes))
+    ranks, gpus = workload.processes, len(environment.gpus)
+    if ranks == 1:
+        # A rank on every GPU: each is a process of its own, so its random draws are its own.
+        workload, ranks = replace(workload, processes=gpus), gpus
+    elif ranks % gpus:
+        complaint = f"assay-virtual: {ranks} ranks cannot share {gpus} GPUs evenly\n"
+        return Program(path, command, Ending(_UNREADABLE_WORKLOAD), complaint=complaint)
+    totals = tuple(workload.launches(process) for process in range(ranks))
     faults, ending, complaint = environment.faults, Ending(), ""
     if "no_driver" in faults:
         complaint = "assay-virtual: CUDA error 100 (no CUDA-capable device is detected)\n"
         totals, ending = tuple(0 for _ in totals), Ending(_NO_DRIVER)
     elif "nothing_profiled" in faults:
         totals = tuple(0 for _ in totals)
-    elif faults.loses(environment.uuid):
+    elif environment.loses_a_gpu:
         totals, ending = tuple(n // 3 for n in totals), Ending(_GPU_LOST)
         complaint = "assay-virtual: CUDA error 719 (unspecified launch failure)\n"
     elif "application_failed" in faults:

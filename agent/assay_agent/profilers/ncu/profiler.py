@@ -36,13 +36,17 @@ from assay_agent.profilers.ncu.log import (
 from assay_agent.profilers.ncu.preflight import Listing, listing_of, missing_text
 from assay_agent.profilers.ncu.profiling_lock import profiling_turn, takes_turns
 from assay_agent.profilers.ncu.refused_metrics import MOST_ROUNDS, MetricsRefusedError, refusal_memory
-from assay_agent.profilers.requirements import require_command, require_possible
+from assay_agent.profilers.requirements import require_command, require_one_gpu, require_possible
 from assay_core.records.work import Work
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import LaunchBatch, counter_columns
 from assay_sampling.running.failures import FailureClass
 
 _HEAD_CHARACTERS = 1 << 20
+# Source: NVIDIA's command line reference of 2026.3, "Mandatory Concurrent Kernels".
+_ONE_AFTER_THE_OTHER = (
+    "it runs kernels one after the other, so those that wait for kernels of other GPUs (NCCL) would hang"
+)
 
 
 class NsightComputeProfiler:
@@ -62,6 +66,7 @@ class NsightComputeProfiler:
                 "Nsight Compute measures detailed runs, not light ones",
             )
         require_possible(work, self._gpu)
+        require_one_gpu(work, "Nsight Compute", _ONE_AFTER_THE_OTHER)
         _require_no_share(work)
         return list(require_command(work).argv)
 

@@ -13,11 +13,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from assay_agent.execution.classify import failure_in, last_words, quoted, refuse_killed, workload_failed
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox, ToolVersion
+from assay_agent.profilers.gang import require_whole_gang
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.nsys import command as nsys_command
 from assay_agent.profilers.requirements import whole_light_command
@@ -113,13 +116,16 @@ class NsightSystemsMeasurement(LiveMeasurement):
         try:
             with open_recording(database, ReadOptions(synthetic=self.gpu.synthetic)) as recording:
                 schema = self.labelled(recording.schema, tool.version)
+                ordinals: set[int] = set()
                 for batch in recording.batches():
+                    ordinals.update(pc.unique(batch.records["device"]).to_pylist())
                     yield relabelled(batch, schema)
                     if self.cancelled:
                         return
                 notes = list(recording.notes)
         except AssayError as error:
             raise self._unreadable(error) from error
+        require_whole_gang(self.work, ordinals)
         self.take_notes(notes)
         # A whole run has no window whose end could cut kernels off, so missing kernels were lost.
         dropped = next((note for note in notes if note.flag in ("launches_dropped", "capture_cut")), None)

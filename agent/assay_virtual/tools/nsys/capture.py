@@ -52,10 +52,13 @@ def capture_run(
     document = {
         "gpu": environment.gpu.architecture.kind,
         "seed": environment.gpu.seed,
-        "uuid": environment.uuid,
+        "uuids": [uuid for _, uuid in environment.gpus],
         "version": version,
         "kernels": [dict(zip(_KERNEL_FIELDS, key, strict=True)) for key in kernels],
-        "processes": [_process(part, program, nvtx="nvtx" in traces) for part in parts],
+        "processes": [
+            {**_process(part, program, nvtx="nvtx" in traces), "device": environment.ordinal_of(part.process)}
+            for part in parts
+        ],
         "whole_graphs": whole_graphs,
         "dropped": int((~kept).sum()) if told else 0,
         "call_duration_ns": CALL_DURATION_NS,

@@ -74,6 +74,7 @@ class _Export:
         self._column = {name: capture.launches.numbers(name) for name in capture.launches.by_name}
         self._strings = {text: index for index, text in enumerate(_FIXED_STRINGS)}
         self._pid = {entry["process"]: int(entry["pid"]) for entry in self._document["processes"]}
+        self._device = {entry["process"]: int(entry["device"]) for entry in self._document["processes"]}
         self._gpu = architecture(self._document["gpu"])
 
     def tables(
@@ -82,7 +83,7 @@ class _Export:
         yield "TARGET_INFO_SYSTEM_ENV", self._system()
         yield "TARGET_INFO_SESSION_START_TIME", [(_EPOCH_NS, _EPOCH_TEXT, _EPOCH_TEXT)]
         yield "ANALYSIS_DETAILS", [(_VM, self._end_ns(), 0, self._end_ns())]
-        yield "TARGET_INFO_GPU", [_gpu_row(self._gpu, self._document)]
+        yield "TARGET_INFO_GPU", [_gpu_row(self._gpu, *each) for each in enumerate(self._document["uuids"])]
         if generation.capture_table is not None:
             yield generation.capture_table, self._capture_parameters()
         yield generation.export_table, _export_parameters(generation, version, arguments)
@@ -157,7 +158,7 @@ class _Export:
         for grid_id, (process, call, start, duration, kernel, x, y, z, stream, node) in enumerate(chosen, 1):
             naming, block, registers, static, dynamic = entries[kernel]
             yield (
-                start, start + duration, 0, 1, *green, stream, _FIRST_CORRELATION + call,
+                start, start + duration, self._device[process], 1, *green, stream, _FIRST_CORRELATION + call,
                 self._global_pid(process), *naming, 1, 0, registers, x, y, z, *block, static, dynamic, 0, 0,
                 grid_id, self._gpu.shared_bytes_per_sm, None if node < 0 else _GRAPH_NODES + node + 1, 0,
             )  # fmt: skip
@@ -178,8 +179,9 @@ class _Export:
             rows = list(group)
             begin = min(column["start_ns"][row] for row in rows)
             finish = max(map(self._kernel_end_ns, rows))
-            stream, call = column["stream"][rows[0]], column["call"][rows[0]]
-            yield begin, finish, 0, 1, stream, _FIRST_CORRELATION + call, self._global_pid(process), 1, 2
+            stream, correlation = column["stream"][rows[0]], _FIRST_CORRELATION + column["call"][rows[0]]
+            device = self._device[process]
+            yield begin, finish, device, 1, stream, correlation, self._global_pid(process), 1, 2
 
     def _ranges(self) -> Iterator[Row]:
         for entry in self._document["processes"]:
@@ -235,14 +237,15 @@ def _export_parameters(generation: Generation, version: str, arguments: dict[str
     yield "ASSAY_SYNTHETIC", "true"
 
 
-def _gpu_row(gpu: Architecture, document: dict[str, Any]) -> Row:
+def _gpu_row(gpu: Architecture, ordinal: int, uuid: str) -> Row:
     major, minor = (int(part) for part in gpu.compute_capability.split("."))
     values: dict[str, Any] = dict.fromkeys(columns_of("TARGET_INFO_GPU", GENERATION_2023), 0)
     values |= {
-        "vmId": _VM, "name": f"virtual {gpu.kind}", "busLocation": "0000:00:00.0", "isDiscrete": 1,
+        "vmId": _VM, "id": ordinal, "cuDevice": ordinal,
+        "name": f"virtual {gpu.kind}", "busLocation": "0000:00:00.0", "isDiscrete": 1,
         "l2CacheSize": gpu.l2_bytes, "totalMemory": gpu.memory_bytes,
         "memoryBandwidth": int(gpu.dram_bytes_per_second), "clockRate": gpu.boost_clock_hz,
-        "smCount": gpu.sm_count, "uuid": str(document["uuid"]).removeprefix("GPU-"),
+        "smCount": gpu.sm_count, "uuid": uuid.removeprefix("GPU-"),
         "chipName": gpu.chip.upper(), "ctxswDevPath": "", "ctrlDevPath": "", "constantMemory": 65536,
         "maxIPC": int(gpu.issue_per_cycle), "maxRegistersPerBlock": gpu.registers_per_sm,
         "maxShmemPerBlock": 49152, "maxShmemPerBlockOptin": gpu.shared_bytes_per_block,

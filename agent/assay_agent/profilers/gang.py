@@ -1,0 +1,133 @@
+"""The other GPUs of a run over several: their conditions, and the watch over each, while it is measured.
+
+The slot that leads measures: its profiler records the processes of all ranks. The other GPUs are locked,
+brought under the same condition and watched in the same way, so that a fault of any of them shows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from assay_agent.conditions import Conditions, Site
+from assay_agent.conditions.journal import Journal
+from assay_agent.execution.environment import MeasuredGPU, Workspace, gang_of
+from assay_agent.execution.errors import ProfilerError
+from assay_agent.telemetry.watch import GpuWatch
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import Work
+from assay_sampling.launches.table import Device
+from assay_sampling.running.failures import FailureClass
+
+
+class OtherGpus:
+    """The GPUs of a gang except the one whose slot leads; empty for a run on one GPU.
+
+    Entering raises ProfilerError if a condition cannot be made; then none stays in force.
+    """
+
+    def __init__(
+        self,
+        gpu: MeasuredGPU,
+        work: Work,
+        space: Workspace,
+        *,
+        environment: Mapping[str, str],
+        state: Path,
+        cancelled: threading.Event,
+        note: Callable[[str], None],
+    ) -> None:
+        self._conditions: list[Conditions] = []
+        self._watches: list[GpuWatch] = []
+        self._stack = contextlib.ExitStack()
+        for other in gang_of(gpu, work):
+            if other is gpu:
+                continue
+            private, held = space.others[other.device.uuid]
+            site = Site(
+                gpu=other,
+                work=work,
+                base=private,
+                held=held,
+                environment=environment,
+                journal=Journal(state, other.device.uuid, private / "lock"),
+                cancelled=cancelled,
+                note=note,
+            )
+            self._conditions.append(Conditions(site))
+            self._watches.append(GpuWatch(other, work, private, cancelled))
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            for conditions in self._conditions:
+                stack.enter_context(conditions)
+            for watch in self._watches:
+                stack.enter_context(watch)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def flags(self) -> tuple[ValidityFlag, ...]:
+        """The flags of their conditions and sensors, each with the GPU in its detail."""
+        return tuple(
+            replace(flag, detail=f"GPU {watch.summary.gpu}: {flag.detail}")
+            for conditions, watch in zip(self._conditions, self._watches, strict=True)
+            for flag in (*conditions.flags, *watch.flags)
+        )
+
+    @property
+    def telemetry(self) -> list[dict[str, Any]]:
+        """The summary of each GPU's sensors."""
+        return [watch.to_dict() for watch in self._watches]
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Around the command that measures; see :meth:`GpuWatch.measuring`."""
+        with contextlib.ExitStack() as stack:
+            for watch in self._watches:
+                stack.enter_context(watch.measuring())
+            yield
+
+    def before_ending(self) -> None:
+        """The processes of the run are about to be ended by signals."""
+        for conditions in self._conditions:
+            conditions.before_ending()
+
+    def check(self) -> None:
+        """Raises ProfilerError if a condition was not in force during the run that has ended."""
+        for conditions in self._conditions:
+            conditions.check()
+
+
+def gang_devices(gpu: MeasuredGPU, work: Work) -> tuple[Device, ...]:
+    """The devices of a gang with their ordinals for CUDA; empty for a run on one GPU."""
+    if not work.gang:
+        return ()
+    return tuple(replace(each.device, index=number) for number, each in enumerate(gang_of(gpu, work)))
+
+
+def require_whole_gang(work: Work, ordinals: Collection[int]) -> None:
+    """Raises ProfilerError unless kernels ran on every GPU of a gang and on no other.
+
+    A launcher that shows each rank one GPU alone makes them all ordinal 0: nobody could tell them apart.
+    """
+    if not work.gang or set(ordinals) == set(range(len(work.gang) + 1)):
+        return
+    seen = ", ".join(str(number) for number in sorted(ordinals)) or "none"
+    raise ProfilerError(
+        FailureClass.NOTHING_PROFILED,
+        str(work.key),
+        f"the run has the GPUs 0 to {len(work.gang)}, and kernels ran on {seen}",
+        "let every rank see all GPUs (CUDA_VISIBLE_DEVICES as the agent sets it) and use its own by "
+        "LOCAL_RANK, or ask for as many GPUs as the command uses",
+    )
