@@ -58,6 +58,16 @@ class RenewResponse(_message.Message):
     certificate: bytes
     def __init__(self, certificate: _Optional[bytes] = ...) -> None: ...
 
+class LeaveRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LeaveResponse(_message.Message):
+    __slots__ = ("serial",)
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    serial: str
+    def __init__(self, serial: _Optional[str] = ...) -> None: ...
+
 class MakeTokenRequest(_message.Message):
     __slots__ = ("role", "name", "project", "labels", "uses", "valid_ms")
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -89,20 +99,26 @@ class MakeTokenResponse(_message.Message):
     def __init__(self, token: _Optional[str] = ..., token_id: _Optional[str] = ..., fingerprint: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., join_port: _Optional[int] = ...) -> None: ...
 
 class RevokeRequest(_message.Message):
-    __slots__ = ("subject",)
+    __slots__ = ("subject", "tokens")
     SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
     subject: str
-    def __init__(self, subject: _Optional[str] = ...) -> None: ...
+    tokens: bool
+    def __init__(self, subject: _Optional[str] = ..., tokens: _Optional[bool] = ...) -> None: ...
 
 class RevokeResponse(_message.Message):
-    __slots__ = ("what", "id", "name")
+    __slots__ = ("what", "id", "name", "tokens", "tokens_withdrawn")
     WHAT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     what: str
     id: str
     name: str
-    def __init__(self, what: _Optional[str] = ..., id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    tokens_withdrawn: bool
+    def __init__(self, what: _Optional[str] = ..., id: _Optional[str] = ..., name: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., tokens_withdrawn: _Optional[bool] = ...) -> None: ...
 
 class ListIdentitiesRequest(_message.Message):
     __slots__ = ()

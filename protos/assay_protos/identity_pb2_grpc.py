@@ -44,6 +44,11 @@ class EnrolmentServiceStub:
                 request_serializer=assay__protos_dot_identity__pb2.RenewRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_identity__pb2.RenewResponse.FromString,
                 _registered_method=True)
+        self.Leave = channel.unary_unary(
+                '/assay.v1.EnrolmentService/Leave',
+                request_serializer=assay__protos_dot_identity__pb2.LeaveRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_identity__pb2.LeaveResponse.FromString,
+                _registered_method=True)
 
 
 class EnrolmentServiceServicer:
@@ -65,6 +70,13 @@ class EnrolmentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Leave(self, request, context):
+        """Withdraw the certificates of the key that the caller uses: it logs out.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_EnrolmentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +89,11 @@ def add_EnrolmentServiceServicer_to_server(servicer, server):
                     servicer.Renew,
                     request_deserializer=assay__protos_dot_identity__pb2.RenewRequest.FromString,
                     response_serializer=assay__protos_dot_identity__pb2.RenewResponse.SerializeToString,
+            ),
+            'Leave': grpc.unary_unary_rpc_method_handler(
+                    servicer.Leave,
+                    request_deserializer=assay__protos_dot_identity__pb2.LeaveRequest.FromString,
+                    response_serializer=assay__protos_dot_identity__pb2.LeaveResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -133,6 +150,33 @@ class EnrolmentService:
             '/assay.v1.EnrolmentService/Renew',
             assay__protos_dot_identity__pb2.RenewRequest.SerializeToString,
             assay__protos_dot_identity__pb2.RenewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Leave(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.EnrolmentService/Leave',
+            assay__protos_dot_identity__pb2.LeaveRequest.SerializeToString,
+            assay__protos_dot_identity__pb2.LeaveResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -17,6 +17,7 @@ from assay_core.records.identity import (
     IdentitiesAsked,
     JoinAsked,
     Joined,
+    LeaveAsked,
     NamedForRevocation,
     RenewalAsked,
     TokenAsked,
@@ -33,7 +34,7 @@ from assay_server.access.caller import Caller, How, called_by
 from assay_server.access.directory import IdentityDirectory
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.withdrawn import WithdrawnCertificates
-from assay_server.store.model import Agent, Identity
+from assay_server.store.model import Agent, Identity, StoredToken
 from assay_server.store.protocols import MetadataStore
 from tests.support.identity.authorities import made_authority
 from tests.support.server.memory_metadata_store import MemoryMetadataStore
@@ -77,6 +78,10 @@ class Office:
     def renew(self, identity_id: str, key: PrivateKey) -> bytes:
         with called_by(Caller(identity_id, "", Role.AGENT)):
             return self.enrolment.renew(RenewalAsked(certificate_request(key))).certificate
+
+    def store_tokens(self) -> list[StoredToken]:
+        with self.store.snapshot() as read:
+            return read.join_tokens()
 
     def revoke(self, subject: str) -> str:
         return self.enrolment.revoke(NamedForRevocation(subject)).what
@@ -261,6 +266,55 @@ def test_the_id_of_an_agent_of_the_socket_needs_a_token_of_its_own(office: Offic
     assert office.join(office.token(), key, name="renamed").name == "renamed"
     with pytest.raises(NotPermittedError, match="belongs to another key"):
         office.join(office.token(name="rack-7"), new_key(), name="rack-7")
+
+
+def test_leaving_withdraws_all_certificates_of_the_callers_key_and_no_other(office: Office) -> None:
+    key, other = new_key(), new_key()
+    mine = certified_identity(
+        read_certificate(office.join(office.token(Role.VIEWER, "vera"), key, "").certificate, "c")
+    )
+    theirs = certified_identity(
+        read_certificate(office.join(office.token(Role.VIEWER, "vera"), other, "").certificate, "c")
+    )
+    renewed = certified_identity(read_certificate(office.renew(mine.identity_id, key), "c"))
+    with called_by(Caller(mine.identity_id, "vera", Role.VIEWER, serial=renewed.serial)):
+        assert office.enrolment.leave(LeaveAsked()).serial == renewed.serial
+    assert mine.serial in office.withdrawn and renewed.serial in office.withdrawn
+    assert theirs.serial not in office.withdrawn
+    with (
+        called_by(Caller("owner", "owner", Role.ADMIN, how=How.SOCKET)),
+        pytest.raises(NotIdentifiedError, match="no certificate to withdraw"),
+    ):
+        office.enrolment.leave(LeaveAsked())
+
+
+def test_revoking_names_the_open_tokens_that_it_joined_with_and_withdraws_them_if_asked(
+    office: Office,
+) -> None:
+    fleet, single, unused = office.token(uses=3), office.token(), office.token(uses=5)
+    key = new_key()
+    office.join(fleet, key)
+    office.join(single, key)
+    hashes = {each.secret_hash: each.token_id for each in office.store_tokens()}
+    fleet_id = hashes[JoinToken.parse(fleet).secret_hash]
+    told = office.enrolment.revoke(NamedForRevocation(BOX))
+    assert (told.tokens, told.tokens_withdrawn) == ((fleet_id,), False)
+    # What it says is so: the box would come back as another one.
+    office.join(fleet, new_key(), OTHER_BOX)
+    told = office.enrolment.revoke(NamedForRevocation(BOX, tokens=True))
+    assert (told.tokens, told.tokens_withdrawn) == ((fleet_id,), True)
+    with pytest.raises(NotIdentifiedError, match="or withdrawn"):
+        office.join(fleet, new_key(), "c" * 32)
+    office.join(unused, new_key(), "c" * 32)
+
+
+def test_revoking_a_key_names_its_tokens_and_an_expired_one_is_none(office: Office) -> None:
+    token = office.token(Role.VIEWER, "vera", uses=2)
+    lost = office.join(token, new_key(), "")
+    serial = certified_identity(read_certificate(lost.certificate, "c")).serial
+    assert len(office.enrolment.revoke(NamedForRevocation(serial)).tokens) == 1
+    office.now_ms += HOUR_MS
+    assert office.enrolment.revoke(NamedForRevocation(serial)).tokens == ()
 
 
 def test_a_person_gets_an_identity_by_name_and_keeps_it_on_every_machine(office: Office) -> None:

@@ -18,7 +18,7 @@ from assay_agent.uplink.connection import Connection as AgentConnection
 from assay_agent.uplink.connection import ServerRefusedError
 from assay_agent.uplink.renewal import Renewal
 from assay_client.remote.client import Client
-from assay_client.remote.logins import log_in, login_folder
+from assay_client.remote.logins import log_in, log_out, login_folder
 from assay_core.connecting.channel import joining_channel, mutual_channel
 from assay_core.connecting.joining import join
 from assay_core.identity.certificates import (
@@ -315,3 +315,24 @@ def test_a_damaged_token_is_refused_before_anything_is_sent(lab: Server) -> None
     stranger = JoinToken.new(authority_of(lab).der).text
     with pytest.raises(NotIdentifiedError, match="this server did not make it"):
         join(lab.joins[0], stranger, name="box", identity_id=BOX)
+
+
+def test_logging_out_withdraws_the_certificate_at_the_server_or_says_why_not(
+    lab: Server,
+) -> None:
+    log_in(lab.joins[0], token_of(lab, Role.VIEWER, "vera"))
+    address = lab.addresses[0]
+    kept = login_folder(parse_address(address)).read()
+    assert kept is not None and refusal(kept, lab) == "answered"
+    told = log_out(address)
+    assert told is not None and (told["withdrawn"], told["not_withdrawn"]) == (True, None)
+    assert refusal(kept, lab) == "PERMISSION_DENIED"
+    assert log_out(address) is None
+    log_in(lab.joins[0], token_of(lab, Role.VIEWER, "vera"))
+    lab.stop()
+    told = log_out(address)
+    assert told is not None and (told["withdrawn"], told["not_withdrawn"]) == (
+        False,
+        "the server does not answer",
+    )
+    assert login_folder(parse_address(address)).read() is None

@@ -70,6 +70,7 @@ MAY: dict[str, str] = {
     # Only on the listener for joining; the owner of the socket has no certificate to renew.
     "EnrolmentService/Join": "",
     "EnrolmentService/Renew": f"agent, other agent, {ALL_READERS}".removesuffix(", owner"),
+    "EnrolmentService/Leave": f"agent, other agent, {ALL_READERS}".removesuffix(", owner"),
     "IdentityService/MakeToken": ADMINS,
     "IdentityService/Revoke": ADMINS,
     "IdentityService/ListIdentities": ADMINS,

@@ -121,10 +121,20 @@ class Client:
         """``identities`` with their certificates, and the ``tokens`` that can still be used."""
         return identities_document(self._connection.identities())
 
-    def revoke(self, subject: str) -> dict[str, Any]:
-        """Revoke an identity (id or name), a token (id) or a key's certificates (serial number)."""
-        revoked = self._connection.revoke(subject)
-        return {"what": revoked.what, "id": revoked.id, "name": revoked.name}
+    def revoke(self, subject: str, *, tokens: bool = False) -> dict[str, Any]:
+        """Revoke an identity (id or name), a token (id) or a key's certificates (serial number).
+
+        ``tokens`` of the answer: open join tokens that it has joined with, and could come back with, unless
+        ``tokens_withdrawn`` says that they were withdrawn, as asked (servers of earlier releases do not).
+        """
+        revoked = self._connection.revoke(subject, tokens=tokens)
+        return {
+            "what": revoked.what,
+            "id": revoked.id,
+            "name": revoked.name,
+            "tokens": list(revoked.tokens),
+            "tokens_withdrawn": revoked.tokens_withdrawn,
+        }
 
     def status(self, campaign_id: str) -> dict[str, Any]:
         """A campaign and its runs, now."""

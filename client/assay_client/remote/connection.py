@@ -263,8 +263,8 @@ class Connection:
     def make_token(self, asked: TokenAsked) -> TokenMade:
         return self._call(lambda: self._identity_stub.MakeToken, asked, TokenMade.from_proto)
 
-    def revoke(self, subject: str) -> Revoked:
-        named = NamedForRevocation(utf8(subject))
+    def revoke(self, subject: str, *, tokens: bool = False) -> Revoked:
+        named = NamedForRevocation(utf8(subject), tokens)
         return self._call(lambda: self._identity_stub.Revoke, named, Revoked.from_proto)
 
     def identities(self) -> Identities:

@@ -13,12 +13,14 @@ import grpc
 from assay_client.settings import settings_of
 from assay_core.connecting import joining
 from assay_core.connecting.channel import mutual_channel
-from assay_core.connecting.joining import renewed
+from assay_core.connecting.joining import left, renewed
 from assay_core.identity.credentials import Credentials, CredentialsFolder
+from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.server_address import ServerAddress, parse_address
 from assay_sampling.errors import AssayError, NotIdentifiedError
 
 _RENEW_SECONDS = 5.0
+_LEAVE_SECONDS = 10.0
 
 
 def login_again(address: str) -> str:
@@ -51,9 +53,43 @@ def log_in(address: str, token: str) -> dict[str, Any]:
     }
 
 
-def log_out(address: str) -> bool:
-    """Forget the login to a server; whether there was one. Raises ParameterError, StorageError."""
-    return login_folder(parse_address(address)).remove()
+def log_out(address: str) -> dict[str, Any] | None:
+    """Have the server withdraw the login's certificates, and forget it; None if there is none.
+
+    Returns whether it is ``withdrawn`` or else ``not_withdrawn`` (why), its ``serial`` and ``expires_at_ms``.
+    Raises ParameterError, StorageError.
+    """
+    server = parse_address(address)
+    folder = login_folder(server)
+    found = folder.read()
+    if found is None:
+        return None
+    why = _not_withdrawn(server, found)
+    folder.remove()
+    identity = found.identity
+    return {
+        "withdrawn": not why,
+        "not_withdrawn": why or None,
+        "serial": identity.serial,
+        "expires_at_ms": identity.not_after_ms,
+    }
+
+
+def _not_withdrawn(server: ServerAddress, login: Credentials) -> str:
+    """Have a login withdrawn; why it was not, or ""."""
+    if login.expired:
+        return ""  # it is worth nothing any more
+    try:
+        with mutual_channel(server, login, ()) as channel:
+            left(channel, _LEAVE_SECONDS)
+    except grpc.RpcError as error:
+        told = ErrorMetadata.beside(error)
+        if told is not None:
+            return told.cause
+        if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            return "the server is of an earlier release"
+        return "the server does not answer"
+    return ""
 
 
 class Login:

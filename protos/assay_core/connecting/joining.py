@@ -12,7 +12,7 @@ from assay_core.identity.credentials import Credentials, new_credentials
 from assay_core.identity.join_token import JoinToken
 from assay_core.identity.keys import PrivateKey, new_key
 from assay_core.records.error_metadata import ErrorMetadata
-from assay_core.records.identity import JoinAsked, Joined, RenewalAsked, Renewed
+from assay_core.records.identity import JoinAsked, Joined, LeaveAsked, Left, RenewalAsked, Renewed
 from assay_core.server_address import ServerAddress, parse_address
 from assay_protos import identity_pb2_grpc
 from assay_sampling.errors import ParameterError, RefusedError, ServerUnreachableError
@@ -74,6 +74,12 @@ def _joined(address: ServerAddress, token: JoinToken, asked: JoinAsked) -> Joine
                     cause, remedy = why_unreachable(address, token.authority_pem)
                     raise ServerUnreachableError(f"server {address.text}", cause, remedy) from None
     raise AssertionError("unreachable")
+
+
+def left(channel: grpc.Channel, timeout_seconds: float) -> Left:
+    """Have the certificates of the channel's key withdrawn; raises grpc.RpcError."""
+    stub: Any = identity_pb2_grpc.EnrolmentServiceStub(channel)  # type: ignore[no-untyped-call]
+    return Left.from_proto(stub.Leave(LeaveAsked().to_proto(), timeout=timeout_seconds))
 
 
 def renewed(channel: grpc.Channel, credentials: Credentials, timeout_seconds: float) -> Credentials:

@@ -54,6 +54,32 @@ class Joined:
 
 
 @dataclass(frozen=True)
+class LeaveAsked:
+    """The caller withdraws the certificates of the key that it uses."""
+
+    def to_proto(self) -> identity_pb2.LeaveRequest:
+        return identity_pb2.LeaveRequest()
+
+    @classmethod
+    def from_proto(cls, _message: identity_pb2.LeaveRequest) -> LeaveAsked:
+        return cls()
+
+
+@dataclass(frozen=True)
+class Left:
+    """The serial number of the certificate that the caller left with."""
+
+    serial: str
+
+    def to_proto(self) -> identity_pb2.LeaveResponse:
+        return identity_pb2.LeaveResponse(serial=self.serial)
+
+    @classmethod
+    def from_proto(cls, message: identity_pb2.LeaveResponse) -> Left:
+        return cls(message.serial)
+
+
+@dataclass(frozen=True)
 class RenewalAsked:
     """A request (DER) for the next certificate of a key that has one."""
 
@@ -137,32 +163,48 @@ class TokenMade:
 
 @dataclass(frozen=True)
 class NamedForRevocation:
-    """An identity (id or name), a token's id, or a certificate's serial number."""
+    """An identity (id or name), a token's id, or a certificate's serial number.
+
+    ``tokens``: also the open tokens that it has joined with.
+    """
 
     subject: str
+    tokens: bool = False
 
     def to_proto(self) -> identity_pb2.RevokeRequest:
-        return identity_pb2.RevokeRequest(subject=self.subject)
+        return identity_pb2.RevokeRequest(subject=self.subject, tokens=self.tokens)
 
     @classmethod
     def from_proto(cls, message: identity_pb2.RevokeRequest) -> NamedForRevocation:
-        return cls(message.subject)
+        return cls(message.subject, message.tokens)
 
 
 @dataclass(frozen=True)
 class Revoked:
-    """What was revoked: ``what`` is "identity", "token" or "certificate"; ``name``: of its identity."""
+    """What was revoked: ``what`` is "identity", "token" or "certificate"; ``name``: of its identity.
+
+    ``tokens``: the open join tokens that it has joined with, and could come back with as somebody new unless
+    they are ``tokens_withdrawn``.
+    """
 
     what: str
     id: str
     name: str = ""
+    tokens: tuple[str, ...] = ()
+    tokens_withdrawn: bool = False
 
     def to_proto(self) -> identity_pb2.RevokeResponse:
-        return identity_pb2.RevokeResponse(what=self.what, id=self.id, name=self.name)
+        return identity_pb2.RevokeResponse(
+            what=self.what,
+            id=self.id,
+            name=self.name,
+            tokens=self.tokens,
+            tokens_withdrawn=self.tokens_withdrawn,
+        )
 
     @classmethod
     def from_proto(cls, message: identity_pb2.RevokeResponse) -> Revoked:
-        return cls(message.what, message.id, message.name)
+        return cls(message.what, message.id, message.name, tuple(message.tokens), message.tokens_withdrawn)
 
 
 @dataclass(frozen=True)

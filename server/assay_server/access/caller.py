@@ -26,7 +26,8 @@ class Caller:
     """Who is calling.
 
     ``identity_id``: OWNER_ID for whoever opened the server's socket; ``name``: for people; ``project``: that
-    campaigns get unless their file names one; ``address``: the peer as gRPC names it.
+    campaigns get unless their file names one; ``address``: the peer as gRPC names it; ``serial``: of the
+    certificate that it uses, "" on the socket.
     """
 
     identity_id: str
@@ -35,6 +36,7 @@ class Caller:
     project: str = ""
     how: How = How.CERTIFICATE
     address: str = ""
+    serial: str = ""
 
     @property
     def is_owner(self) -> bool:

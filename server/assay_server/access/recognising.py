@@ -68,7 +68,12 @@ class Recognition:
             raise NotIdentifiedError(subject, "its certificate has expired", f"{_JOIN}; it stays the same")
         self._require_not_revoked(identity, certificate)
         return Caller(
-            identity.identity_id, identity.name, identity.role, identity.project, address=peer.address
+            identity.identity_id,
+            identity.name,
+            identity.role,
+            identity.project,
+            address=peer.address,
+            serial=certificate.serial,
         )
 
     def _owner(self, peer: Peer) -> Caller:

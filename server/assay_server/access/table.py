@@ -79,6 +79,7 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.CampaignService/Retry": Rule(_SUBMITTERS, own_campaign="campaign_id"),
     "assay.v1.EnrolmentService/Join": Rule(frozenset(), open=True),
     "assay.v1.EnrolmentService/Renew": Rule(_EVERYBODY),
+    "assay.v1.EnrolmentService/Leave": Rule(_EVERYBODY),
     "assay.v1.IdentityService/MakeToken": Rule(_ADMINS),
     "assay.v1.IdentityService/Revoke": Rule(_ADMINS),
     "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS, audited=False),

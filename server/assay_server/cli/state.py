@@ -106,13 +106,23 @@ def restore(
         "made_at_ms": restored.manifest.made_at_ms,
         "authority": restored.manifest.authority and not without_authority,
         "replaced": None if restored.replaced is None else str(restored.replaced),
+        "revocations": restored.revocations,
     }
     text = f"{document['campaigns']:,} campaigns restored into {document['state']}"
     if restored.replaced is not None:
         text += f"; what was there is in {restored.replaced}"
     if document["authority"]:
-        text += "\nidentities revoked since the backup was made are valid again: revoke them once more"
+        text += f"\n{_revoked_again(restored.revocations)}"
     _show(document, json_output, text)
+
+
+def _revoked_again(revocations: int | None) -> str:
+    if revocations is None:
+        return (
+            "what was revoked since the backup was made is valid again, and tokens used since can be used "
+            "again: revoke them once more"
+        )
+    return f"{revocations:,} identities, certificates and tokens stay as withdrawn as in the replaced folder"
 
 
 @with_settings(ServerSettings, "state_dir")

@@ -8,13 +8,11 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 from cryptography import x509
 
 from assay_core.identity.certificates import certificate_der, certified_identity, read_request
 from assay_core.identity.keys import public_key_hash
-from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import (
     Identities,
     IdentitiesAsked,
@@ -22,6 +20,8 @@ from assay_core.records.identity import (
     JoinAsked,
     Joined,
     KnownIdentity,
+    LeaveAsked,
+    Left,
     NamedForRevocation,
     OpenToken,
     RenewalAsked,
@@ -37,10 +37,11 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.clock import wall_ms
 from assay_server.identity.admission import admission, require_own_key, whom_to_admit
 from assay_server.identity.authority import Authority
+from assay_server.identity.revoking import revoke, withdraw_key
 from assay_server.identity.tokens import make_token, use_up
 from assay_server.identity.withdrawn import WithdrawnCertificates
 from assay_server.store.model import Identity, StoredCertificate
-from assay_server.store.protocols import MetadataReader, MetadataStore, MetadataTransaction
+from assay_server.store.protocols import MetadataStore, MetadataTransaction
 
 _log = logging.getLogger(__name__)
 
@@ -130,6 +131,25 @@ class Enrolment:
             certificate = self._issue(store, identity, request, now_ms)
         return Renewed(certificate)
 
+    def leave(self, _asked: LeaveAsked) -> Left:
+        """Withdraw the certificates of the key that the caller uses.
+
+        Raises NotIdentifiedError for who has none, on the socket.
+        """
+        caller = current_caller()
+        if caller is None or not caller.serial:
+            raise NotIdentifiedError(
+                "leaving", "the caller has no certificate to withdraw", "connect with a certificate"
+            )
+        now_ms = self._now_ms()
+        with self._metadata.transaction() as store:
+            withdraw_key(store, caller.serial, now_ms)
+            note_subject(f"certificate {caller.serial} {caller.name}".rstrip())
+        self._withdrawn.refresh()
+        self._directory.refresh()
+        _log.info("%s logged out: certificate %s is withdrawn", caller.name, caller.serial)
+        return Left(caller.serial)
+
     def make_token(self, asked: TokenAsked) -> TokenMade:
         """A new join token; only its hash is kept."""
         authority = self._authority
@@ -148,8 +168,9 @@ class Enrolment:
         """
         now_ms = self._now_ms()
         with self._metadata.transaction() as store:
-            revoked = _revoke(store, asked.subject, now_ms)
-            note_subject(f"{revoked.what} {revoked.id} {revoked.name}".rstrip())
+            revoked = revoke(store, asked, now_ms)
+            tokens = f"with tokens {', '.join(revoked.tokens)}" if revoked.tokens_withdrawn else ""
+            note_subject(f"{revoked.what} {revoked.id} {revoked.name}".rstrip(), tokens)
         self._withdrawn.refresh()
         self._directory.refresh()
         _log.info("revoked %s %s %s", revoked.what, revoked.id, revoked.name)
@@ -224,53 +245,6 @@ class Enrolment:
             )
         )
         return certificate_der(certificate)
-
-
-def _revoke(store: MetadataTransaction, subject: str, now_ms: int) -> Revoked:
-    """Ids come before names: agents choose their names, and one could be another's id."""
-    token = next((each for each in store.join_tokens() if each.token_id == subject), None)
-    if token is not None:
-        store.put_join_token(replace(token, uses_left=0))
-        return Revoked("token", token.token_id, token.name)
-    identity = store.identity(subject)
-    if identity is not None:
-        return _revoke_identity(store, identity, now_ms)
-    everything = store.certificates()
-    found = next((each for each in everything if each.serial == subject.lower()), None)
-    if found is None:
-        return _revoke_identity(store, _only_one_named(store, subject), now_ms)
-    # One key has several certificates, by renewal: whoever has the key has them all.
-    for each in everything:
-        if (each.identity_id, each.public_key_hash) == (found.identity_id, found.public_key_hash):
-            store.put_certificate(replace(each, withdrawn_at_ms=each.withdrawn_at_ms or now_ms))
-    owner = store.identity(found.identity_id)
-    return Revoked("certificate", found.serial, owner.name if owner is not None else "")
-
-
-def _revoke_identity(store: MetadataTransaction, identity: Identity, now_ms: int) -> Revoked:
-    """Revoke it; a person's open tokens go too, or they would come back as somebody new."""
-    store.put_identity(replace(identity, revoked_at_ms=identity.revoked_at_ms or now_ms))
-    if identity.kind is IdentityKind.PERSON:
-        for token in store.join_tokens():
-            if token.role.kind is IdentityKind.PERSON and token.name == identity.name and token.uses_left:
-                store.put_join_token(replace(token, uses_left=0))
-    return Revoked("identity", identity.identity_id, identity.name)
-
-
-def _only_one_named(store: MetadataReader, name: str) -> Identity:
-    """The identity with a name, one that was not revoked first; raises ParameterError."""
-    named = [each for each in store.identities() if name and each.name == name]
-    named = [each for each in named if not each.revoked_at_ms] or named
-    if len(named) > 1:
-        listed = ", ".join(each.identity_id for each in named)
-        raise ParameterError(name, f"{len(named)} identities have this name: {listed}", "give an id")
-    if not named:
-        raise ParameterError(
-            name[:80],
-            "it is no identity, token or certificate of this server",
-            "list them with: assay identities",
-        )
-    return named[0]
 
 
 def _known(identity: Identity, certificates: tuple[Issued, ...]) -> KnownIdentity:

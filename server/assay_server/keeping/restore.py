@@ -21,6 +21,7 @@ from assay_server.clock import wall_ms
 from assay_server.identity.authority import write_authority
 from assay_server.keeping.authority_key import CERTIFICATE, ENCRYPTED_KEY, decrypted_authority
 from assay_server.keeping.manifest import BACKUP_VERSION, MANIFEST, BackupManifest, parse_manifest
+from assay_server.keeping.revocations import Memberships, memberships_of, take_over
 from assay_server.keeping.stored_files import METADATA
 from assay_server.keeping.targets import copy_checked
 from assay_server.state_lock import locked_state
@@ -29,10 +30,15 @@ from assay_server.store.sqlite import SqliteStore
 
 @dataclass(frozen=True)
 class Restored:
-    """``replaced``: where the folder went whose place the restored one took; None: there was none."""
+    """``replaced``: where the folder went whose place the restored one took; None: there was none.
+
+    ``revocations``: how many identities, certificates and tokens lost again what they had lost in that
+    folder; None: there was none, or its database cannot be read.
+    """
 
     manifest: BackupManifest
     replaced: Path | None
+    revocations: int | None = None
 
 
 def restore_backup(
@@ -65,14 +71,15 @@ def restore_backup(
             if manifest.authority and passphrase is not None and not without_authority:
                 data = [(backup / name).read_bytes() for name in (CERTIFICATE, ENCRYPTED_KEY)]
                 write_authority(decrypted_authority(data[0], data[1], passphrase, backup), working)
-            _begin_epoch(working)
+            newer = memberships_of(state) if taken.is_used else None
+            revocations = _begin_epoch(working, newer)
             replaced = taken.give()
             working.rename(state)
             sync_directory(state.parent)
         except BaseException:
             shutil.rmtree(working, ignore_errors=True)
             raise
-    return Restored(manifest, replaced)
+    return Restored(manifest, replaced, revocations)
 
 
 def _manifest(backup: Path, place: Path) -> BackupManifest:
@@ -85,11 +92,13 @@ def _manifest(backup: Path, place: Path) -> BackupManifest:
     return parse_manifest(data, BackupManifest, place, BACKUP_VERSION)
 
 
-def _begin_epoch(state: Path) -> None:
+def _begin_epoch(state: Path, newer: Memberships | None) -> int | None:
+    """Begin a new epoch of tokens, and revoke what was revoked since; returns how much that was."""
     store = SqliteStore(state / METADATA)
     try:
         with store.transaction() as transaction:
             transaction.begin_epoch(wall_ms())
+            return None if newer is None else take_over(newer, transaction)
     finally:
         store.close()
 
@@ -121,6 +130,11 @@ class _Place:
 
     def __init__(self, state: Path) -> None:
         self._state = state
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a state folder that will go."""
+        return self._state.exists() and _is_used(self._state)
 
     def give(self) -> Path | None:
         """Make the place free; returns where the folder went that was there."""

@@ -11,6 +11,7 @@ import grpc
 from assay_core.records.identity import (
     IdentitiesAsked,
     JoinAsked,
+    LeaveAsked,
     NamedForRevocation,
     RenewalAsked,
     TokenAsked,
@@ -49,7 +50,7 @@ class JoinServicer(identity_pb2_grpc.EnrolmentServiceServicer):
 
 
 class RenewalServicer(identity_pb2_grpc.EnrolmentServiceServicer):
-    """Renewal alone: for callers with a certificate."""
+    """Renewal and leaving: for callers with a certificate."""
 
     def __init__(self, enrolment: Enrolment, threads: Threads) -> None:
         self._enrolment = enrolment
@@ -58,6 +59,9 @@ class RenewalServicer(identity_pb2_grpc.EnrolmentServiceServicer):
     async def Renew(self, request: Any, context: Context) -> Any:
         read = RenewalAsked.from_proto
         return await sent(context, self._threads.short, self._enrolment.renew, read, request)
+
+    async def Leave(self, request: Any, context: Context) -> Any:
+        return await sent(context, self._threads.short, self._enrolment.leave, LeaveAsked.from_proto, request)
 
 
 class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):

@@ -22,6 +22,18 @@ def render_login(document: Mapping[str, Any], console: Console) -> None:
     console.print(f"use it with --server {document['server']} or $ASSAY_SERVER", soft_wrap=True)
 
 
+def render_logout(document: Mapping[str, Any], console: Console) -> None:
+    """That the login is gone, and whether its certificate is withdrawn."""
+    console.print(f"logged out of {document['server']}", soft_wrap=True)
+    if not document["withdrawn"]:
+        until = datetime.fromtimestamp(document["expires_at_ms"] / 1000, UTC)
+        console.print(
+            f"its certificate is not withdrawn ({document['not_withdrawn']}), and valid until "
+            f"{until:%Y-%m-%d %H:%M} UTC; an admin withdraws it with: assay revoke {document['serial']}",
+            soft_wrap=True,
+        )
+
+
 def render_token(made: Mapping[str, Any], console: Console) -> None:
     """The token on a line of its own, then what is known of it."""
     console.print(made["token"], soft_wrap=True)
@@ -48,6 +60,19 @@ def render_identities(found: Mapping[str, Any], console: Console) -> None:
                 each["token_id"], each["role"], each["name"], str(each["uses_left"]), each["expires_at"]
             )
         tokens.print(console)
+
+
+def render_revoked(done: Mapping[str, Any], console: Console) -> None:
+    """What was revoked, and with which tokens it could come back as somebody new."""
+    console.print(f"revoked {done['what']} {done['id']} {done['name']}".rstrip(), soft_wrap=True)
+    tokens = ", ".join(done["tokens"])
+    if tokens and done["tokens_withdrawn"]:
+        console.print(f"and the join tokens that it has joined with: {tokens}", soft_wrap=True)
+    elif tokens:
+        console.print(
+            f"it has joined with tokens that still have uses, and could join anew: {tokens}", soft_wrap=True
+        )
+        console.print(f"withdraw them, too: assay revoke {done['id']} --tokens", soft_wrap=True)
 
 
 def _until(identity: Mapping[str, Any]) -> str:

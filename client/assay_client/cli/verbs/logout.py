@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
+from assay_client.cli.reporters.identities import render_logout
 from assay_client.cli.verb import verb_app
 from assay_client.remote.connection import server_address
 from assay_client.remote.logins import log_out
@@ -14,11 +15,12 @@ app = verb_app()
 
 @app.command()
 def logout(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
-    """Remove the login to a server from this machine.
+    """Withdraw and forget the login to a server.
 
-    Its certificate stays valid until it expires; 'assay revoke' withdraws it."""
+    If the server does not answer, the certificate stays valid until it expires or an admin revokes it."""
     address = server_address(server)
-    if not log_out(address):
+    left = log_out(address)
+    if left is None:
         raise ParameterError(address, "there is no login to it on this machine", "name it with --server")
-    document = {"server": address, "logged_out": True}
-    show(document, as_json, lambda console: console.print(f"logged out of {address}"))
+    document = {"server": address, "logged_out": True, **left}
+    show(document, as_json, lambda console: render_logout(document, console))

@@ -8,8 +8,10 @@ import typer
 
 from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
+from assay_client.cli.reporters.identities import render_revoked
 from assay_client.cli.verb import verb_app
 from assay_client.remote.client import Client
+from assay_sampling.errors import RefusedError
 
 app = verb_app()
 
@@ -21,6 +23,9 @@ def revoke(
         typer.Argument(metavar="WHAT", help="An identity's id or name, a token's id, or a serial number."),
     ],
     *,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Also the open join tokens that it has joined with.")
+    ] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -31,6 +36,11 @@ def revoke(
     It holds within a minute, for calls under way too. A serial number withdraws all certificates of its
     key: one machine of a person, who may log in again with a new token."""
     with Client(server) as client:
-        done = client.revoke(subject)
-    shown = f"revoked {done['what']} {done['id']} {done['name']}".rstrip()
-    show(done, as_json, lambda console: console.print(shown))
+        done = client.revoke(subject, tokens=tokens)
+    if tokens and not done["tokens_withdrawn"]:
+        raise RefusedError(
+            f"{done['what']} {done['id']}",
+            "it is revoked, but this server is of an earlier release and left its tokens as they are",
+            "see 'assay identities' for open tokens, and withdraw each: assay revoke TOKEN",
+        )
+    show(done, as_json, lambda console: render_revoked(done, console))
