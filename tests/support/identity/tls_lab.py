@@ -36,9 +36,10 @@ def authority_of(server: Server) -> Authority:
     return found
 
 
-def channel_of(server: Server, who: Credentials) -> grpc.Channel:
-    """A channel over TLS with somebody's credentials."""
-    made = grpc.ssl_channel_credentials(authority_of(server).pem, who.key_pem, who.certificate)
+def channel_of(server: Server, who: Credentials | None) -> grpc.Channel:
+    """A channel over TLS with somebody's credentials; None: without a certificate."""
+    mine = (None, None) if who is None else (who.key_pem, who.certificate)
+    made = grpc.ssl_channel_credentials(authority_of(server).pem, *mine)
     options = [("grpc.ssl_target_name_override", SERVER_NAME), ("grpc.use_local_subchannel_pool", 1)]
     return grpc.secure_channel(server.addresses[0], made, options=options)
 
