@@ -36,6 +36,14 @@ test: $(STAMP)  ## every test without special tools; a quarter of an hour on two
 chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSAY_CHAOS_KILLS=40 ASSAY_CHAOS_SEED=random
 	ASSAY_CHAOS=1 $(BIN)/pytest -s tests/client/test_demo_chaos.py $(PYTEST_ARGS)
 
+.PHONY: chaos-lab
+chaos-lab: $(STAMP)  ## 200 faults of 29 kinds over 10 million launches on four agents: nothing may differ; 20 minutes on two cores
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+
+.PHONY: chaos-short
+chaos-short: $(STAMP)  ## the short form: 20 faults, about a minute; CHAOS_ARGS='--seed 7'
+	$(BIN)/python -m tests.chaos --short $(CHAOS_ARGS)
+
 NCU_REPORT := $(VENV)/.ncu-report-installed
 $(NCU_REPORT): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements/constraints.txt --editable ".[ncu-report]"

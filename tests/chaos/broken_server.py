@@ -1,0 +1,42 @@
+"""A server with a fault of its own, to show that the comparison finds it.
+
+python -m tests.chaos.broken_server HOW
+``lost-segment``: one slice is published without its last segment. ``doubled-segment``: one slice holds its
+first segment twice.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from assay_core.records.attempt import AttemptKey
+from assay_server.main import main as server_main
+from assay_server.store.model import Segment
+from assay_server.store.protocols import PublishedFile
+from assay_server.store.records import LocalRecordStore
+
+BREAKS = ("lost-segment", "doubled-segment")
+
+
+def broken_server(how: str) -> tuple[str, ...]:
+    """The beginning of the command line of such a server."""
+    return sys.executable, "-m", "tests.chaos.broken_server", how
+
+
+def main() -> None:
+    """Serve as ``assay-server`` does, but for one slice."""
+    how = sys.argv.pop(1)
+    real = LocalRecordStore.publish
+
+    def publish(records: LocalRecordStore, key: AttemptKey, segments: Sequence[Segment]) -> PublishedFile:
+        if key.run_id.endswith(".0003") and len(segments) > 1:
+            segments = segments[:-1] if how == "lost-segment" else [segments[0], *segments]
+        return real(records, key, segments)
+
+    setattr(LocalRecordStore, "publish", publish)  # noqa: B010 - the fault
+    server_main()
+
+
+if __name__ == "__main__":
+    main()

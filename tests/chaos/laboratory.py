@@ -1,0 +1,254 @@
+"""The lab: a server and several agents as processes, mutual TLS between them, each agent behind a wire."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from assay_client.api import Client
+from assay_core.identity.credentials import CredentialsFolder
+from assay_sampling.errors import AssayError
+from tests.chaos.interposing import Meddling, built
+from tests.chaos.programs import Keeper, Program
+from tests.chaos.repeating_agent import VARIABLE, RepeatControl
+from tests.chaos.wire import Wire
+from tests.chaos.work import Size
+
+T = TypeVar("T")
+
+BIN = Path(sys.executable).parent
+LEASE_SECONDS = 5.0
+_HEARTBEAT_MS = 700
+# Certificates of so long are renewed a few times in the long form.
+_VALIDITY = "6m"
+_DISK_MIB = 96
+_POLICY = """\
+version = 1
+allow_root = true
+recordings = ["/**"]
+directories = ["/**"]
+[[allow]]
+program = "/**"
+"""
+
+
+class LabError(Exception):
+    """The lab itself does not work, so that nothing can be said about Assay."""
+
+
+def waited(condition: Callable[[], T], seconds: float) -> T:
+    """Poll until the condition is true or the time is over; its last value."""
+    until = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
+
+
+@dataclass
+class Box:
+    """One agent: its program, its wire, and the disk of its state."""
+
+    name: str
+    state: Path
+    program: Program
+    wire: Wire
+    repeats: RepeatControl
+    disk: Path | None  # a small file system of its own, where one may be mounted
+
+    @property
+    def credentials(self) -> CredentialsFolder:
+        return CredentialsFolder(self.state / "credentials")
+
+    @property
+    def serial(self) -> str:
+        """Of its present certificate; "" before it has joined."""
+        found = self.credentials.read()
+        return found.identity.serial if found is not None else ""
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether its present process has registered with the server."""
+        return "registered with" in self.program.said(self.program.started_at_byte)
+
+
+class Laboratory:
+    """A lab in a folder; :func:`laboratory` makes one and ends it."""
+
+    def __init__(self, root: Path, size: Size, seed: int, server_module: tuple[str, ...]) -> None:
+        self.root = root
+        self.size = size
+        self.state = root / "server"
+        self.owner = f"unix:{root}/socket"
+        self.passphrase = root / "passphrase"
+        self.passphrase.write_text("correct horse\n")
+        # Held by a fault of the server, and by whoever needs the server meanwhile.
+        self.server_lock = threading.RLock()
+        self.tool_kills: dict[str, int] = {}  # by slice
+        self._library = built(root)
+        self._server_module = server_module
+        self._ports: dict[str, int] = {"address": 0, "join-address": 0}
+        (root / "policy.toml").write_text(_POLICY)
+        (root / "policy.toml").chmod(0o644)
+        self._checked("assay-server", "init", "--state", str(self.state))
+        self.server = Program(
+            "server", self._server_command, root / "server.log",
+            Meddling(self._library, root / "server.control", self.state), before_start=self._forget_addresses,
+        )  # fmt: skip
+        self.server.start()
+        self.wait_for_server()
+        self._keeper: Keeper | None = None
+        self.boxes = {f"box-{n}": self._box(f"box-{n}", seed + n) for n in range(size.agents)}
+        with ThreadPoolExecutor(size.agents) as pool:
+            list(pool.map(self._joined, self.boxes.values()))
+        self._keeper = Keeper([self.server, *(box.program for box in self.boxes.values())])
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._keeper is not None:
+            self._keeper.close()
+        for box in getattr(self, "boxes", {}).values():
+            box.program.end()
+            box.wire.close()
+            if box.disk is not None:
+                subprocess.run(["umount", "-l", str(box.disk)], check=False)
+        self.server.end()
+
+    def program(self, target: str) -> Program:
+        """The program of "server" or of a box."""
+        return self.server if target == "server" else self.boxes[target].program
+
+    # The server.
+
+    def _server_command(self) -> list[str]:
+        return [
+            *self._server_module, "--state", str(self.state), "--listen", self.owner,
+            "--listen", f"127.0.0.1:{self._ports['address']}",
+            "--join", f"127.0.0.1:{self._ports['join-address']}",
+            "--lease", f"{LEASE_SECONDS:g}s", "--heartbeat", f"{_HEARTBEAT_MS}ms",
+            "--certificate-validity", _VALIDITY, "--retry-delay", "200ms",
+        ]  # fmt: skip
+
+    def _forget_addresses(self) -> None:
+        for name in self._ports:
+            (self.state / name).unlink(missing_ok=True)
+
+    def wait_for_server(self, seconds: float = 60.0) -> None:
+        """Wait until it listens."""
+        if not waited(lambda: all((self.state / name).exists() for name in self._ports), seconds):
+            raise LabError(f"the server does not start: {self.server.said()[-2000:]}")
+        for name in self._ports:
+            addresses = (self.state / name).read_text().split()
+            tcp = [each for each in addresses if not each.startswith("unix:")]
+            self._ports[name] = int(tcp[0].rpartition(":")[2])
+
+    def ask(self, question: Callable[[Client], T], seconds: float = 60.0) -> T:
+        """Ask the server as its owner, again until it answers."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                with Client(self.owner) as client:
+                    return question(client)
+            except AssayError as error:
+                if time.monotonic() > until:
+                    raise LabError(f"the server does not answer: {error}") from error
+            time.sleep(0.2)
+
+    # The agents.
+
+    def _box(self, name: str, seed: int) -> Box:
+        state = self.root / name
+        state.mkdir(mode=0o700)
+        disk = state if _mounted(state) else None
+        wire = Wire(self._ports["address"], seed)
+        repeats = self.root / f"{name}.repeats"
+        control = RepeatControl(repeats)
+        command = [
+            sys.executable, "-m", "tests.chaos.repeating_agent", "run", "--server", wire.address,
+            "--state", str(state), "--name", name, "--policy", str(self.root / "policy.toml"),
+            "--recorded-slots", str(self.size.slots), "--installed-gpus", "false", "--lease-wait", "2s",
+            "--spool-limit", f"{_DISK_MIB // 3}MiB", "--minimum-free", "4MiB", "--flush", "700ms",
+            *(["--virtual", "V100"] if self.size.live_runs else []),
+        ]  # fmt: skip
+        meddling = Meddling(self._library, self.root / f"{name}.control", state)
+        log = self.root / f"{name}.log"
+        log.touch()
+        program = Program(name, lambda: command, log, meddling, environment={VARIABLE: str(repeats)})
+        return Box(name, state, program, wire, control, disk)
+
+    def _joined(self, box: Box) -> None:
+        self.join(box)
+        box.program.start()
+
+    def join(self, box: Box) -> None:
+        """Have an agent join, for the first time or again."""
+        made = self.ask(lambda owner: owner.make_token("agent", ""))
+        join_address = f"127.0.0.1:{self._ports['join-address']}"
+        self._checked(
+            "assay-agent", "join", join_address, "--token", str(made["token"]), "--state", str(box.state),
+            "--name", box.name,
+        )  # fmt: skip
+
+    def _checked(self, program: str, *arguments: str) -> str:
+        done = self.command(program, *arguments)
+        if done.returncode:
+            raise LabError(f"{program} {arguments[0]} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def command(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one of our programs to its end."""
+        return subprocess.run(
+            [str(BIN / program), *arguments], capture_output=True, text=True, timeout=120, check=False
+        )
+
+    # Campaigns.
+
+    def submit(self, file: Path) -> str:
+        """Submit a campaign; its id."""
+        return self.ask(lambda owner: owner.submit(file))
+
+    def summary(self, campaign_id: str) -> dict[str, Any]:
+        """How far a campaign is."""
+        return self.ask(lambda owner: owner.summary(campaign_id))
+
+    def report(self, campaign_id: str) -> dict[str, Any]:
+        """A campaign's report."""
+        path = self.state / "reports" / campaign_id / "report.json"
+        document: dict[str, Any] = json.loads(path.read_bytes())
+        return document
+
+    def logs(self, characters: int = 3000) -> str:
+        """The last lines of every program."""
+        parts = (
+            f"--- {p.name}\n{p.read_text(errors='replace')[-characters:]}" for p in self.root.glob("*.log")
+        )
+        return "\n".join(parts)
+
+
+def _mounted(folder: Path) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m,mode=0700", "assay-chaos", str(folder)]
+    if shutil.which("mount") is None:
+        return False
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def laboratory(
+    root: Path, size: Size, seed: int, server_module: tuple[str, ...] = (str(BIN / "assay-server"),)
+) -> Iterator[Laboratory]:
+    """A lab in a new folder, which must be short: Unix sockets have paths of at most 100 bytes."""
+    root.mkdir(mode=0o700)
+    made = Laboratory(root, size, seed, server_module)
+    try:
+        yield made
+    finally:
+        made.close()
