@@ -106,7 +106,7 @@ def run_course(
     on_progress: Callable[[int, int], None],
     on_outcome: Callable[[Outcome], None],
 ) -> Course:
-    """Submit the campaigns, inject faults until ``enough`` took hold, and wait for the end. Raises LabError."""
+    """Submit the campaigns, inject faults until ``enough`` took hold, wait for the end. Raises LabError."""
     began = time.monotonic()
     submitting = Submitting(lab, files, enough)
     submitting.look(0)

@@ -74,7 +74,8 @@ class Lanes:
     ) -> None:
         self._lab = lab
         self._seed = seed
-        self._over = lambda: over() or self.took_hold >= enough
+        self._over = over
+        self._enough = enough
         self._told = told
         self._tries = tries
         self._began = time.monotonic()
@@ -121,7 +122,7 @@ class Lanes:
         try:
             for each in planned:
                 for again in range(self._tries):
-                    if self._over():
+                    if self._over() or self.took_hold >= self._enough:
                         return
                     outcome = self._once(each, Random(f"{self._seed} {each.number} {again}"))
                     if outcome.effect or outcome.broken:

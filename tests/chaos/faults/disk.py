@@ -164,7 +164,7 @@ class FlippedSpool(Fault):
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
     def effect(self) -> str:
-        found = self._flipped and waited(lambda: self._damaged() - self._before, 8)
+        found = self._flipped and waited(lambda: self._damaged() - self._before, 15)
         return f"{self._flipped}: noticed" if found else ""
 
 
