@@ -249,6 +249,21 @@ def test_a_gang_that_cannot_be_measured_is_refused_with_the_reason(old: str, new
         load_campaign(FILE.replace(old, new), "c.yaml")
 
 
+def test_a_gang_stays_with_an_agent_that_was_restarted_and_holds_its_launches() -> None:
+    lab = QueueLab(box("a", 2))
+    lab.submit(*live_campaign(1, ["v100"], placement=PAIR))
+    lease = lab.lease("a-0")
+    assert lease is not None
+    again = replace(lab.agents["a"], session_id="again")
+    with lab.coordinator.schedule() as schedule:
+        key = lease.attempt.key
+        assert schedule.register(again, {key: lease.attempt.write_secret}) == ([key], [])
+    lab.submit(*live_campaign(2, ["v100"] * 2))
+    assert [lab.got(slot) for slot in ("a-0", "a-1")] == ["", ""]
+    lab.finish("a-0")
+    assert [lab.got(slot) for slot in ("a-0", "a-1")] == ["c-2.0000", "c-2.0001"]
+
+
 class Gangs(RuleBasedStateMachine):
     """Whatever happens, no GPU has two runs, no gang is incomplete, and none waits for ever."""
 

@@ -118,6 +118,7 @@ def test_an_estimate_is_the_measured_mean_over_the_slots_of_the_busiest_kind_of_
     ]
     assert estimate(costs, {"v100": 2, "a100": 1}) == Estimate(True, 34_000)
     assert estimate(costs, {"v100": 2, "a100": 1}, at_least=True).at_least
+    assert estimate([replace(costs[0], gpus=2)], {"v100": 2}) == Estimate(True, 60_000)
     assert estimate([], {}) == Estimate()
     assert estimate(costs, {"v100": 2}).missing == "no slot in service for a100"
 

@@ -134,6 +134,12 @@ class TestMetadataStore:
                 WorkloadCost("training", "v100", "light", 3, 1, 2.5, 5.0),
             ]
             assert read.workload_costs("made-2", 6_000) == []
+        with metadata.transaction() as store:
+            store.save_attempt(attempt(3, ordinal=1, leased_at_ms=5_000, gang=("gpu-x", "gpu-y")))
+        with metadata.snapshot() as read:
+            assert read.workload_costs("made-1", 6_000)[1] == (
+                WorkloadCost("training", "v100", "light", 3, 1, 2.5, 7.0, 3)  # 1 s of three GPUs
+            )
 
     def test_runs_without_slices_are_told_apart_where_light_runs_decide(
         self, metadata: MetadataStore

@@ -121,7 +121,8 @@ def estimate(costs: Sequence[WorkloadCost], slots: Mapping[str, int], *, at_leas
     """How long the open slices of one or more campaigns take on these slots, by the key of their GPU ("":
     players of recordings).
 
-    A workload's slices are taken to last as long as its published ones at that level on that kind of GPU.
+    A workload's slices are taken to last as long as its published ones at that level on that kind of GPU,
+    on as many GPUs as those had.
     """
     seconds: dict[str, float] = {}
     for cost in costs:
@@ -131,7 +132,7 @@ def estimate(costs: Sequence[WorkloadCost], slots: Mapping[str, int], *, at_leas
             missing = f"no {cost.level} slice of {cost.workload} has finished yet"
             return Estimate(missing=missing)
         mean_s = cost.published_seconds / cost.published
-        seconds[cost.device_key] = seconds.get(cost.device_key, 0.0) + cost.open_slices * mean_s
+        seconds[cost.device_key] = seconds.get(cost.device_key, 0.0) + cost.open_slices * mean_s * cost.gpus
     if not seconds:
         return Estimate()
     without = sorted(key or "recordings" for key in seconds if not slots.get(key))

@@ -411,7 +411,7 @@ class WorkloadCost:
     """What a workload has cost at one level on one kind of GPU, and how much of it is left.
 
     ``open_slices`` wait or run; ``published`` slices took ``published_seconds``; ``gpu_seconds``: for how
-    long attempts have had GPUs, with any outcome (0 for recordings).
+    long attempts have had GPUs, with any outcome (0 for recordings). ``gpus``: how many each attempt has.
     """
 
     workload: str
@@ -421,6 +421,7 @@ class WorkloadCost:
     published: int = 0
     published_seconds: float = 0.0
     gpu_seconds: float = 0.0
+    gpus: int = 1
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,7 @@ class SqlTransaction:
                 published=int(row["published"]),
                 published_seconds=float(row["published_seconds"]),
                 gpu_seconds=float(row["held_ms"]) / 1000 if row["device_key"] else 0.0,
+                gpus=int(row["gpus"]),
             )
         return [costs[key] for key in sorted(costs)]
 

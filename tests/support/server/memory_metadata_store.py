@@ -202,11 +202,14 @@ class MemoryReader:
             attempts = [each for run in of_key for each in self.attempts(run.run_id)]
             published = [each for each in attempts if each.state == AttemptState.PUBLISHED]
             left = sum(piece.state in (SliceState.WAITING, SliceState.LEASED) for piece in slices)
-            held_ms = sum((each.ended_at_ms or now_ms) - each.leased_at_ms for each in attempts)
+            held_ms = sum(
+                ((each.ended_at_ms or now_ms) - each.leased_at_ms) * len(each.slots) for each in attempts
+            )
+            gpus = max((len(each.slots) for each in attempts), default=1)
             if left or attempts:
                 found.append(
                     WorkloadCost(*key, left, len(published), float(sum(map(_seconds, published))),
-                                 held_ms / 1000 if key[1] else 0.0)
+                                 held_ms / 1000 if key[1] else 0.0, gpus)
                 )  # fmt: skip
         return found
 

@@ -28,11 +28,15 @@ def open_slices() -> sa.Select[Any]:
 
 @cache
 def spent() -> sa.Select[Any]:
-    """Published slices with their seconds, and how long all attempts had their slots, by those groups."""
+    """Published slices with their seconds, and how long all attempts had their slots, by those groups.
+
+    "held_ms" counts every GPU of a gang, "gpus" is their number.
+    """
     r, a = tables.runs.c, tables.attempts.c
     group = (r.workload, r.device_key, r.level)
     published = a.state == str(AttemptState.PUBLISHED)
     until_ms = sa.case((a.ended_at_ms > 0, a.ended_at_ms), else_=sa.bindparam("now_ms", type_=sa.BigInteger))
+    gpus = 1 + sa.func.json_array_length(a.gang)
     return (
         sa.select(
             *group,
@@ -40,7 +44,8 @@ def spent() -> sa.Select[Any]:
             sa.func.sum(sa.case((published, statements.attempt_seconds()), else_=0.0)).label(
                 "published_seconds"
             ),
-            sa.func.sum(until_ms - a.leased_at_ms).label("held_ms"),
+            sa.func.sum((until_ms - a.leased_at_ms) * gpus).label("held_ms"),
+            sa.func.max(gpus).label("gpus"),
         )
         .join_from(tables.runs, tables.attempts, a.run_id == r.run_id)
         .where(r.campaign_id == sa.bindparam("campaign_id"))
