@@ -136,7 +136,7 @@ class RecordedSource(_message.Message):
     def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
 
 class CommandSource(_message.Message):
-    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file")
+    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file", "processes")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -150,13 +150,15 @@ class CommandSource(_message.Message):
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     KINETO_FILE_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
     working_directory: str
     timeout_s: float
     memory_limit_bytes: int
     kineto_file: str
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ...) -> None: ...
+    processes: int
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ..., processes: _Optional[int] = ...) -> None: ...
 
 class RunSpec(_message.Message):
     __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps", "level")

@@ -109,11 +109,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Place]]:
 
 
 def recorded(
-    place: Place, others: tuple[str, ...], folder: Path, ranks: int = 1
+    place: Place, others: tuple[str, ...], folder: Path, ranks: int = 1, said: int = 0
 ) -> tuple[dict[int, pa.Table], Any]:
     """The launches of each rank of a light run over several GPUs, and the measurement."""
     (folder / "small.toml").write_text(WORKLOAD.replace("seed = 3", f"seed = 3\nprocesses = {ranks}"))
-    command = CommandSource(("small.toml",), {}, str(folder), 60.0)
+    command = CommandSource(("small.toml",), {}, str(folder), 60.0, processes=said)
     work = replace(LIGHT, command=command, gang=others)
     profiler = place.profilers[SYSTEMS]
     with profiler.run(work, NEVER) as measurement:
@@ -139,6 +139,17 @@ def test_every_gpu_of_a_gang_plays_a_rank(places: list[Place], tmp_path: Path) -
     assert [each["gpu"] for each in measurement.log.telemetry["gang"]] == [uuids[0], uuids[2]]
     alone, _ = recorded(places[0], (), tmp_path)
     assert alone[0]["duration_ns"].to_pylist() == times[0]
+
+
+def test_a_light_run_fails_unless_every_process_that_should_launch_kernels_did(
+    places: list[Place], tmp_path: Path
+) -> None:
+    found, _ = recorded(places[0], (), tmp_path, ranks=3, said=3)
+    assert devices(found) == {0: [0], 1: [0], 2: [0]}
+    with pytest.raises(
+        ProfilerError, match="kernels of 3 processes were recorded, and the campaign file says 4"
+    ):
+        recorded(places[0], (), tmp_path, ranks=3, said=4)
 
 
 def test_ranks_of_a_file_go_round_over_the_gpus_of_a_gang(places: list[Place], tmp_path: Path) -> None:

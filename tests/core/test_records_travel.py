@@ -40,7 +40,7 @@ LOG = attempt.AttemptLog(("ncu", "-x"), {"A": "b"}, "said\n", '{"lost": true}', 
 DEVICE = machine.InstalledDevice(1, "V100", "GPU-1", "7.0", 80, 1 << 34, "cannot be asked", "hidden")
 SLOT = machine.Slot("GPU-1", ("nsys", "ncu"), True, DEVICE, "XID 79", True, True)
 INVENTORY = machine.Inventory("box", "0.1.0", 16, 1 << 36, (DEVICE,), "550", "12.4", "none")
-COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json")
+COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json", 4)
 SPEC: dict[str, Any] = {
     "campaign_id": "c-1", "workload": "w", "device_kind": "V100", "level": "bare", "profiler": "bare",
     "condition": Condition("all", "boost", 50.0, "partition"), "repeat": 2, "synthetic": True,

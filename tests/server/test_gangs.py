@@ -219,7 +219,7 @@ gpus: [H100]
 detailed: none
 workloads:
   - {name: one, command: [./one]}
-  - {name: four, command: [torchrun, train.py], exclusive: box, gang: 4}
+  - {name: four, command: [torchrun, train.py], exclusive: box, gang: 4, processes: 8}
 """
 
 
@@ -229,6 +229,7 @@ def test_the_key_gang_reaches_the_runs_of_its_workload() -> None:
         "one": Placement(),
         "four": Placement(exclusive="box", gang=4),
     }
+    assert [run.command.processes for run in runs if run.command is not None] == [0, 8]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +240,8 @@ def test_the_key_gang_reaches_the_runs_of_its_workload() -> None:
         ("detailed: none", "detailed: none\nconditions: [{sm_percent: 50}]", "is that of one GPU"),
         ("detailed: none", "detailed: none\nrequires: {mig: true}", "sees one MIG instance"),
         ("gang: 4", "gang: 4, kineto: trace.json", "a Kineto trace is of one process"),
+        ("processes: 8", "processes: 6", "6 processes cannot share 4 GPUs evenly"),
+        ("gang: 4", "kineto: t.json", "a Kineto trace is of one process"),
         ("gang: 4", "gang: 1", "1 is below 2"),
         ("gang: 4", "gang: 65", "65 is above 64"),
         ("command: [torchrun, train.py]", "recordings: [{device: H100, light: a.json}]", "needs a 'command'"),

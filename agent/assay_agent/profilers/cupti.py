@@ -23,7 +23,7 @@ from assay_agent.execution.errors import ProfilerError
 from assay_agent.execution.tool_run import ToolResult
 from assay_agent.execution.tool_version import ToolBox
 from assay_agent.profilers.live import LiveMeasurement
-from assay_agent.profilers.requirements import require_one_gpu, whole_light_command
+from assay_agent.profilers.requirements import require_one_gpu, require_processes, whole_light_command
 from assay_agent.tracer.build import find_tracer, why_unavailable
 from assay_agent.tracer.protocol import ProblemCode
 from assay_agent.tracer.receiver import Receiver, TracedProcess
@@ -156,7 +156,10 @@ class CuptiMeasurement(LiveMeasurement):
             raise ProfilerError(
                 FailureClass.DROPPED_EVENTS, subject, f"CUPTI gave {untimed:,} kernels without their times"
             )
-        if not any(process.handed_on for process in processes):
+        with_kernels = [number for number, process in enumerate(processes) if process.handed_on]
+        if with_kernels:
+            require_processes(self.work, with_kernels)
+        else:
             raise ProfilerError(FailureClass.NOTHING_PROFILED, subject, _nothing(processes))
 
 

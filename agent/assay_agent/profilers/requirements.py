@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from assay_agent.execution.environment import MeasuredGPU
 from assay_agent.execution.errors import ProfilerError
 from assay_core.records.work import CommandSource, Work
@@ -71,4 +73,21 @@ def require_one_gpu(work: Work, measurer: str, why: str) -> None:
             str(work.key),
             f"{measurer} measures runs on one GPU, and this one has {len(work.gang) + 1}: {why}",
             "measure runs over several GPUs with 'light: nsys' and 'detailed: none'",
+        )
+
+
+def require_processes(work: Work, found: Collection[int]) -> None:
+    """Raises ProfilerError unless as many processes launched kernels as the campaign file says.
+
+    ``found``: their ordinals in a whole light run. A rank that ends before its first kernel, or that the
+    profiler does not follow, would otherwise be missing without a word.
+    """
+    said = work.command.processes if work.command is not None else 0
+    if said and len(found) != said:
+        raise ProfilerError(
+            FailureClass.NOTHING_PROFILED,
+            str(work.key),
+            f"kernels of {len(found):,} processes were recorded, and the campaign file says {said:,}",
+            "look at the log of the attempt for processes that ended early or started others in a way that "
+            "the profiler cannot follow, or correct 'processes' in the campaign file",
         )

@@ -33,7 +33,8 @@ class CommandSource:
 
     ``timeout_s`` 0: the agent's own limit. ``memory_limit_bytes`` covers all processes of the workload and
     its profiler; 0: no limit. ``kineto_file`` is the trace that the workload itself writes, relative to its
-    working directory; "" if it writes none.
+    working directory; "" if it writes none. ``processes``: how many of its processes launch kernels; 0: the
+    campaign file does not say.
     """
 
     argv: tuple[str, ...]
@@ -42,6 +43,7 @@ class CommandSource:
     timeout_s: float = 0.0
     memory_limit_bytes: int = 0
     kineto_file: str = ""
+    processes: int = 0
 
     def to_proto(self) -> agent_pb2.CommandSource:
         return agent_pb2.CommandSource(
@@ -51,6 +53,7 @@ class CommandSource:
             timeout_s=self.timeout_s,
             memory_limit_bytes=self.memory_limit_bytes,
             kineto_file=self.kineto_file,
+            processes=self.processes,
         )
 
     @classmethod
@@ -62,6 +65,7 @@ class CommandSource:
             message.timeout_s,
             message.memory_limit_bytes,
             message.kineto_file,
+            message.processes,
         )
 
 

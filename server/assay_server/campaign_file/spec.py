@@ -30,6 +30,7 @@ from assay_server.campaign_file.place_spec import ExclusiveSpec, GangSpec, Requi
 _NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _NAME = Field(pattern=_NAME_PATTERN, max_length=100)
 _LABEL = Field(min_length=1, max_length=200)
+_MOST_PROCESSES = 1024
 _LONGEST_TIMEOUT_S = 30 * 24 * 3600
 
 
@@ -82,6 +83,7 @@ class WorkloadSpec(SpecModel):
     timeout_s: float | None = Field(default=None, gt=0, le=_LONGEST_TIMEOUT_S)
     memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
+    processes: int | None = Field(default=None, ge=1, le=_MOST_PROCESSES)
     requires: RequiresSpec | None = None
     exclusive: ExclusiveSpec | None = None
     gang: GangSpec | None = None

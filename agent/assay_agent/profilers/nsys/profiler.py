@@ -23,7 +23,7 @@ from assay_agent.execution.tool_version import ToolBox, ToolVersion
 from assay_agent.profilers.gang import require_whole_gang
 from assay_agent.profilers.live import LiveMeasurement, relabelled
 from assay_agent.profilers.nsys import command as nsys_command
-from assay_agent.profilers.requirements import whole_light_command
+from assay_agent.profilers.requirements import require_processes, whole_light_command
 from assay_core.records.work import Work
 from assay_sampling.errors import AssayError, NoLaunchesError
 from assay_sampling.launches.table import LaunchBatch
@@ -116,15 +116,17 @@ class NsightSystemsMeasurement(LiveMeasurement):
         try:
             with open_recording(database, ReadOptions(synthetic=self.gpu.synthetic)) as recording:
                 schema = self.labelled(recording.schema, tool.version)
-                ordinals: set[int] = set()
+                ordinals, processes = set[int](), set[int]()
                 for batch in recording.batches():
                     ordinals.update(pc.unique(batch.records["device"]).to_pylist())
+                    processes.update(pc.unique(batch.records["process"]).to_pylist())
                     yield relabelled(batch, schema)
                     if self.cancelled:
                         return
                 notes = list(recording.notes)
         except AssayError as error:
             raise self._unreadable(error) from error
+        require_processes(self.work, processes)
         require_whole_gang(self.work, ordinals)
         self.take_notes(notes)
         # A whole run has no window whose end could cut kernels off, so missing kernels were lost.

@@ -46,7 +46,7 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
     if workload.command is None:
         if not workload.recordings:
             yield Fault(place, "it has nothing to run; give a 'command' or 'recordings'")
-        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto"):
+        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto", "processes"):
             if key in workload.model_fields_set:
                 yield Fault((*place, key), "this key needs a 'command' in the workload")
         return
@@ -54,6 +54,18 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
         yield Fault((*place, "recordings"), "the workload also has a 'command'; split it into two workloads")
     yield from command_faults(workload.command, workload.environment, place)
     yield from kineto_faults(workload.kineto or "", place)
+    yield from _process_faults(workload, place)
+
+
+def _process_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
+    """Numbers of processes that cannot be."""
+    processes, gang = workload.processes or 0, workload.gang or 1
+    if processes > 1 and workload.kineto is not None:
+        cause = "a Kineto trace is of one process; leave out 'kineto', so that the profiler records them all"
+        yield Fault((*place, "processes"), cause)
+    if processes and processes % gang and processes != 1:
+        cause = f"{processes} processes cannot share {gang} GPUs evenly, so some GPU would have more to do"
+        yield Fault((*place, "processes"), cause)
 
 
 def _recording_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:

@@ -175,6 +175,7 @@ def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
         timeout_s=float(workload.timeout_s or 0.0),
         memory_limit_bytes=workload.memory_limit_bytes or 0,
         kineto_file=workload.kineto or "",
+        processes=workload.processes or 0,
     )
 
 
