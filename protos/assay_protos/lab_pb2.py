@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from assay_protos import agent_pb2 as assay__protos_dot_agent__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ssay_protos/lab.proto\x12\x08\x61ssay.v1\x1a\x18\x61ssay_protos/agent.proto\"T\n\x10ReadAuditRequest\x12\x0e\n\x06\x62\x65\x66ore\x18\x01 \x01(\x03\x12\x0c\n\x04most\x18\x02 \x01(\x05\x12\x10\n\x08identity\x18\x03 \x01(\t\x12\x10\n\x08since_ms\x18\x04 \x01(\x03\"\xbc\x01\n\nAuditEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\x13\n\x0bidentity_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x0b\n\x03how\x18\x06 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x07 \x01(\t\x12\x0c\n\x04\x63\x61ll\x18\x08 \x01(\t\x12\x0f\n\x07subject\x18\t \x01(\t\x12\x0f\n\x07outcome\x18\n \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x0b \x01(\t\"H\n\x11ReadAuditResponse\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.assay.v1.AuditEntry\x12\x0c\n\x04next\x18\x02 \x01(\x03\"W\n\x0eSetRoleRequest\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x14\n\x0ckeep_project\x18\x04 \x01(\x08\"S\n\x0fSetRoleResponse\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\"\x13\n\x11ListAgentsRequest\"/\n\tLabAgents\x12\"\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x12.assay.v1.LabAgent\"\xbb\x01\n\x08LabAgent\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12&\n\tinventory\x18\x03 \x01(\x0b\x32\x13.assay.v1.Inventory\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12\x0f\n\x07present\x18\x05 \x01(\x08\x12\x12\n\nseen_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08since_ms\x18\x07 \x01(\x03\x12 \n\x05slots\x18\x08 \x03(\x0b\x32\x11.assay.v1.LabSlot\"\xaa\x01\n\x07LabSlot\x12\x1c\n\x04slot\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Slot\x12$\n\x06health\x18\x02 \x01(\x0e\x32\x14.assay.v1.SlotHealth\x12\x0b\n\x03why\x18\x03 \x01(\t\x12\x19\n\x11rest_remaining_ms\x18\x04 \x01(\x03\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\r\n\x05slice\x18\x06 \x01(\x05\x12\x14\n\x0cleased_at_ms\x18\x07 \x01(\x03\"\x11\n\x0fGetQueueRequest\"L\n\x08LabQueue\x12$\n\x06queued\x18\x01 \x03(\x0b\x32\x14.assay.v1.QueuedRuns\x12\x1a\n\x12\x63\x61mpaigns_left_out\x18\x02 \x01(\x05\"\x8c\x02\n\nQueuedRuns\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x14\n\x0c\x66irst_run_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x03 \x01(\t\x12\x10\n\x08profiler\x18\x04 \x01(\t\x12\x0c\n\x04runs\x18\x05 \x01(\x05\x12 \n\x04kind\x18\x06 \x01(\x0e\x32\x12.assay.v1.WaitKind\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\r\n\x05\x61head\x18\x08 \x03(\t\x12\x12\n\nruns_ahead\x18\t \x01(\x05\x12$\n\x08\x65stimate\x18\n \x01(\x0b\x32\x12.assay.v1.Estimate\x12\x12\n\nowner_name\x18\x0b \x01(\t\x12\x0f\n\x07project\x18\x0c \x01(\t\"R\n\x08\x45stimate\x12\r\n\x05known\x18\x01 \x01(\x08\x12\x14\n\x0cremaining_ms\x18\x02 \x01(\x03\x12\x0f\n\x07missing\x18\x03 \x01(\t\x12\x10\n\x08\x61t_least\x18\x04 \x01(\x08*\x8c\x01\n\nSlotHealth\x12\x1b\n\x17SLOT_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11SLOT_HEALTH_READY\x10\x01\x12\x17\n\x13SLOT_HEALTH_RESTING\x10\x02\x12\x1b\n\x17SLOT_HEALTH_QUARANTINED\x10\x03\x12\x14\n\x10SLOT_HEALTH_LOST\x10\x04*\xfe\x02\n\x08WaitKind\x12\x19\n\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x1d\n\x19WAIT_KIND_CAMPAIGN_PAUSED\x10\x01\x12\x14\n\x10WAIT_KIND_PAUSED\x10\x02\x12\x17\n\x13WAIT_KIND_LIGHT_RUN\x10\x03\x12\x13\n\x0fWAIT_KIND_AFTER\x10\x04\x12\x16\n\x12WAIT_KIND_NO_AGENT\x10\x05\x12\x19\n\x15WAIT_KIND_NOT_OFFERED\x10\x06\x12\x18\n\x14WAIT_KIND_AGENT_AWAY\x10\x07\x12\x1c\n\x18WAIT_KIND_OUT_OF_SERVICE\x10\x08\x12\x19\n\x15WAIT_KIND_MAINTENANCE\x10\t\x12\x15\n\x11WAIT_KIND_RESTING\x10\n\x12\x14\n\x10WAIT_KIND_BUDGET\x10\x0b\x12\x17\n\x13WAIT_KIND_EXCLUSIVE\x10\x0c\x12\x14\n\x10WAIT_KIND_QUEUED\x10\r\x12\x12\n\x0eWAIT_KIND_GANG\x10\x0e\x32\x8d\x02\n\nLabService\x12>\n\nListAgents\x12\x1b.assay.v1.ListAgentsRequest\x1a\x13.assay.v1.LabAgents\x12\x39\n\x08GetQueue\x12\x19.assay.v1.GetQueueRequest\x1a\x12.assay.v1.LabQueue\x12\x44\n\tReadAudit\x12\x1a.assay.v1.ReadAuditRequest\x1a\x1b.assay.v1.ReadAuditResponse\x12>\n\x07SetRole\x12\x18.assay.v1.SetRoleRequest\x1a\x19.assay.v1.SetRoleResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x61ssay_protos/lab.proto\x12\x08\x61ssay.v1\x1a\x18\x61ssay_protos/agent.proto\"T\n\x10ReadAuditRequest\x12\x0e\n\x06\x62\x65\x66ore\x18\x01 \x01(\x03\x12\x0c\n\x04most\x18\x02 \x01(\x05\x12\x10\n\x08identity\x18\x03 \x01(\t\x12\x10\n\x08since_ms\x18\x04 \x01(\x03\"\xbc\x01\n\nAuditEntry\x12\x10\n\x08\x65ntry_id\x18\x01 \x01(\x03\x12\r\n\x05\x61t_ms\x18\x02 \x01(\x03\x12\x13\n\x0bidentity_id\x18\x03 \x01(\t\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x0c\n\x04role\x18\x05 \x01(\t\x12\x0b\n\x03how\x18\x06 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x07 \x01(\t\x12\x0c\n\x04\x63\x61ll\x18\x08 \x01(\t\x12\x0f\n\x07subject\x18\t \x01(\t\x12\x0f\n\x07outcome\x18\n \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x0b \x01(\t\"H\n\x11ReadAuditResponse\x12%\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x14.assay.v1.AuditEntry\x12\x0c\n\x04next\x18\x02 \x01(\x03\"W\n\x0eSetRoleRequest\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x0c\n\x04role\x18\x02 \x01(\t\x12\x0f\n\x07project\x18\x03 \x01(\t\x12\x14\n\x0ckeep_project\x18\x04 \x01(\x08\"S\n\x0fSetRoleResponse\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\"&\n\x12ListBudgetsRequest\x12\x10\n\x08identity\x18\x01 \x01(\t\"\xbc\x01\n\x0cPersonBudget\x12\x13\n\x0bidentity_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x0f\n\x07project\x18\x04 \x01(\t\x12\x1a\n\rown_gpu_hours\x18\x05 \x01(\x01H\x00\x88\x01\x01\x12\x16\n\tgpu_hours\x18\x06 \x01(\x01H\x01\x88\x01\x01\x12\x16\n\x0eused_gpu_hours\x18\x07 \x01(\x01\x42\x10\n\x0e_own_gpu_hoursB\x0c\n\n_gpu_hours\"K\n\x13ListBudgetsResponse\x12&\n\x06people\x18\x01 \x03(\x0b\x32\x16.assay.v1.PersonBudget\x12\x0c\n\x04\x64\x61ys\x18\x02 \x01(\x05\"J\n\x10SetBudgetRequest\x12\x10\n\x08identity\x18\x01 \x01(\t\x12\x16\n\tgpu_hours\x18\x02 \x01(\x01H\x00\x88\x01\x01\x42\x0c\n\n_gpu_hours\"\x13\n\x11ListAgentsRequest\"/\n\tLabAgents\x12\"\n\x06\x61gents\x18\x01 \x03(\x0b\x32\x12.assay.v1.LabAgent\"\xbb\x01\n\x08LabAgent\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12&\n\tinventory\x18\x03 \x01(\x0b\x32\x13.assay.v1.Inventory\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12\x0f\n\x07present\x18\x05 \x01(\x08\x12\x12\n\nseen_at_ms\x18\x06 \x01(\x03\x12\x10\n\x08since_ms\x18\x07 \x01(\x03\x12 \n\x05slots\x18\x08 \x03(\x0b\x32\x11.assay.v1.LabSlot\"\xaa\x01\n\x07LabSlot\x12\x1c\n\x04slot\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Slot\x12$\n\x06health\x18\x02 \x01(\x0e\x32\x14.assay.v1.SlotHealth\x12\x0b\n\x03why\x18\x03 \x01(\t\x12\x19\n\x11rest_remaining_ms\x18\x04 \x01(\x03\x12\x0e\n\x06run_id\x18\x05 \x01(\t\x12\r\n\x05slice\x18\x06 \x01(\x05\x12\x14\n\x0cleased_at_ms\x18\x07 \x01(\x03\"\x11\n\x0fGetQueueRequest\"L\n\x08LabQueue\x12$\n\x06queued\x18\x01 \x03(\x0b\x32\x14.assay.v1.QueuedRuns\x12\x1a\n\x12\x63\x61mpaigns_left_out\x18\x02 \x01(\x05\"\x8c\x02\n\nQueuedRuns\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x14\n\x0c\x66irst_run_id\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x03 \x01(\t\x12\x10\n\x08profiler\x18\x04 \x01(\t\x12\x0c\n\x04runs\x18\x05 \x01(\x05\x12 \n\x04kind\x18\x06 \x01(\x0e\x32\x12.assay.v1.WaitKind\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\r\n\x05\x61head\x18\x08 \x03(\t\x12\x12\n\nruns_ahead\x18\t \x01(\x05\x12$\n\x08\x65stimate\x18\n \x01(\x0b\x32\x12.assay.v1.Estimate\x12\x12\n\nowner_name\x18\x0b \x01(\t\x12\x0f\n\x07project\x18\x0c \x01(\t\"R\n\x08\x45stimate\x12\r\n\x05known\x18\x01 \x01(\x08\x12\x14\n\x0cremaining_ms\x18\x02 \x01(\x03\x12\x0f\n\x07missing\x18\x03 \x01(\t\x12\x10\n\x08\x61t_least\x18\x04 \x01(\x08*\x8c\x01\n\nSlotHealth\x12\x1b\n\x17SLOT_HEALTH_UNSPECIFIED\x10\x00\x12\x15\n\x11SLOT_HEALTH_READY\x10\x01\x12\x17\n\x13SLOT_HEALTH_RESTING\x10\x02\x12\x1b\n\x17SLOT_HEALTH_QUARANTINED\x10\x03\x12\x14\n\x10SLOT_HEALTH_LOST\x10\x04*\xfe\x02\n\x08WaitKind\x12\x19\n\x15WAIT_KIND_UNSPECIFIED\x10\x00\x12\x1d\n\x19WAIT_KIND_CAMPAIGN_PAUSED\x10\x01\x12\x14\n\x10WAIT_KIND_PAUSED\x10\x02\x12\x17\n\x13WAIT_KIND_LIGHT_RUN\x10\x03\x12\x13\n\x0fWAIT_KIND_AFTER\x10\x04\x12\x16\n\x12WAIT_KIND_NO_AGENT\x10\x05\x12\x19\n\x15WAIT_KIND_NOT_OFFERED\x10\x06\x12\x18\n\x14WAIT_KIND_AGENT_AWAY\x10\x07\x12\x1c\n\x18WAIT_KIND_OUT_OF_SERVICE\x10\x08\x12\x19\n\x15WAIT_KIND_MAINTENANCE\x10\t\x12\x15\n\x11WAIT_KIND_RESTING\x10\n\x12\x14\n\x10WAIT_KIND_BUDGET\x10\x0b\x12\x17\n\x13WAIT_KIND_EXCLUSIVE\x10\x0c\x12\x14\n\x10WAIT_KIND_QUEUED\x10\r\x12\x12\n\x0eWAIT_KIND_GANG\x10\x0e\x32\x9a\x03\n\nLabService\x12>\n\nListAgents\x12\x1b.assay.v1.ListAgentsRequest\x1a\x13.assay.v1.LabAgents\x12\x39\n\x08GetQueue\x12\x19.assay.v1.GetQueueRequest\x1a\x12.assay.v1.LabQueue\x12\x44\n\tReadAudit\x12\x1a.assay.v1.ReadAuditRequest\x1a\x1b.assay.v1.ReadAuditResponse\x12>\n\x07SetRole\x12\x18.assay.v1.SetRoleRequest\x1a\x19.assay.v1.SetRoleResponse\x12J\n\x0bListBudgets\x12\x1c.assay.v1.ListBudgetsRequest\x1a\x1d.assay.v1.ListBudgetsResponse\x12?\n\tSetBudget\x12\x1a.assay.v1.SetBudgetRequest\x1a\x16.assay.v1.PersonBudgetb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'assay_protos.lab_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SLOTHEALTH']._serialized_start=1473
-  _globals['_SLOTHEALTH']._serialized_end=1613
-  _globals['_WAITKIND']._serialized_start=1616
-  _globals['_WAITKIND']._serialized_end=1998
+  _globals['_SLOTHEALTH']._serialized_start=1857
+  _globals['_SLOTHEALTH']._serialized_end=1997
+  _globals['_WAITKIND']._serialized_start=2000
+  _globals['_WAITKIND']._serialized_end=2382
   _globals['_READAUDITREQUEST']._serialized_start=62
   _globals['_READAUDITREQUEST']._serialized_end=146
   _globals['_AUDITENTRY']._serialized_start=149
@@ -46,22 +46,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SETROLEREQUEST']._serialized_end=500
   _globals['_SETROLERESPONSE']._serialized_start=502
   _globals['_SETROLERESPONSE']._serialized_end=585
-  _globals['_LISTAGENTSREQUEST']._serialized_start=587
-  _globals['_LISTAGENTSREQUEST']._serialized_end=606
-  _globals['_LABAGENTS']._serialized_start=608
-  _globals['_LABAGENTS']._serialized_end=655
-  _globals['_LABAGENT']._serialized_start=658
-  _globals['_LABAGENT']._serialized_end=845
-  _globals['_LABSLOT']._serialized_start=848
-  _globals['_LABSLOT']._serialized_end=1018
-  _globals['_GETQUEUEREQUEST']._serialized_start=1020
-  _globals['_GETQUEUEREQUEST']._serialized_end=1037
-  _globals['_LABQUEUE']._serialized_start=1039
-  _globals['_LABQUEUE']._serialized_end=1115
-  _globals['_QUEUEDRUNS']._serialized_start=1118
-  _globals['_QUEUEDRUNS']._serialized_end=1386
-  _globals['_ESTIMATE']._serialized_start=1388
-  _globals['_ESTIMATE']._serialized_end=1470
-  _globals['_LABSERVICE']._serialized_start=2001
-  _globals['_LABSERVICE']._serialized_end=2270
+  _globals['_LISTBUDGETSREQUEST']._serialized_start=587
+  _globals['_LISTBUDGETSREQUEST']._serialized_end=625
+  _globals['_PERSONBUDGET']._serialized_start=628
+  _globals['_PERSONBUDGET']._serialized_end=816
+  _globals['_LISTBUDGETSRESPONSE']._serialized_start=818
+  _globals['_LISTBUDGETSRESPONSE']._serialized_end=893
+  _globals['_SETBUDGETREQUEST']._serialized_start=895
+  _globals['_SETBUDGETREQUEST']._serialized_end=969
+  _globals['_LISTAGENTSREQUEST']._serialized_start=971
+  _globals['_LISTAGENTSREQUEST']._serialized_end=990
+  _globals['_LABAGENTS']._serialized_start=992
+  _globals['_LABAGENTS']._serialized_end=1039
+  _globals['_LABAGENT']._serialized_start=1042
+  _globals['_LABAGENT']._serialized_end=1229
+  _globals['_LABSLOT']._serialized_start=1232
+  _globals['_LABSLOT']._serialized_end=1402
+  _globals['_GETQUEUEREQUEST']._serialized_start=1404
+  _globals['_GETQUEUEREQUEST']._serialized_end=1421
+  _globals['_LABQUEUE']._serialized_start=1423
+  _globals['_LABQUEUE']._serialized_end=1499
+  _globals['_QUEUEDRUNS']._serialized_start=1502
+  _globals['_QUEUEDRUNS']._serialized_end=1770
+  _globals['_ESTIMATE']._serialized_start=1772
+  _globals['_ESTIMATE']._serialized_end=1854
+  _globals['_LABSERVICE']._serialized_start=2385
+  _globals['_LABSERVICE']._serialized_end=2795
 # @@protoc_insertion_point(module_scope)

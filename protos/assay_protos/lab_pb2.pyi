@@ -124,6 +124,46 @@ class SetRoleResponse(_message.Message):
     project: str
     def __init__(self, identity_id: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[str] = ..., project: _Optional[str] = ...) -> None: ...
 
+class ListBudgetsRequest(_message.Message):
+    __slots__ = ("identity",)
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    def __init__(self, identity: _Optional[str] = ...) -> None: ...
+
+class PersonBudget(_message.Message):
+    __slots__ = ("identity_id", "name", "role", "project", "own_gpu_hours", "gpu_hours", "used_gpu_hours")
+    IDENTITY_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_FIELD_NUMBER: _ClassVar[int]
+    OWN_GPU_HOURS_FIELD_NUMBER: _ClassVar[int]
+    GPU_HOURS_FIELD_NUMBER: _ClassVar[int]
+    USED_GPU_HOURS_FIELD_NUMBER: _ClassVar[int]
+    identity_id: str
+    name: str
+    role: str
+    project: str
+    own_gpu_hours: float
+    gpu_hours: float
+    used_gpu_hours: float
+    def __init__(self, identity_id: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[str] = ..., project: _Optional[str] = ..., own_gpu_hours: _Optional[float] = ..., gpu_hours: _Optional[float] = ..., used_gpu_hours: _Optional[float] = ...) -> None: ...
+
+class ListBudgetsResponse(_message.Message):
+    __slots__ = ("people", "days")
+    PEOPLE_FIELD_NUMBER: _ClassVar[int]
+    DAYS_FIELD_NUMBER: _ClassVar[int]
+    people: _containers.RepeatedCompositeFieldContainer[PersonBudget]
+    days: int
+    def __init__(self, people: _Optional[_Iterable[_Union[PersonBudget, _Mapping]]] = ..., days: _Optional[int] = ...) -> None: ...
+
+class SetBudgetRequest(_message.Message):
+    __slots__ = ("identity", "gpu_hours")
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    GPU_HOURS_FIELD_NUMBER: _ClassVar[int]
+    identity: str
+    gpu_hours: float
+    def __init__(self, identity: _Optional[str] = ..., gpu_hours: _Optional[float] = ...) -> None: ...
+
 class ListAgentsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -54,6 +54,16 @@ class LabServiceStub:
                 request_serializer=assay__protos_dot_lab__pb2.SetRoleRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_lab__pb2.SetRoleResponse.FromString,
                 _registered_method=True)
+        self.ListBudgets = channel.unary_unary(
+                '/assay.v1.LabService/ListBudgets',
+                request_serializer=assay__protos_dot_lab__pb2.ListBudgetsRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_lab__pb2.ListBudgetsResponse.FromString,
+                _registered_method=True)
+        self.SetBudget = channel.unary_unary(
+                '/assay.v1.LabService/SetBudget',
+                request_serializer=assay__protos_dot_lab__pb2.SetBudgetRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_lab__pb2.PersonBudget.FromString,
+                _registered_method=True)
 
 
 class LabServiceServicer:
@@ -87,6 +97,20 @@ class LabServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListBudgets(self, request, context):
+        """People with their budgets of GPU time and what they used; viewers and submitters see themselves.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetBudget(self, request, context):
+        """Give a person a budget of their own, or take it away.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LabServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -109,6 +133,16 @@ def add_LabServiceServicer_to_server(servicer, server):
                     servicer.SetRole,
                     request_deserializer=assay__protos_dot_lab__pb2.SetRoleRequest.FromString,
                     response_serializer=assay__protos_dot_lab__pb2.SetRoleResponse.SerializeToString,
+            ),
+            'ListBudgets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBudgets,
+                    request_deserializer=assay__protos_dot_lab__pb2.ListBudgetsRequest.FromString,
+                    response_serializer=assay__protos_dot_lab__pb2.ListBudgetsResponse.SerializeToString,
+            ),
+            'SetBudget': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetBudget,
+                    request_deserializer=assay__protos_dot_lab__pb2.SetBudgetRequest.FromString,
+                    response_serializer=assay__protos_dot_lab__pb2.PersonBudget.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -219,6 +253,60 @@ class LabService:
             '/assay.v1.LabService/SetRole',
             assay__protos_dot_lab__pb2.SetRoleRequest.SerializeToString,
             assay__protos_dot_lab__pb2.SetRoleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBudgets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.LabService/ListBudgets',
+            assay__protos_dot_lab__pb2.ListBudgetsRequest.SerializeToString,
+            assay__protos_dot_lab__pb2.ListBudgetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetBudget(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.LabService/SetBudget',
+            assay__protos_dot_lab__pb2.SetBudgetRequest.SerializeToString,
+            assay__protos_dot_lab__pb2.PersonBudget.FromString,
             options,
             channel_credentials,
             insecure,

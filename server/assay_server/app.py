@@ -21,6 +21,7 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
+from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
@@ -174,6 +175,7 @@ class Server:
             changes,
             recognition=Recognition(directory, is_withdrawn=lambda one: one.serial in withdrawn),
             lab=LabHandler(coordinator, self._limits.queries),
+            budgets=BudgetHandler(coordinator),
             metadata=metadata,
             identified=identified,
             audit=audit,

@@ -51,7 +51,7 @@ def test_the_verbs_that_scripts_rely_on_are_there() -> None:
         "project", "pka-table", "scale-model", "cold-start", "reuse", "import", "run", "submit",
         "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
         "queue", "health", "runs", "report",
-        "campaigns", "role", "audit", "demo", "login", "logout", "token", "identities", "revoke",
+        "campaigns", "role", "budget", "audit", "demo", "login", "logout", "token", "identities", "revoke",
         "docs",
     ]  # fmt: skip
 

@@ -115,6 +115,9 @@ RECORDS: list[Any] = [
     lab.AuditAsked(1, 2, "vera", 3), ENTRY, lab.AuditPage((ENTRY,), 7),
     lab.RoleSet("i", "vera", Role.VIEWER, "p"), lab.RoleChange("vera", Role.ADMIN),
     lab.RoleChange("vera", Role.ADMIN, ""),
+    lab.BudgetsAsked("vera"), lab.BudgetChange("vera", 0.0), lab.BudgetChange("vera", None),
+    lab.Budgets((lab.PersonBudget("i", "vera", Role.VIEWER, "p", None, 5.0, 0.25),), 30),
+    lab.PersonBudget("i", "vera", Role.VIEWER, "p", 0.0, None, 0.0),
     LAB_SLOT, lab.LabAgents((LAB_AGENT,)), lab.LabQueue((QUEUED,), 2), ASKED,
     runs_request.RunsAnswer(STATUS, 1, 2, 3),
 ]  # fmt: skip

@@ -78,6 +78,8 @@ MAY: dict[str, str] = {
     "LabService/GetQueue": ALL_READERS,
     "LabService/ReadAudit": ADMINS,
     "LabService/SetRole": ADMINS,
+    "LabService/ListBudgets": ALL_READERS,
+    "LabService/SetBudget": OPERATORS,
     "Health/Check": f"agent, other agent, {ALL_READERS}",
     "Health/List": f"agent, other agent, {ALL_READERS}",
     "Health/Watch": f"agent, other agent, {ALL_READERS}",

@@ -65,6 +65,7 @@ VERBS: dict[str, str] = {
     "report": "assay_client.cli.verbs.report",
     "campaigns": "assay_client.cli.verbs.campaigns",
     "role": "assay_client.cli.verbs.role",
+    "budget": "assay_client.cli.verbs.budget",
     "audit": "assay_client.cli.verbs.audit",
     "demo": "assay_client.cli.verbs.demo",
     "login": "assay_client.cli.verbs.login",

@@ -22,11 +22,17 @@ from assay_client.remote.documents import (
     spool_document,
     token_document,
 )
-from assay_client.remote.lab_documents import agents_document, gpus_document, queue_document
+from assay_client.remote.lab_documents import (
+    agents_document,
+    budgets_document,
+    gpus_document,
+    person_budget_document,
+    queue_document,
+)
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import ReportFormat
 from assay_core.records.identity import TokenAsked
-from assay_core.records.lab import AuditAsked, RoleChange, role_named
+from assay_core.records.lab import AuditAsked, BudgetChange, BudgetsAsked, RoleChange, role_named
 from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_sampling.errors import ParameterError
 
@@ -213,6 +219,14 @@ class Client:
         """Give a person (id or name) another role, and another project unless that is None; for admins."""
         told = self._connection.set_role(RoleChange(identity, role_named(role), project))
         return {**asdict(told), "role": str(told.role)}
+
+    def budgets(self, person: str = "") -> dict[str, Any]:
+        """Budgets of GPU hours and what was used of them: of everybody, or of one person (id or name)."""
+        return budgets_document(self._connection.budgets(BudgetsAsked(person)))
+
+    def set_budget(self, person: str, gpu_hours: float | None) -> dict[str, Any]:
+        """Give a person (id or name) a budget of GPU hours, None: none of their own; for operators."""
+        return person_budget_document(self._connection.set_budget(BudgetChange(person, gpu_hours)))
 
     def run(self, run_id: str) -> dict[str, Any]:
         """A run with its attempts: command, environment, log, flags, files."""

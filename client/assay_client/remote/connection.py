@@ -50,9 +50,13 @@ from assay_core.records.identity import (
 from assay_core.records.lab import (
     AuditAsked,
     AuditPage,
+    BudgetChange,
+    Budgets,
+    BudgetsAsked,
     LabAgents,
     LabQuestion,
     LabQueue,
+    PersonBudget,
     RoleChange,
     RoleSet,
 )
@@ -249,6 +253,12 @@ class Connection:
 
     def set_role(self, change: RoleChange) -> RoleSet:
         return self._call(lambda: self._lab_stub.SetRole, change, RoleSet.from_proto)
+
+    def budgets(self, asked: BudgetsAsked) -> Budgets:
+        return self._call(lambda: self._lab_stub.ListBudgets, asked, Budgets.from_proto)
+
+    def set_budget(self, change: BudgetChange) -> PersonBudget:
+        return self._call(lambda: self._lab_stub.SetBudget, change, PersonBudget.from_proto)
 
     def report(self, campaign_id: str, form: ReportFormat) -> tuple[bytes, list[ChangedFile]]:
         """The report of an ended campaign, and what changed since it was made."""

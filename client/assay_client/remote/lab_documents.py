@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from assay_client.remote.documents import estimate_document, moment
-from assay_core.records.lab import LabAgent, LabAgents, LabQueue, LabSlot, QueuedRuns
+from assay_core.records.lab import (
+    Budgets,
+    LabAgent,
+    LabAgents,
+    LabQueue,
+    LabSlot,
+    PersonBudget,
+    QueuedRuns,
+)
 
 
 def agents_document(found: LabAgents) -> dict[str, Any]:
@@ -27,6 +36,17 @@ def queue_document(found: LabQueue) -> dict[str, Any]:
         "queue": [_queued(each) for each in found.queued],
         "campaigns_left_out": found.campaigns_left_out,
     }
+
+
+def budgets_document(found: Budgets) -> dict[str, Any]:
+    """People with their budgets, which count the GPU time of so many days."""
+    return {"people": [person_budget_document(each) for each in found.people], "days": found.days}
+
+
+def person_budget_document(one: PersonBudget) -> dict[str, Any]:
+    """Null: no budget of their own, and no limit."""
+    left = None if one.gpu_hours is None else max(0.0, one.gpu_hours - one.used_gpu_hours)
+    return {**asdict(one), "role": str(one.role), "left_gpu_hours": left}
 
 
 def _agent(agent: LabAgent) -> dict[str, Any]:

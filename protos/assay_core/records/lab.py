@@ -13,6 +13,8 @@ from assay_core.records.wire import ClosedSet
 from assay_protos import lab_pb2
 from assay_sampling.errors import ParameterError
 
+_MOST_HOURS = 1_000_000_000
+
 
 @dataclass(frozen=True)
 class AuditAsked:
@@ -145,6 +147,96 @@ class RoleSet:
     @classmethod
     def from_proto(cls, message: lab_pb2.SetRoleResponse) -> RoleSet:
         return cls(message.identity_id, message.name, role_named(message.role), message.project)
+
+
+@dataclass(frozen=True)
+class BudgetsAsked:
+    """People's budgets; ``identity``: an id, or the name of one person; "": everybody."""
+
+    identity: str = ""
+
+    def to_proto(self) -> lab_pb2.ListBudgetsRequest:
+        return lab_pb2.ListBudgetsRequest(identity=self.identity)
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.ListBudgetsRequest) -> BudgetsAsked:
+        return cls(message.identity)
+
+
+@dataclass(frozen=True)
+class PersonBudget:
+    """How much GPU time a person may use, and has used, in the days of the budget.
+
+    ``own_gpu_hours`` None: the person has no budget of their own; ``gpu_hours``: the one that holds, the own
+    one or the server's, None without any limit.
+    """
+
+    identity_id: str
+    name: str
+    role: Role
+    project: str
+    own_gpu_hours: float | None
+    gpu_hours: float | None
+    used_gpu_hours: float
+
+    def to_proto(self) -> lab_pb2.PersonBudget:
+        return lab_pb2.PersonBudget(
+            identity_id=self.identity_id,
+            name=self.name,
+            role=str(self.role),
+            project=self.project,
+            own_gpu_hours=self.own_gpu_hours,
+            gpu_hours=self.gpu_hours,
+            used_gpu_hours=self.used_gpu_hours,
+        )
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.PersonBudget) -> PersonBudget:
+        return cls(
+            message.identity_id,
+            message.name,
+            role_named(message.role),
+            message.project,
+            message.own_gpu_hours if message.HasField("own_gpu_hours") else None,
+            message.gpu_hours if message.HasField("gpu_hours") else None,
+            message.used_gpu_hours,
+        )
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """People with their budgets, which count the GPU time of ``days`` days."""
+
+    people: tuple[PersonBudget, ...] = ()
+    days: int = 0
+
+    def to_proto(self) -> lab_pb2.ListBudgetsResponse:
+        return lab_pb2.ListBudgetsResponse(people=[each.to_proto() for each in self.people], days=self.days)
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.ListBudgetsResponse) -> Budgets:
+        return cls(tuple(PersonBudget.from_proto(each) for each in message.people), message.days)
+
+
+@dataclass(frozen=True)
+class BudgetChange:
+    """A person's new budget in GPU hours; None: no budget of their own."""
+
+    identity: str
+    gpu_hours: float | None
+
+    def to_proto(self) -> lab_pb2.SetBudgetRequest:
+        return lab_pb2.SetBudgetRequest(identity=self.identity, gpu_hours=self.gpu_hours)
+
+    @classmethod
+    def from_proto(cls, message: lab_pb2.SetBudgetRequest) -> BudgetChange:
+        """Raises ParameterError for what is not a number of hours."""
+        hours = message.gpu_hours if message.HasField("gpu_hours") else None
+        if hours is not None and not 0 <= hours <= _MOST_HOURS:
+            raise ParameterError(
+                "--gpu-hours", f"{hours:g} is not a number from 0 to {_MOST_HOURS:,}", "or give: none"
+            )
+        return cls(message.identity, hours)
 
 
 def role_named(name: str) -> Role:

@@ -26,7 +26,9 @@ class PeopleHandler:
     def set_role(self, change: RoleChange) -> RoleSet:
         """Give a person another role; it holds at once. Raises ParameterError."""
         with self._metadata.transaction() as store:
-            found = _person(store, change)
+            found = person_called(store, change.identity)
+            if change.role.kind is not IdentityKind.PERSON:
+                raise _not_a_person(change.identity)
             project = found.project if change.project is None else change.project
             if len(project) > _LONGEST_PROJECT or not (project.isprintable()):
                 raise ParameterError(
@@ -52,19 +54,24 @@ class PeopleHandler:
         return AuditPage(tuple(told), told[-1].entry_id if len(found) > most else 0)
 
 
-def _person(store: MetadataReader, change: RoleChange) -> Identity:
-    subject = f"identity {change.identity[:100]!r}"
-    people = [each for each in store.identities() if not each.revoked_at_ms]
-    found = [each for each in people if each.identity_id == change.identity]
-    found = found or [each for each in people if each.name == change.identity]
+def person_called(store: MetadataReader, name: str) -> Identity:
+    """The person with an id, or the only one with a name. Raises ParameterError."""
+    subject = f"identity {name[:100]!r}"
+    known = [each for each in store.identities() if not each.revoked_at_ms]
+    found = [each for each in known if each.identity_id == name]
+    found = found or [each for each in known if each.name == name]
     if len(found) != 1:
         cause = "the server knows no such identity" if not found else "several identities have that name"
         raise ParameterError(subject, cause, "give the id of one: assay identities lists them")
     [identity] = found
-    if identity.kind is not IdentityKind.PERSON or change.role.kind is not IdentityKind.PERSON:
-        raise ParameterError(
-            subject,
-            "an agent stays an agent, and a person a person",
-            "make a join token for another identity",
-        )
+    if identity.kind is not IdentityKind.PERSON:
+        raise _not_a_person(name)
     return identity
+
+
+def _not_a_person(name: str) -> ParameterError:
+    return ParameterError(
+        f"identity {name[:100]!r}",
+        "an agent stays an agent, and a person a person",
+        "make a join token for another identity",
+    )

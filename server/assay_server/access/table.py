@@ -91,6 +91,8 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.LabService/GetQueue": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),
     "assay.v1.LabService/SetRole": Rule(_ADMINS),
+    "assay.v1.LabService/ListBudgets": Rule(_READERS, audited=False),
+    "assay.v1.LabService/SetBudget": Rule(_OPERATORS),
     "assay.v1.ArchiveService/Delete": Rule(_OPERATORS),
     "assay.v1.ArchiveService/Export": Rule(_READERS, lasts=True, seen_campaign="campaign_id", audited=False),
     "assay.v1.ArchiveService/Import": Rule(_OPERATORS, lasts=True),

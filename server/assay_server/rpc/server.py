@@ -30,6 +30,7 @@ from assay_server.access.audit import AuditLog
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.access.table import services
+from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.limits import DEFAULT_LIMITS, CallLimits, JoinLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
@@ -74,6 +75,7 @@ class RpcServer:
         *,
         archives: ArchiveHandler,
         lab: LabHandler,
+        budgets: BudgetHandler,
         recognition: Recognition,
         metadata: MetadataStore,
         identified: Identified,
@@ -91,6 +93,7 @@ class RpcServer:
         self._campaigns = campaigns
         self._archives = archives
         self._lab = lab
+        self._budgets = budgets
         self._ingest = ingest
         self._changes = changes
         self._recognition = recognition
@@ -235,7 +238,7 @@ class RpcServer:
             CampaignServicer(self._campaigns, threads, self._changes, self._limits), server
         )
         lab_pb2_grpc.add_LabServiceServicer_to_server(  # type: ignore[no-untyped-call]
-            LabServicer(self._people, self._lab, threads), server
+            LabServicer(self._people, self._lab, self._budgets, threads), server
         )
         archive_pb2_grpc.add_ArchiveServiceServicer_to_server(  # type: ignore[no-untyped-call]
             ArchiveServicer(self._archives, threads, self._limits.archives), server

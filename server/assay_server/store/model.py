@@ -325,7 +325,8 @@ class Agent:
 class Identity:
     """An agent or a person that may call the server; ``revoked_at_ms`` 0: it was not revoked.
 
-    ``labels`` are those of its join token, for campaigns that require them.
+    ``labels`` are those of its join token, for campaigns that require them. ``budget_gpu_hours``: what a
+    person may use in 30 days; None: no budget of their own.
     """
 
     identity_id: str
@@ -336,6 +337,7 @@ class Identity:
     labels: tuple[str, ...] = ()
     created_at_ms: int = 0
     revoked_at_ms: int = 0
+    budget_gpu_hours: float | None = None
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,7 @@ identities = sa.Table(
     sa.Column("labels", sa.JSON, nullable=False),
     _integer("created_at_ms"),
     _integer("revoked_at_ms"),
+    sa.Column("budget_gpu_hours", sa.Float),
 )
 
 # Requests of people about runs that are carried out piece by piece; a row is gone when its request is done.

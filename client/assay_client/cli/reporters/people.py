@@ -1,4 +1,4 @@
-"""Draws what admins see of people: the audit log, and a changed role."""
+"""Draws what admins see of people: the audit log, budgets, and a changed role."""
 
 from __future__ import annotations
 
@@ -36,6 +36,28 @@ def render_audit(found: Mapping[str, Any], console: Console) -> None:
     drawn.print(console)
     if found["more"]:
         console.print("there are earlier entries: give a larger --most, or --since")
+
+
+def render_budgets(found: Mapping[str, Any], console: Console) -> None:
+    """One line for each person."""
+    if not found["people"]:
+        console.print("no people; whoever opens the server's socket has no budget")
+        return
+    drawn = Table(
+        f"GPU hours in {found['days']} days", ["person", "role", "project", "used", "budget", "of", "left"]
+    )
+    for one in found["people"]:
+        budget, left = one["gpu_hours"], one["left_gpu_hours"]
+        drawn.add_row(
+            one["name"],
+            one["role"],
+            one["project"],
+            f"{one['used_gpu_hours']:,.2f}",
+            "no limit" if budget is None else f"{budget:,g}",
+            "" if budget is None else "the server" if one["own_gpu_hours"] is None else "their own",
+            "" if left is None else f"{left:,.2f}",
+        )
+    drawn.print(console)
 
 
 def render_role(now: Mapping[str, Any], console: Console) -> None:

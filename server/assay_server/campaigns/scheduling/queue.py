@@ -35,6 +35,7 @@ class Queue:
         self._standing = Standing()
         self._built = False
         self._ledger = Ledger()
+        self._budgets: dict[str, float] = {}
         self.reservations = Reservations()
         self._seats: dict[tuple[str, str], Seat] = {}
         self._sessions: dict[str, str] = {}
@@ -51,6 +52,8 @@ class Queue:
                 self._standing.add(store.entrants())
                 self._ledger = Ledger()
                 self._ledger.load(uses := store.gpu_uses())
+                own = ((each.identity_id, each.budget_gpu_hours) for each in store.identities())
+                self._budgets = {person: hours for person, hours in own if hours is not None}
                 held = (store.run(use.key.run_id) for use in uses if use.key is not None)
                 self._standing.looks_at_boxes |= any(
                     run and run.placement.concerns_other_slots for run in held
@@ -90,15 +93,22 @@ class Queue:
     ) -> float:
         """GPU hours that a campaign may still use, by its own budget and its owner's; infinite without any.
 
-        ``person_gpu_hours``: what each person may use in PERSON_DAYS days; 0: no limit.
+        ``person_gpu_hours``: what a person without a budget of their own may use in PERSON_DAYS days; 0: no
+        limit.
         """
         left = math.inf
         budget = rules.budget_gpu_hours
         if budget:
             left = budget - self._ledger.campaign_seconds(campaign_id, now_ms) / 3600
-        if person_gpu_hours and owner:
-            left = min(left, person_gpu_hours - self._ledger.person_seconds(owner, now_ms) / 3600)
+        hours = self._budgets.get(owner, person_gpu_hours or math.inf)
+        if owner and hours < math.inf:
+            left = min(left, hours - self._ledger.person_seconds(owner, now_ms) / 3600)
         return left
+
+    def person_hours(self, store: MetadataReader, person: str, now_ms: int) -> float:
+        """GPU hours that a person used in PERSON_DAYS days. Call it in a transaction."""
+        self.standing(store)
+        return self._ledger.person_seconds(person, now_ms) / 3600
 
     def saw(self, agent: Agent) -> None:
         """An agent registered: its slots as they are now."""
