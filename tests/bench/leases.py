@@ -120,8 +120,8 @@ def lease_ms(coordinator: Coordinator, agents: int, rounds: int) -> np.ndarray:
 
 def _end(coordinator: Coordinator, key: AttemptKey) -> None:
     with coordinator.schedule() as schedule:
-        schedule.add_segment(
-            Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h"), key
+        schedule.add_segments(
+            [Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h")], key
         )
         schedule.begin_publish(key, 1, 10, (), AttemptLog())
         schedule.end_publish(key, PublishedFile(f"{key.run_id}/{key.slice_index}", 5, 10, "hash"))

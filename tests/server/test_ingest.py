@@ -13,7 +13,7 @@ import pytest
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
-from assay_server.campaigns.ingest.segments import Answer
+from assay_server.campaigns.ingest.upload import Answer
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import (

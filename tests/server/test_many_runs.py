@@ -94,7 +94,7 @@ def play(coordinator: Coordinator, agent: Agent) -> int:
 def end(coordinator: Coordinator, key: AttemptKey) -> None:
     segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
     with coordinator.schedule() as schedule:
-        assert schedule.add_segment(segment, key) is SegmentOutcome.ADDED
+        assert schedule.add_segments([segment], key) is SegmentOutcome.ADDED
         assert schedule.begin_publish(key, 1, 10, (), AttemptLog()) is FinishOutcome.PUBLISH
     with coordinator.schedule() as schedule:
         assert schedule.end_publish(key, PublishedFile(f"{key.run_id}/{key.slice_index}", 5, 10, "hash"))

@@ -65,7 +65,7 @@ class Lab:
     def publish(self, key: AttemptKey) -> None:
         segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
         with self.coordinator.schedule() as schedule:
-            schedule.add_segment(segment, key)
+            schedule.add_segments([segment], key)
             schedule.begin_publish(key, 1, 10, (), AttemptLog())
             assert schedule.end_publish(key, PublishedFile(f"{key.run_id}.parquet", 5, 10, "hash"))
 

@@ -152,7 +152,7 @@ class Lab:
         with self.schedule() as schedule:
             if launches:
                 segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, launches, 0, 1, b"", b"h")
-                assert schedule.add_segment(segment, key) is SegmentOutcome.ADDED
+                assert schedule.add_segments([segment], key) is SegmentOutcome.ADDED
             outcome = schedule.begin_publish(key, int(launches > 0), launches, (), log)
             assert outcome is FinishOutcome.PUBLISH
             file = PublishedFile("x" if launches else "", 1, launches, f"{key}")

@@ -213,7 +213,7 @@ class TestMetadataStore:
         with metadata.transaction() as store:
             store.add_campaign(campaign(), [run(0), live], [Slice(r.run_id, 0) for r in (run(0), live)])
             store.add_attempt(ended)
-            store.add_segment(segment)
+            store.add_segments([segment])
             store.put_agent(agent)
         with metadata.snapshot() as read:
             assert read.campaign("made-1") == campaign()
@@ -233,7 +233,7 @@ class TestMetadataStore:
         with metadata.transaction() as store:
             fill(store)
             store.add_attempt(ended)
-            store.add_segment(Segment(ended.key.run_id, 0, 1, 0, 0, 1, 0, 6, b"", b"\xff" * 32))
+            store.add_segments([Segment(ended.key.run_id, 0, 1, 0, 0, 1, 0, 6, b"", b"\xff" * 32)])
             store.save_slice(Slice("made-1.0001", 0, file="made-1.0001/x", file_bytes=70))
             assert store.published_bytes() == 70
             store.delete_runs(["made-1.0000"])

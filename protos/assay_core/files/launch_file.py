@@ -48,8 +48,8 @@ class LaunchFileUnderWay:
         """Launches in memory because they do not fill a row group yet."""
         return self._writer.held_launches
 
-    def write(self, batch: LaunchBatch) -> None:
-        self._writer.write(batch)
+    def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
+        self._writer.write(batch, named=named)
 
     def end(self) -> None:
         """Complete the file, durably, under its name."""

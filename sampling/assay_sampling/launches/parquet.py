@@ -78,12 +78,16 @@ class LaunchWriter:
         )
         return self
 
-    def write(self, batch: LaunchBatch) -> None:
-        """Append launches with the names that they are the first to use."""
+    def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
+        """Append launches with the names that they are the first to use.
+
+        ``named``: the caller has checked that each id has its name.
+        """
         if not batch.records.schema.equals(self._schema, check_metadata=True):
             raise LaunchTableError(self._subject, "a batch has another schema than the file")
         self._names.update(batch.new_names)
-        check_names([batch.records], self._names)
+        if not named:
+            check_names([batch.records], self._names)
         self._held.append(batch.records)
         self._held_rows += batch.records.num_rows
         self.launches += batch.records.num_rows

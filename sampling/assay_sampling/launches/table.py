@@ -401,10 +401,13 @@ def check_batch(batch: pa.RecordBatch) -> None:
 
 def referenced_ids(batch: pa.RecordBatch) -> np.ndarray:
     """Distinct name ids that a batch refers to, shape (m,), uint64, sorted."""
+    columns = [batch.column(name) for name in TEXT_COLUMNS]
     parts = [
-        pc.unique(batch.column(name)).drop_null().to_numpy(zero_copy_only=False) for name in TEXT_COLUMNS
+        pc.unique(column).drop_null().to_numpy(zero_copy_only=False)
+        for column in columns
+        if column.null_count < len(column)  # most recordings have neither NVTX nor operators
     ]
-    return np.unique(np.concatenate(parts).astype(np.uint64))
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
 def check_names(batches: Iterable[pa.RecordBatch], names: Names) -> None:

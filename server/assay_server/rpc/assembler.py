@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay_core.records.upload import AnnouncedSegment, Part, SegmentChunk
 from assay_sampling.errors import ParameterError
-from assay_server.campaigns.ingest.segments import Upload
+from assay_server.campaigns.ingest.upload import Upload
 from assay_server.limits import DEFAULT_LIMITS
 from assay_server.store.segments import LARGEST_PART_BYTES
 

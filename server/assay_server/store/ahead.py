@@ -127,7 +127,7 @@ class FileAhead:
             self._file = LaunchFileUnderWay(self._path, schema, self._temporary)
         for content in self._gathered:
             for batch in content.launch_batches():
-                self._file.write(batch)
+                self._file.write(batch, named=True)  # ingest has checked each id against all names so far
         last = self._gathered[-1]
         last_bytes = last.memory_bytes
         written_bytes = sum(content.memory_bytes for content in self._gathered)

@@ -262,6 +262,10 @@ class Attempt:
         mine = self.key == claim.key and self.belongs_to(claim.agent_id, claim.secret)
         return mine and bool(claim.session_id) and self.session_id == claim.session_id
 
+    def takes_segments_from(self, claim: Claim) -> bool:
+        """Whether the claim is from the process that holds the lease, and more segments may come."""
+        return self.is_held_by(claim) and self.state in (AttemptState.LEASED, AttemptState.EXPIRED)
+
 
 @dataclass(frozen=True)
 class PendingRequest:

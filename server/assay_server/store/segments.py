@@ -34,13 +34,29 @@ _REMEDY = "the attempt runs again; if this persists, report it to the authors of
 
 
 @dataclass(frozen=True)
-class SegmentContent:
-    """A checked segment: schema with metadata, batches of launches, and its new names."""
+class CheckedSchema:
+    """A schema that was found to be a launch table's, with its metadata and the width of a row in bits."""
 
     schema: pa.Schema
     metadata: TableMetadata
+    row_bits: int
+
+
+@dataclass(frozen=True)
+class SegmentContent:
+    """A checked segment: its schema, batches of launches, and its new names."""
+
+    checked_schema: CheckedSchema
     batches: tuple[pa.RecordBatch, ...]
     names: dict[int, str]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.checked_schema.schema
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self.checked_schema.metadata
 
     @property
     def launches(self) -> int:
@@ -49,8 +65,7 @@ class SegmentContent:
     @property
     def memory_bytes(self) -> int:
         """About how much memory its launches take: all columns are of fixed width."""
-        row_bits: int = sum(item.type.bit_width for item in self.schema)
-        return self.launches * row_bits // 8
+        return self.launches * self.checked_schema.row_bits // 8
 
     def launch_batches(self) -> Iterator[LaunchBatch]:
         """The batches, the first with all of the segment's names."""
@@ -63,14 +78,24 @@ def part_hash(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=32).digest()
 
 
-def decode_segment(names: bytes, launches: bytes, subject: str) -> SegmentContent:
-    """Unpack and check a single segment; raises LaunchTableError with ``subject`` in front."""
+def decode_segment(
+    names: bytes, launches: bytes, subject: str, known: CheckedSchema | None = None
+) -> SegmentContent:
+    """Unpack and check a single segment; raises LaunchTableError with ``subject`` in front.
+
+    ``known``: the schema of the attempt's earlier segments. The content has this very object if its schema is
+    equal, metadata included.
+    """
     with _as_damage(subject):
         schema, batches = _read_stream(launches)
-        metadata = check_schema(schema)
+        if known is not None and schema.equals(known.schema, check_metadata=True):
+            checked = known
+        else:
+            metadata = check_schema(schema)
+            checked = CheckedSchema(schema, metadata, sum(item.type.bit_width for item in schema))
         for batch in batches:
             check_batch(batch)
-        return SegmentContent(schema, metadata, batches, decode_names(names) if names else {})
+        return SegmentContent(checked, batches, decode_names(names) if names else {})
 
 
 def decode_names(names: bytes) -> dict[int, str]:

@@ -510,8 +510,9 @@ class SqlTransaction:
         key = attempt.key
         self._save(tables.attempts, (key.run_id, key.slice_index, key.attempt), attempt, _attempt_values)
 
-    def add_segment(self, segment: Segment) -> None:
-        self._driver.write(statements.insert_into(tables.segments), _shallow(segment))
+    def add_segments(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self._driver.write(statements.insert_into(tables.segments), _shallow(segment))
 
     def published_bytes(self) -> int:
         return deleting.published_bytes(self._connection)

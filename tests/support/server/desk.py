@@ -92,7 +92,7 @@ class Desk:
 
     def segment(self, key: AttemptKey, index: int = 0, launches: int = 10) -> SegmentOutcome:
         made = Segment(key.run_id, key.slice_index, key.attempt, index, 0, launches, 0, 1, b"", b"h")
-        return self.do(lambda s: s.add_segment(made, key))
+        return self.do(lambda s: s.add_segments([made], key))
 
     def fail(self, key: AttemptKey, why: Failure) -> None:
         self.do(lambda s: s.fail(key, why))

@@ -8,7 +8,8 @@ from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.campaign import AttemptState
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaigns.ingest.publish import Publisher
-from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
+from assay_server.campaigns.ingest.segments import Ingest
+from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy

@@ -20,7 +20,7 @@ from assay_sampling.launches.table import (
     make_batch,
     origin_of,
 )
-from assay_server.campaigns.ingest.segments import Upload
+from assay_server.campaigns.ingest.upload import Upload
 from assay_server.store.model import Segment
 
 

@@ -592,10 +592,11 @@ class MemoryTransaction(MemoryReader):
         for rivals, states, cause in rules:
             _require(attempt.state not in states or all(a.state not in states for a in rivals), cause)
 
-    def add_segment(self, segment: Segment) -> None:
-        of = (segment.run_id, segment.slice, segment.attempt)
-        _require(of in self._tables.attempts, "there is no such attempt")
-        _add(self._tables.segments, (*of, segment.index), segment)
+    def add_segments(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            of = (segment.run_id, segment.slice, segment.attempt)
+            _require(of in self._tables.attempts, "there is no such attempt")
+            _add(self._tables.segments, (*of, segment.index), segment)
 
     def delete_runs(self, run_ids: Sequence[str]) -> None:
         tables = self._tables

@@ -117,7 +117,7 @@ class QueueLab:
         key = self.key_at(slot_id)
         with self.coordinator.schedule() as schedule:
             segment = Segment(key.run_id, key.slice_index, key.attempt, 0, 0, 10, 0, 1, b"", b"h")
-            schedule.add_segment(segment, key)
+            schedule.add_segments([segment], key)
             schedule.begin_publish(key, 1, 10, (), AttemptLog())
             schedule.end_publish(key, PublishedFile(f"{key.run_id}/0", 5, 10, "hash"))
 

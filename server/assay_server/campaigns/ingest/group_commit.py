@@ -9,11 +9,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from assay_core.records.attempt import AttemptKey
+from assay_core.records.attempt import AttemptKey, Claim
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.store.model import Segment
+from assay_server.store.model import Attempt, Segment
 
 _log = logging.getLogger(__name__)
 
@@ -24,11 +24,15 @@ _MOST_TOGETHER = 64
 class PreparedSegment:
     """A checked segment on its way to the disk; ``outcome`` resolves once it is durable or has failed."""
 
-    key: AttemptKey
+    claim: Claim
     segment: Segment
     names: bytes
     launches: bytes
     outcome: Future[SegmentOutcome] = field(default_factory=Future)
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.claim.key
 
 
 class GroupCommit:
@@ -88,25 +92,36 @@ class GroupCommit:
             prepared.outcome.set_result(outcome)
 
     def _store(self, group: list[PreparedSegment]) -> list[SegmentOutcome]:
-        due = self._due(group)
+        found = self._before_storing(group)
+        due = [prepared for prepared in group if prepared not in found]
+        if not due:
+            return [found[prepared] for prepared in group]
         self._coordinator.records.stage([(p.segment, p.names, p.launches) for p in due])
+        by_attempt: dict[AttemptKey, list[PreparedSegment]] = {}
+        for prepared in due:
+            by_attempt.setdefault(prepared.key, []).append(prepared)
         with self._coordinator.schedule() as schedule:
-            return [
-                schedule.add_segment(p.segment, p.key) if p in due else SegmentOutcome.OUT_OF_ORDER
-                for p in group
-            ]
+            for key, members in by_attempt.items():
+                outcome = schedule.add_segments([prepared.segment for prepared in members], key)
+                found |= dict.fromkeys(members, outcome)
+        return [found[prepared] for prepared in group]
 
-    def _due(self, group: list[PreparedSegment]) -> list[PreparedSegment]:
-        """The segments that come next in their attempts: an acknowledged segment is never overwritten."""
+    def _before_storing(self, group: list[PreparedSegment]) -> dict[PreparedSegment, SegmentOutcome]:
+        """The outcome of segments that must not reach the disk: those whose sender does not hold the lease
+        now, and those that are not next in their attempts (an acknowledged segment is never overwritten)."""
+        attempts: dict[AttemptKey, Attempt | None] = {}
         expected: dict[AttemptKey, int] = {}
-        due = []
+        outcomes: dict[PreparedSegment, SegmentOutcome] = {}
         with self._coordinator.snapshot() as store:
             for prepared in group:
                 key = prepared.key
-                if key not in expected:
-                    attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-                    expected[key] = attempt.segments if attempt is not None else 0
-                if prepared.segment.index == expected[key]:
+                if key not in attempts:
+                    attempts[key] = store.attempt(key.run_id, key.slice_index, key.attempt)
+                attempt = attempts[key]
+                if attempt is None or not attempt.takes_segments_from(prepared.claim):
+                    outcomes[prepared] = SegmentOutcome.NOT_WANTED
+                elif prepared.segment.index == expected.setdefault(key, attempt.segments):
                     expected[key] += 1
-                    due.append(prepared)
-        return due
+                else:
+                    outcomes[prepared] = SegmentOutcome.OUT_OF_ORDER
+        return outcomes

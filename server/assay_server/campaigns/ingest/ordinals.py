@@ -33,15 +33,11 @@ class LaunchOrdinals:
     def add(self, batches: Iterable[pa.RecordBatch], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
         columns = [
-            (batch.column("process").to_numpy().astype(np.int64), batch.column("launch").to_numpy())
-            for batch in batches
+            (batch.column("process").to_numpy(), batch.column("launch").to_numpy()) for batch in batches
         ]
-        process = np.concatenate([np.empty(0, np.int64), *(each[0] for each in columns)])
+        process = np.concatenate([np.empty(0, np.int32), *(each[0] for each in columns)])
         launch = np.concatenate([np.empty(0, np.int64), *(each[1] for each in columns)])
-        if not _in_order(process, launch):
-            order = np.lexsort((launch, process))
-            process, launch = process[order], launch[order]
-        new = _joined(np.stack([process, launch, launch]))
+        new = _new_intervals(process, launch)
         found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
         same = found[0, 1:] == found[0, :-1]
         twice = np.flatnonzero(same & (found[1, 1:] <= found[2, :-1]))
@@ -54,6 +50,26 @@ class LaunchOrdinals:
         if len(gaps) and not self._may_skip:
             raise LaunchTableError(subject, _left_out(joined, int(gaps[0])), _REPORT)
         self._intervals = joined
+
+
+def _new_intervals(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
+    """The launches of a segment as sorted intervals; launches that come twice stay apart."""
+    if _is_one_piece(process, launch):
+        return np.array([process[:1], launch[:1], launch[-1:]], np.int64)
+    process = process.astype(np.int64)
+    if not _in_order(process, launch):
+        order = np.lexsort((launch, process))
+        process, launch = process[order], launch[order]
+    return _joined(np.stack([process, launch, launch]))
+
+
+def _is_one_piece(process: np.ndarray, launch: np.ndarray) -> bool:
+    """Whether they are launches of one process in order, without gaps: nearly all segments are."""
+    return (
+        len(launch) > 0
+        and bool((process == process[0]).all())
+        and bool((launch[1:] - launch[:-1] == 1).all())
+    )
 
 
 def _in_order(process: np.ndarray, launch: np.ndarray) -> bool:

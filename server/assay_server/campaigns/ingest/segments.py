@@ -10,80 +10,22 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import NoReturn
 
-import pyarrow as pa
-
 from assay_core.records.attempt import AttemptKey, Claim
-from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
-from assay_sampling.running.identity import origin_of
 from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
-from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
+from assay_server.campaigns.ingest.progress import ChangedOnTheWayError, Progress
+from assay_server.campaigns.ingest.upload import Answer, Upload
 from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
-from assay_server.store.model import Attempt, Run, Segment
+from assay_server.store.model import Segment
 from assay_server.store.records import DamagedSegmentError
-from assay_server.store.segments import (
-    LARGEST_PART_BYTES,
-    LARGEST_SEGMENT_LAUNCHES,
-    SegmentContent,
-    check_named,
-    decode_segment,
-    part_hash,
-)
 
 _MOST_REMEMBERED = 256
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A segment as received: the fields of its header and its two compressed parts.
-
-    ``follows``: the segment before it came over the same stream, acknowledged or not.
-    """
-
-    claim: Claim
-    index: int
-    launches: int
-    names_hash: bytes
-    launches_hash: bytes
-    names: bytes
-    data: bytes
-    follows: bool = False
-
-    @property
-    def key(self) -> AttemptKey:
-        return self.claim.key
-
-    def __str__(self) -> str:
-        return f"{self.key}, segment {self.index}"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to an upload: durable (``duplicate``: it already was), or refused for good."""
-
-    duplicate: bool = False
-    refusal: Failure | None = None
-
-
-@dataclass
-class _Progress:
-    """The segments that an attempt has sent so far, durable or about to be."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    loaded: bool = False
-    next_index: int = 0
-    next_offset: int = 0
-    schema: pa.Schema | None = None
-    names: set[int] = field(default_factory=set)
-    ordinals: LaunchOrdinals = field(default_factory=lambda: LaunchOrdinals(may_skip=True))
-    pending: dict[int, PreparedSegment] = field(default_factory=dict)
 
 
 class Ingest:
@@ -92,7 +34,7 @@ class Ingest:
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
         self._lock = threading.Lock()
-        self._progress: OrderedDict[AttemptKey, _Progress] = OrderedDict()
+        self._progress: OrderedDict[AttemptKey, Progress] = OrderedDict()
         self._commit = GroupCommit(coordinator, self.forget)
         coordinator.listen(self._heard)
 
@@ -115,9 +57,11 @@ class Ingest:
         The future, or this call itself, raises StorageError if the disk refused it or an earlier segment:
         send them again later.
         """
-        if not self._is_held(upload.claim):  # before anything about the attempt is stored or revealed
-            return _answered(Answer(refusal=_not_wanted(upload)))
-        progress = self._remembered(upload.key)
+        progress = self._known(upload)
+        if progress is None:
+            if not self._is_held(upload.claim):  # before anything about the attempt is stored or revealed
+                return _answered(Answer(refusal=_not_wanted(upload)))
+            progress = self._begun(upload.claim)
         with progress.lock:
             try:
                 prepared = self._prepare(upload, progress)
@@ -133,33 +77,38 @@ class Ingest:
             attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
         return attempt is not None and attempt.is_held_by(claim)
 
-    def _remembered(self, key: AttemptKey) -> _Progress:
+    def _known(self, upload: Upload) -> Progress | None:
+        """The progress that the upload is the next segment of.
+
+        Whether its sender still holds the lease is read before the segment reaches the disk, once for all
+        that become durable together.
+        """
         with self._lock:
-            progress = self._progress.setdefault(key, _Progress())
-            self._progress.move_to_end(key)
+            progress = self._progress.get(upload.key)
+            if progress is not None:
+                self._progress.move_to_end(upload.key)
+        if progress is None or not progress.continues_with(upload):
+            return None
+        return progress
+
+    def _begun(self, claim: Claim) -> Progress:
+        """The progress of an attempt whose lease this process holds: a new one if it was another's."""
+        with self._lock:
+            progress = self._progress.get(claim.key)
+            if progress is None or not progress.is_of(claim):
+                progress = self._progress[claim.key] = Progress(claim)
+            self._progress.move_to_end(claim.key)
             while len(self._progress) > _MOST_REMEMBERED:
                 self._progress.popitem(last=False)
             return progress
 
-    def _prepare(self, upload: Upload, progress: _Progress) -> PreparedSegment | Answer:
+    def _prepare(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
         """The segment on its way to the disk, or an immediate answer; raises _Refused."""
-        key = upload.key
-        pending = progress.pending.get(upload.index)
-        if pending is not None and not pending.outcome.done():
-            self._require_same(upload, pending.segment)
-            return pending
-        with self._coordinator.snapshot() as store:
-            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
-            run = store.run(key.run_id)
-            known = store.segment(key, upload.index) if attempt is not None and attempt.key == key else None
-        if known is not None:
-            self._require_same(upload, known)
-            return Answer(duplicate=True)
-        if attempt is None or run is None or attempt.key != key or attempt.state not in _MAY_SEND:
-            raise _Refused(_not_wanted(upload))
         try:
-            return self._hand_over(upload, progress, attempt, run)
-        except _ChangedOnTheWayError as error:
+            if progress.continues_with(upload):
+                return self._hand_over(upload, progress)
+            return self._look_up(upload, progress)
+        except ChangedOnTheWayError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, retryable=True))
         except LaunchTableError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, error.remedy))
@@ -168,15 +117,37 @@ class Ingest:
                 upload, Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
             )
 
-    def _hand_over(self, upload: Upload, progress: _Progress, attempt: Attempt, run: Run) -> PreparedSegment:
-        if not progress.loaded:
-            self._load(progress, attempt.key, run)
+    def _look_up(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
+        """The first upload after a start, one again, or one out of order."""
+        key = upload.key
+        pending = progress.pending.get(upload.index)
+        if pending is not None and not pending.outcome.done():
+            self._require_same(upload, pending.segment)
+            return pending
+        with self._coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+            run = store.run(key.run_id)
+            if attempt is None or run is None or not attempt.is_held_by(upload.claim):
+                raise _Refused(_not_wanted(upload))
+            known = store.segment(key, upload.index)
+        if known is not None:
+            self._require_same(upload, known)
+            return Answer(duplicate=True)
+        if not attempt.takes_segments_from(upload.claim):
+            raise _Refused(_not_wanted(upload))
+        if progress.expected is None:
+            with self._coordinator.snapshot() as store:
+                segments = store.segments(key)
+            progress.load(run, segments, self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
         if upload.index != progress.next_index:
             cause = f"it came instead of segment {progress.next_index}, which is next"
             self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))
-        content = _checked(upload, progress, run)
+        return self._hand_over(upload, progress)
+
+    def _hand_over(self, upload: Upload, progress: Progress) -> PreparedSegment:
+        content = progress.checked(upload)
         segment = Segment(
             upload.key.run_id,
             upload.key.slice_index,
@@ -189,9 +160,7 @@ class Ingest:
             upload.names_hash,
             upload.launches_hash,
         )
-        prepared = PreparedSegment(upload.key, segment, upload.names, upload.data)
-        progress.schema = content.schema
-        progress.names.update(content.names)
+        prepared = PreparedSegment(upload.claim, segment, upload.names, upload.data)
         progress.next_index += 1
         progress.next_offset = segment.end_bytes
         progress.pending = {i: p for i, p in progress.pending.items() if not p.outcome.done()}
@@ -200,20 +169,6 @@ class Ingest:
         self._coordinator.records.write_ahead(segment, content)
         return prepared
 
-    def _load(self, progress: _Progress, key: AttemptKey, run: Run) -> None:
-        with self._coordinator.snapshot() as store:
-            segments = store.segments(key)
-        progress.ordinals = LaunchOrdinals(may_skip=run.command is None)
-        for segment in segments:
-            names, launches = self._coordinator.records.staged(segment)
-            content = decode_segment(names, launches, str(key))
-            progress.schema = content.schema
-            progress.names.update(content.names)
-            progress.ordinals.add(content.batches, str(key))
-        progress.next_index = len(segments)
-        progress.next_offset = segments[-1].end_bytes if segments else 0
-        progress.loaded = True
-
     def _require_same(self, upload: Upload, known: Segment) -> None:
         if (upload.names_hash, upload.launches_hash) != (known.names_hash, known.launches_hash):
             cause = "its hash differs from that of the stored segment with this number"
@@ -221,6 +176,8 @@ class Ingest:
 
     def _refuse_attempt(self, upload: Upload, why: Failure) -> NoReturn:
         """The segment cannot become the attempt's data, so the attempt has failed."""
+        if not self._is_held(upload.claim):
+            raise _Refused(_not_wanted(upload))
         with self._coordinator.schedule() as schedule:
             schedule.fail(upload.key, why)
         self.forget(upload.key)
@@ -246,58 +203,10 @@ class Ingest:
         return answer
 
 
-_MAY_SEND = (AttemptState.LEASED, AttemptState.EXPIRED)
-
-
 class _Refused(Exception):
     def __init__(self, why: Failure) -> None:
         self.why = why
         super().__init__(why.cause)
-
-
-class _ChangedOnTheWayError(LaunchTableError):
-    """The bytes changed in transit: another attempt may succeed."""
-
-
-def _checked(upload: Upload, progress: _Progress, run: Run) -> SegmentContent:
-    subject = str(upload)
-    largest = max(len(upload.names), len(upload.data))
-    if largest > LARGEST_PART_BYTES or not 0 < upload.launches <= LARGEST_SEGMENT_LAUNCHES:
-        raise LaunchTableError(
-            subject,
-            f"{upload.launches:,} launches in {largest:,} bytes are out of bounds",
-            "send smaller ones",
-        )
-    names_hash = part_hash(upload.names) if upload.names else b""
-    if part_hash(upload.data) != upload.launches_hash or names_hash != upload.names_hash:
-        raise _ChangedOnTheWayError(subject, "its bytes do not match the hash in its header")
-    content = decode_segment(upload.names, upload.data, subject)
-    if content.launches != upload.launches:
-        raise LaunchTableError(
-            subject, f"it holds {content.launches:,} launches, but its header says {upload.launches:,}"
-        )
-    _check_table(content, progress, run, subject)
-    check_named(content, progress.names, subject)
-    progress.ordinals.add(content.batches, subject)  # last, so that a refused segment leaves no trace
-    return content
-
-
-def _check_table(content: SegmentContent, progress: _Progress, run: Run, subject: str) -> None:
-    if progress.schema is not None and not content.schema.equals(progress.schema, check_metadata=True):
-        raise LaunchTableError(subject, "its schema differs from that of the attempt's first segment")
-    planned = origin_of(synthetic=run.synthetic)
-    if content.metadata.origin != planned:
-        raise LaunchTableError(
-            subject,
-            f"its data is {content.metadata.origin} and the campaign's is {planned}",
-            "the two never mix: set 'synthetic:' in the campaign file to match the data",
-        )
-    if content.metadata.level != run.level:
-        raise LaunchTableError(
-            subject,
-            f"it holds a {content.metadata.level} recording, but a {run.level} one is expected",
-            f"name it under '{content.metadata.level}' in the campaign file",
-        )
 
 
 def _refusal(cause: str, upload: Upload, remedy: str = "", *, retryable: bool = False) -> Failure:

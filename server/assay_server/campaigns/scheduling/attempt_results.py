@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -38,23 +39,23 @@ class FinishOutcome(Enum):
 class AttemptResults(Transitions):
     """Records what agents send for the attempts that they hold, and what is published from it."""
 
-    def add_segment(self, segment: Segment, key: AttemptKey) -> SegmentOutcome:
-        """Record a durable segment, the next of a live attempt."""
+    def add_segments(self, segments: Sequence[Segment], key: AttemptKey) -> SegmentOutcome:
+        """Record durable segments in order, the next of a live attempt: all of them or none."""
         attempt = self.live_attempt(key)
         if attempt is None:
             self.effects.dead.append(key)
             return SegmentOutcome.NOT_WANTED
         if attempt.state is not AttemptState.LEASED:
             return SegmentOutcome.NOT_WANTED
-        if attempt.segments != segment.index:
+        if attempt.segments != segments[0].index:
             return SegmentOutcome.OUT_OF_ORDER
-        self.store.add_segment(segment)
-        self.effects.stored.append(segment)
+        self.store.add_segments(segments)
+        self.effects.stored.extend(segments)
         self.store.save_attempt(
             replace(
                 attempt,
-                segments=attempt.segments + 1,
-                launches=attempt.launches + segment.launches,
+                segments=attempt.segments + len(segments),
+                launches=attempt.launches + sum(segment.launches for segment in segments),
                 lease_ends_at_ms=self.now_ms + self.policy.lease_ms,
                 confirmed=True,
             )
