@@ -92,9 +92,10 @@ def upload_messages(
     yield ingest_pb2.UploadRequest(header=announced.to_proto())
     for part, data in ((Part.NAMES, names), (Part.LAUNCHES, launches)):
         for start in range(0, len(data), CHUNK_BYTES):
-            piece = bytes(data[start : start + CHUNK_BYTES])
-            chunk = ingest_pb2.SegmentChunk(part=_PARTS.to_proto(part), data=piece)
-            yield ingest_pb2.UploadRequest(chunk=chunk)
+            chunk = ingest_pb2.SegmentChunk(part=_PARTS.to_proto(part))
+            request = ingest_pb2.UploadRequest(chunk=chunk)  # which copies the chunk, twice
+            request.chunk.data = bytes(data[start : start + CHUNK_BYTES])
+            yield request
 
 
 def upload_of(message: ingest_pb2.UploadRequest) -> AnnouncedSegment | SegmentChunk:

@@ -63,11 +63,6 @@ class LaunchWriter:
         self._held_rows = 0
         self._writer: pq.ParquetWriter | None = None
 
-    @property
-    def held_launches(self) -> int:
-        """Launches that do not fill a row group yet."""
-        return self._held_rows
-
     def __enter__(self) -> Self:
         self._writer = pq.ParquetWriter(
             self._file,

@@ -11,14 +11,29 @@ from assay_server.store.segments import LARGEST_PART_BYTES
 _REMEDY = "run the same release of Assay on agent and server"
 
 
+class _Pieces:
+    """The pieces of a part so far; most parts come in one piece and are not copied."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pieces: list[bytes] = []
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self.size += len(piece)
+
+    def joined(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
 class Assembler:
     """Takes the messages of a stream in order; raises ParameterError if they break the protocol."""
 
     def __init__(self, largest_chunk_bytes: int = DEFAULT_LIMITS.uploads.upload_chunk_bytes) -> None:
         self._largest_chunk_bytes = largest_chunk_bytes
         self._announced: AnnouncedSegment | None = None
-        self._names = bytearray()
-        self._launches = bytearray()
+        self._names = _Pieces()
+        self._launches = _Pieces()
 
     @property
     def in_segment(self) -> bool:
@@ -46,15 +61,15 @@ class Assembler:
         header = announced.header
         if not 0 < len(chunk.data) <= self._largest_chunk_bytes:
             raise _protocol(f"{announced}: a chunk of {len(chunk.data):,} bytes is out of bounds")
-        names_due = len(self._names) < header.names_bytes
+        names_due = self._names.size < header.names_bytes
         due = Part.NAMES if names_due else Part.LAUNCHES
         part, size = (
             (self._names, header.names_bytes) if names_due else (self._launches, header.launches_bytes)
         )
-        if chunk.part != due or len(part) + len(chunk.data) > size:
+        if chunk.part != due or part.size + len(chunk.data) > size:
             raise _protocol(f"{announced}: its chunks do not match its header")
-        part += chunk.data
-        return self._complete(announced) if len(self._launches) == header.launches_bytes else None
+        part.add(chunk.data)
+        return self._complete(announced) if self._launches.size == header.launches_bytes else None
 
     def _complete(self, announced: AnnouncedSegment) -> Upload:
         header = announced.header
@@ -64,10 +79,10 @@ class Assembler:
             launches=header.launches,
             names_hash=header.names_hash if header.names_bytes else b"",
             launches_hash=header.launches_hash,
-            names=bytes(self._names),
-            data=bytes(self._launches),
+            names=self._names.joined(),
+            data=self._launches.joined(),
         )
-        self._announced, self._names, self._launches = None, bytearray(), bytearray()
+        self._announced, self._names, self._launches = None, _Pieces(), _Pieces()
         return upload
 
 

@@ -7,15 +7,15 @@ by a restart, a full disk or for want of memory, and publishing then reads the s
 bytes are equal either way, because they depend only on the sequence of launches
 (:mod:`assay_sampling.launches.parquet`).
 
-Memory: at most ``held_bytes`` of launches that wait for a row group to fill, over all attempts, and
-``_MOST_WAITING`` segments of each attempt that is being written.
+Memory: at most ``held_bytes`` of launches that wait for a row group to fill, over all attempts, and one
+row group of each attempt that is being written, and the few that are free.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,13 +25,12 @@ from assay_core.files.durable import make_folder, temporary_of
 from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import AssayError
-from assay_sampling.launches.parquet import ROW_GROUP_ROWS
+from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.model import Segment
-from assay_server.store.segments import SegmentContent
+from assay_server.store.row_groups import RowGroup, RowGroups
+from assay_server.store.segments import CheckedSchema, SegmentContent
 
 _log = logging.getLogger(__name__)
-
-_MOST_WAITING = 2
 
 
 @dataclass(frozen=True)
@@ -51,116 +50,114 @@ DEFAULT_AHEAD_LIMITS = AheadLimits()
 
 
 class FileAhead:
-    """The file of one attempt. Its segments come in order, from one thread at a time."""
+    """The file of one attempt. Its segments come in order, from one thread at a time.
 
-    def __init__(self, path: Path, temporary: Path) -> None:
+    Their launches are copied into a row group; while a full one is written, the next one fills.
+    """
+
+    def __init__(self, path: Path, temporary: Path, groups: RowGroups) -> None:
         self.segments: list[Segment] = []
-        self._path, self._temporary = path, temporary
+        self._path, self._temporary, self._groups = path, temporary, groups
         self._changed = threading.Condition()
-        self._waiting: deque[SegmentContent] = deque()
-        self._gathered: list[SegmentContent] = []  # not in the file yet
-        self._gathered_rows = 0
-        self._writes = False
+        self._names: dict[int, str] = {}  # not in the file yet
+        self._schema: CheckedSchema | None = None
+        self._filling: RowGroup | None = None
+        self._full: RowGroup | None = None
+        self._adds = False
         self._dropped = False
         self._file: LaunchFileUnderWay | None = None
-        self._in_memory_bytes = 0
-        self._in_file_bytes = 0  # of launches that do not fill a row group yet
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is written now."""
-        return not self._writes
+        """Whether nothing is added or written now."""
+        return not self._adds and self._full is None
 
     @property
     def held_bytes(self) -> int:
         """The size of the launches that it holds in memory."""
-        return self._in_memory_bytes + self._in_file_bytes
+        rows = sum(group.rows for group in (self._filling, self._full) if group is not None)
+        return 0 if self._schema is None else rows * self._schema.row_bits // 8
 
     def add(self, segment: Segment, content: SegmentContent, threads: ThreadPoolExecutor) -> None:
-        """Take the next segment; waits while too many wait to be written."""
+        """Take the next segment; waits while both row groups are full."""
         with self._changed:
-            self._changed.wait_for(lambda: len(self._waiting) < _MOST_WAITING or self._dropped)
             if self._dropped:
                 return
             self.segments.append(segment)
-            self._waiting.append(content)
-            self._in_memory_bytes += content.memory_bytes
-            if not self._writes and self._fills_a_group():
-                self._writes = True
-                threads.submit(self._write_waiting)
-
-    def _fills_a_group(self) -> bool:
-        waiting = sum(each.launches for each in self._waiting)
-        if self._gathered_rows + waiting >= ROW_GROUP_ROWS:
-            return True
-        self._gather()
-        return False
-
-    def _gather(self) -> None:
-        while self._waiting:
-            content = self._waiting.popleft()
-            self._gathered.append(content)
-            self._gathered_rows += content.launches
-        self._changed.notify_all()
-
-    def _write_waiting(self) -> None:
+            self._schema = content.checked_schema
+            self._adds = True
         try:
-            while True:
-                with self._changed:
-                    if not self._waiting or self._dropped:
-                        return
-                    self._gather()
-                self._write_gathered()
-        except (AssayError, OSError) as error:
-            _log.info("%s is not written ahead: %s", self._path, error)
-            with self._changed:
-                self._dropped = True
+            self._copy(content, threads)
         finally:
             with self._changed:
-                self._writes = False
+                self._adds = False
                 self._changed.notify_all()
 
-    def _write_gathered(self) -> None:
-        if self._file is None:
-            schema = self._gathered[0].schema
-            make_folder(self._path.parent)
-            self._file = LaunchFileUnderWay(self._path, schema, self._temporary)
-        for content in self._gathered:
-            for batch in content.launch_batches():
-                self._file.write(batch, named=True)  # ingest has checked each id against all names so far
-        last = self._gathered[-1]
-        last_bytes = last.memory_bytes
-        written_bytes = sum(content.memory_bytes for content in self._gathered)
+    def _copy(self, content: SegmentContent, threads: ThreadPoolExecutor) -> None:
         with self._changed:
-            # A row group that is not full also keeps the rest of the segment that it began in.
-            group_bytes = self._file.held_launches * last_bytes // max(1, last.launches)
-            self._in_file_bytes = group_bytes + last_bytes
-            self._in_memory_bytes -= written_bytes
-            self._gathered, self._gathered_rows = [], 0
+            self._names.update(content.names)
+        for batch in content.batches:
+            copied = 0
+            while copied < batch.num_rows and not self._dropped:
+                if self._filling is None:
+                    self._filling = self._groups.take(content.schema)
+                copied += self._filling.take(batch, copied)
+                if self._filling.is_full:
+                    self._pass_on(threads)
+
+    def _pass_on(self, threads: ThreadPoolExecutor) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._full is None or self._dropped)
+            if not self._dropped:
+                self._full, self._filling = self._filling, None
+                threads.submit(self._write_full)
+
+    def _write_full(self) -> None:
+        assert self._full is not None
+        written = False
+        try:
+            if not self._dropped:
+                self._write(self._full)
+                written = True
+        except (AssayError, OSError) as error:
+            _log.info("%s is not written ahead: %s", self._path, error)
+        finally:
+            with self._changed:
+                self._dropped = self._dropped or not written
+                self._full = None
+                self._changed.notify_all()
+
+    def _write(self, group: RowGroup) -> None:
+        assert self._schema is not None
+        if self._file is None:
+            make_folder(self._path.parent)
+            self._file = LaunchFileUnderWay(self._path, self._schema.schema, self._temporary)
+        with self._changed:
+            names, self._names = self._names, {}
+        # Ingest has checked each id against all names so far.
+        self._file.write(LaunchBatch(group.batch(), names), named=True)
+        self._groups.give_back(group, self._schema.schema)
 
     def is_of(self, segments: Sequence[Segment]) -> bool:
-        """Whether it holds exactly these segments; waits until no thread writes."""
+        """Whether it holds exactly these segments; waits until nothing is added or written."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._writes)
+            self._changed.wait_for(lambda: self.idle)
             return not self._dropped and self.segments == list(segments)
 
-    def end(self) -> None:
-        """Complete the file, durably, under its name. Raises StorageError."""
-        with self._changed:
-            self._gather()
-        if self._gathered:
-            self._write_gathered()
+    def end(self) -> str:
+        """Complete the file, durably, under its name; returns its content hash. Raises StorageError."""
+        if self._filling is not None:
+            group, self._filling = self._filling, None
+            self._write(group)
         assert self._file is not None
-        self._file.end()
+        return self._file.end()
 
     def drop(self) -> None:
-        """Remove what was written; waits until no thread writes."""
+        """Remove what was written; waits until nothing is added or written."""
         with self._changed:
             self._dropped = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._writes)
-            self._waiting.clear()
-            self._gathered = []
+            self._changed.wait_for(lambda: self.idle)
         if self._file is not None:
             self._file.drop()
 
@@ -172,6 +169,7 @@ class FilesAhead:
         self._limits = limits
         self._lock = threading.Lock()
         self._files: OrderedDict[AttemptKey, FileAhead] = OrderedDict()
+        self._groups = RowGroups()
         self._threads = ThreadPoolExecutor(limits.threads, "assay-write-ahead")
 
     def add(self, key: AttemptKey, path: Path, segment: Segment, content: SegmentContent) -> None:
@@ -179,7 +177,7 @@ class FilesAhead:
         with self._lock:
             file = self._files.get(key)
             if file is None and segment.index == 0:
-                file = self._files[key] = FileAhead(path, _temporary(path, key))
+                file = self._files[key] = FileAhead(path, _temporary(path, key), self._groups)
             if file is None or len(file.segments) != segment.index:
                 return
             self._files.move_to_end(key)

@@ -72,8 +72,9 @@ class LocalRecordStore:
     def stage(self, segments: Sequence[tuple[Segment, bytes, bytes]]) -> None:
         by_file: dict[Path, list[tuple[int, bytes]]] = {}
         for segment, names, launches in segments:
-            path = self._staging_path(_key(segment))
-            by_file.setdefault(path, []).append((segment.offset_bytes, names + launches))
+            pieces = by_file.setdefault(self._staging_path(_key(segment)), [])
+            pieces.append((segment.offset_bytes, names))
+            pieces.append((segment.offset_bytes + len(names), launches))
         # Waiting for the disk takes nearly all of the time, and it serves several files at once.
         files = list(by_file.items())
         others = [self._stagers.submit(_stage_file, file) for file in files[1:]]
@@ -118,14 +119,15 @@ class LocalRecordStore:
             make_folder(path.parent)
             ahead = self._ahead.take(_without_token(key), segments)
             if ahead is not None:
-                ahead.end()
+                content_hash = ahead.end()
             else:
                 self._write_staged(path, key, segments)
+                content_hash = fresh_hash_of(path)
             return PublishedFile(
                 str(path.relative_to(self._records)),
                 path.stat().st_size,
                 sum(segment.launches for segment in segments),
-                fresh_hash_of(path),
+                content_hash,
             )
 
     def _write_staged(self, path: Path, key: AttemptKey, segments: Sequence[Segment]) -> None:

@@ -1,0 +1,93 @@
+"""Row groups in memory: launches of arriving segments, copied together column by column.
+
+A row group keeps its columns' memory and is used again and again, because memory that a process touches for
+the first time costs more than everything else that is done with it. Columns are of fixed width (the launch
+table has no others), and what stands under a null is never written to a file.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from assay_sampling.launches.parquet import ROW_GROUP_ROWS
+
+
+class RowGroup:
+    """Up to ``ROW_GROUP_ROWS`` launches of one schema; memory that no row needed yet is not touched."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = 0
+        self._schema = schema
+        self._columns = [np.empty(ROW_GROUP_ROWS, item.type.to_pandas_dtype()) for item in schema]
+        self._valid: dict[int, np.ndarray] = {}  # by column, for those with a null: which rows have a value
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows == ROW_GROUP_ROWS
+
+    def begin(self, schema: pa.Schema) -> None:
+        """Empty it for a table with columns of equal types."""
+        self.rows, self._schema = 0, schema
+        self._valid.clear()
+
+    def take(self, batch: pa.RecordBatch, first: int) -> int:
+        """Copy rows of a batch from row ``first`` on, as many as fit; returns how many."""
+        taken: int = min(batch.num_rows - first, ROW_GROUP_ROWS - self.rows)
+        for place, column in enumerate(batch.columns):
+            self._copy(place, column.slice(first, taken))
+        self.rows += taken
+        return taken
+
+    def _copy(self, place: int, values: pa.Array) -> None:
+        target, into = self._columns[place], slice(self.rows, self.rows + len(values))
+        nulls = values.null_count
+        if nulls < len(values):
+            start = values.offset * target.itemsize
+            target[into] = np.frombuffer(values.buffers()[1], target.dtype, len(values), start)
+        valid = self._valid.get(place)
+        if valid is None and nulls:
+            valid = self._valid[place] = np.empty(ROW_GROUP_ROWS, bool)
+            valid[: self.rows] = True
+        if valid is not None:
+            whole = nulls in (0, len(values))
+            valid[into] = nulls == 0 if whole else values.is_valid().to_numpy(zero_copy_only=False)
+
+    def batch(self) -> pa.RecordBatch:
+        """Its launches, in its own memory: use them before it is emptied."""
+        arrays = [self._array(place, item.type) for place, item in enumerate(self._schema)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _array(self, place: int, kind: pa.DataType) -> pa.Array:
+        valid = self._valid.get(place)
+        bits = None if valid is None else pa.py_buffer(np.packbits(valid[: self.rows], bitorder="little"))
+        return pa.Array.from_buffers(kind, self.rows, [bits, pa.py_buffer(self._columns[place])])
+
+
+class RowGroups:
+    """Row groups that are used again: at most ``most_free`` are kept. Thread-safe."""
+
+    def __init__(self, most_free: int = 4) -> None:
+        self._most_free = most_free
+        self._lock = threading.Lock()
+        self._free: list[tuple[Any, RowGroup]] = []
+
+    def take(self, schema: pa.Schema) -> RowGroup:
+        """An empty row group for a table of this schema."""
+        types = tuple(schema.types)
+        with self._lock:
+            found = next((each for each in self._free if each[0] == types), None)
+            if found is not None:
+                self._free.remove(found)
+        group = RowGroup(schema) if found is None else found[1]
+        group.begin(schema)
+        return group
+
+    def give_back(self, group: RowGroup, schema: pa.Schema) -> None:
+        """Keep a row group for others; the one that was free longest is let go if there are too many."""
+        with self._lock:
+            self._free.append((tuple(schema.types), group))
+            del self._free[: -self._most_free]
