@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from assay_core.records.campaign import AttemptState
+from assay_core.records.machine import Inventory, Slot
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
 from assay_server.campaigns.ingest.upload import Answer
+from assay_server.store.model import Agent, Segment
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import (
@@ -251,6 +253,54 @@ def test_segments_after_the_finish_are_not_wanted(box: Box) -> None:
     assert box.finish(1, 100)
     assert box.refused(second).startswith("lease_expired: the attempt is no longer wanted")
     assert box.send(first) == DUPLICATE
+
+
+def test_a_process_that_another_has_replaced_stores_nothing_and_disturbs_nobody(box: Box) -> None:
+    """The agent's next process takes the attempt over, while the earlier one still sends."""
+    first, second, third = made_segments((100, 50, 30))
+    old = box.claim()
+    assert box.send(first.upload(old)) == DURABLE
+    slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
+    with box.coordinator.schedule() as schedule:
+        schedule.register(Agent("a", "t", "a", Inventory(), slots, 0), {box.key: old.secret})
+    new = replace(old, session_id="t")
+
+    def staged() -> list[bytes]:
+        return [p.read_bytes() for p in (box.state / "staging").rglob("*") if p.is_file()]
+
+    before = staged()
+    for late in (second, made_segments((100, 49))[1], first):
+        assert box.refused(late.upload(old)).startswith("lease_expired: ")
+    assert box.refused(replace(second.upload(old), data=b"changed")).startswith("lease_expired: ")
+    assert staged() == before
+    assert box.state_of() is AttemptState.LEASED
+    assert box.send(second.upload(new)) == DURABLE
+    assert box.send(third.upload(new)) == DURABLE
+    assert box.send(first.upload(new)) == DUPLICATE
+
+
+def test_segments_that_wait_together_become_durable_together(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One write, one look at the database and one transaction for all of them."""
+    segments = made_segments((100, 50, 30, 20))
+    began, go_on, together = threading.Event(), threading.Event(), []
+    stage = LocalRecordStore.stage
+
+    def slow(self: LocalRecordStore, staged: list[tuple[Segment, bytes, bytes]]) -> None:
+        together.append([segment.index for segment, _, _ in staged])
+        began.set()
+        go_on.wait(20)
+        stage(self, staged)
+
+    monkeypatch.setattr(LocalRecordStore, "stage", slow)
+    answers = [box.ingest.take(segments[0].upload(box.claim()))]
+    began.wait(20)
+    answers += [box.ingest.take(segment.upload(box.claim())) for segment in segments[1:]]
+    go_on.set()
+    assert [answer.result(20) for answer in answers] == [DURABLE] * 4
+    assert together == [[0], [1, 2, 3]]
+    assert box.finish(4, 200)
 
 
 def test_two_attempts_are_taken_side_by_side(box: Box) -> None:
