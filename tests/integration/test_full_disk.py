@@ -67,14 +67,17 @@ def test_a_full_disk_costs_no_run_and_nothing_that_was_spooled(tmp_path: Path, s
             found: list[dict[str, Any]] = json.loads(laboratory.assay("status", "--json").stdout)["resting"]
             return found
 
-        wait_until(lambda: bool(resting()), "a rest")
-        assert resting()[0]["failure"]["failure_class"] == "disk_full"
+        rests: list[dict[str, Any]] = []
+        # A rest ends by itself, so what is checked is what was seen.
+        wait_until(lambda: bool(rests.extend(resting()) or rests), "a rest")
+        assert rests[0]["failure"]["failure_class"] == "disk_full"
         somebody.unlink()
         fill(small_disk)
         # Not even the folder of an attempt can be made now.
         wait_until(lambda: any(rest["failures"] >= 2 for rest in resting()), "a second failure", 90)
         with Client(laboratory.address) as client:
-            assert {run["state"] for run in client.status(campaign_id)["runs"]} == {"waiting"}
+            states = {run["state"] for run in client.status(campaign_id)["runs"]}
+        assert states <= {"waiting", "running"}, "after a rest the slot tries again for a moment"
         (small_disk / "of-somebody-else").unlink()
         laboratory.stop("full")
         laboratory.start_agent("full", "--minimum-free", str(_MIB), "--spool-limit", str(4 * _MIB))

@@ -76,7 +76,7 @@ class TlsLab:
             "server", self.hosts.server, "assay-server", "--state", str(self.root / "server"),
             "--listen", address or f"{self.hosts.address}:0", "--listen", self.owner,
             "--join", join or f"{self.hosts.address}:0", "--certificate-validity", VALIDITY,
-            "--lease", "8s", "--heartbeat", "300ms",
+            "--lease", "60s", "--heartbeat", "300ms",
         )  # fmt: skip
         wait_until((self.root / "server" / "address").exists, "the server's start")
 

@@ -125,6 +125,8 @@ def finished() -> Iterator[Finished]:
         gpus = [f"--virtual={kind}:{SIZE.gpus_of_a_kind}" for kind in KINDS]
         for number in range(SIZE.agents):
             laboratory.start_agent(f"agent-{number}", "--recorded-slots=0", *gpus)
+        # Whoever registers late would find nothing left to do.
+        laboratory.until_registered(*(f"agent-{number}" for number in range(SIZE.agents)))
         campaign_id = laboratory.submit(campaign)
         status = wait_for_end(laboratory, campaign_id)
         wall_seconds = time.monotonic() - began

@@ -32,7 +32,7 @@ with grpc.insecure_channel(sys.argv[1]) as channel:
     stub = campaign_pb2_grpc.CampaignServiceStub(channel)
     request = campaign_pb2.SubmitRequest(campaign_yaml=text, base_directory="/")
     try:
-        print(stub.Submit(request, timeout=10).campaign_id)
+        print(stub.Submit(request, timeout=50).campaign_id)
     except grpc.RpcError as error:
         print(error.code().name)
 """

@@ -5,7 +5,6 @@ Sixty runs in every test, two hundred by ``make kills``.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -45,12 +44,17 @@ def test_status_says_which_slot_rests_and_that_a_campaign_waits_for_it(tmp_path:
         laboratory.start_server()
         laboratory.start_agent("sick", *FULL)
         campaign_id = laboratory.submit(campaign(tmp_path, 2))
-        wait_until(lambda: bool(json.loads(laboratory.assay("status", "--json").stdout)["resting"]), "a rest")
-        said = laboratory.assay("status").stdout
-        assert "slot recorded-0 of agent sick rests for" in said
-        assert "must stay free [disk_full]" in said
-        waits = laboratory.assay("status", campaign_id).stdout
-        assert "waiting: every slot for the playing of recordings rests, with a retry" in waits
+
+        def is_said(what: str, *verb: str) -> bool:
+            """In one look: a rest ends by itself, and the next one is longer."""
+            said[:] = [laboratory.assay("status", *verb).stdout]
+            return what in said[0]
+
+        said: list[str] = []
+        wait_until(lambda: is_said("slot recorded-0 of agent sick rests for"), "a rest")
+        assert "must stay free [disk_full]" in said[0]
+        waits = "waiting: every slot for the playing of recordings rests, with a retry"
+        wait_until(lambda: is_said(waits, campaign_id), "the wait for its end")
         laboratory.start_agent("healthy")
         assert laboratory.wait_for(campaign_id) == "done"
         assert "rests for 5 s (failures in a row: 1)" in (laboratory.root / "server.log").read_text()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -49,10 +51,12 @@ def umask() -> Iterator[None]:
 def open_to_others(state: Path) -> dict[str, str]:
     """Everything in a state folder, itself included, of which others have any right."""
     found = {}
-    for path in (state, *sorted(state.rglob("*"))):
-        mode = stat.S_IMODE(path.lstat().st_mode)
-        if mode & 0o077 and not path.is_symlink():
-            found[str(path.relative_to(state.parent))] = f"{mode:04o}"
+    within = [Path(folder, name) for folder, *names in os.walk(state) for name in chain(*names)]
+    for path in (state, *sorted(within)):
+        with contextlib.suppress(FileNotFoundError):  # the programs remove files meanwhile
+            mode = path.lstat().st_mode
+            if stat.S_IMODE(mode) & 0o077 and not stat.S_ISLNK(mode):
+                found[str(path.relative_to(state.parent))] = f"{stat.S_IMODE(mode):04o}"
     return found
 
 

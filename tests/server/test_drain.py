@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -63,21 +62,21 @@ def test_a_draining_server_gives_no_work_and_ends_what_was_begun(
         stopped = threads.submit(server.stop)
         asked = health_pb2.HealthCheckRequest()
         eventually(
-            lambda: health.Check(asked, timeout=5).status == health_pb2.HealthCheckResponse.NOT_SERVING,
+            lambda: health.Check(asked, timeout=60).status == health_pb2.HealthCheckResponse.NOT_SERVING,
             "the drain",
         )
         assert value(server.metrics.registry, "assay_server_draining") == 1
-        began = time.monotonic()
-        assert agent.lease("recorded-1", wait_ms=20_000).work is None, "two runs wait, but none is given"
-        assert time.monotonic() - began < 5, "and nobody waits for one"
+        # Its call ends after a minute: whoever waited for work would be told of a deadline.
+        none = agent.lease("recorded-1", wait_ms=3_600_000).work
+        assert none is None, "two runs wait, but none is given, and nobody waits for one"
         assert not agent.heartbeat().register_again, "signs of life still count"
         with pytest.raises(grpc.RpcError) as caught:
-            watch.result(20)
+            watch.result(60)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert not stopped.done()
         slow_finish.set()
-        assert finished.result(20).published
-        stopped.result(20)
+        assert finished.result(60).published
+        stopped.result(60)
     with PlayingAgent(make_server().addresses[0]) as agent:
         assert [(r.state, r.attempts) for r in agent.status("made-1").runs] == [
             ("done", 1), ("waiting", 0), ("waiting", 0),
@@ -91,14 +90,12 @@ def test_what_takes_longer_than_the_drain_is_cut_off_and_named(
     with finishing(server) as (_, finished, threads):
         stopped = threads.submit(server.stop)
         with pytest.raises(grpc.RpcError):
-            finished.result(20)
+            finished.result(60)
         slow_finish.set()
-        stopped.result(20)
+        stopped.result(60)
     assert "1 calls are cut off: they took longer than --drain" in caplog.text
 
 
 def test_an_idle_server_ends_at_once(make_server: Callable[..., Server]) -> None:
-    server = make_server(drain_seconds=60.0)
-    began = time.monotonic()
-    server.stop()
-    assert time.monotonic() - began < 5
+    """A whole hour was given to calls, and there are none."""
+    make_server(drain_seconds=3600.0).stop()

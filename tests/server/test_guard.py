@@ -66,8 +66,9 @@ def serving(
     store: MetadataStore, folder: Path, test: Callable[[GuardedServer], Awaitable[None]]
 ) -> GuardedServer:
     async def run() -> GuardedServer:
-        async with guarded_server(store, folder) as server:
-            await asyncio.wait_for(test(server), 20)
+        # Nobody is looked at again for the time alone: a change must be told.
+        async with guarded_server(store, folder, recheck_seconds=3600) as server:
+            await asyncio.wait_for(test(server), 120)
             return server
 
     return asyncio.run(run())

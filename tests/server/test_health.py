@@ -42,16 +42,16 @@ def asked(service: str = "") -> health_pb2.HealthCheckRequest:
 
 def test_the_standard_service_answers_for_the_server_and_each_of_its_services(server: Server) -> None:
     with health_of(server) as health:
-        assert health.Check(asked(), timeout=10).status == SERVING
-        listed = health.List(health_pb2.HealthListRequest(), timeout=10).statuses
+        assert health.Check(asked(), timeout=60).status == SERVING
+        listed = health.List(health_pb2.HealthListRequest(), timeout=60).statuses
         modules = (agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, health_pb2)
         ours = {each.full_name for m in modules for each in m.DESCRIPTOR.services_by_name.values()}
         assert len(ours) == 8 and set(listed) == {"", *ours}
         assert {status.status for status in listed.values()} == {SERVING}
         for name in listed:
-            assert health.Check(asked(name), timeout=10).status == SERVING
+            assert health.Check(asked(name), timeout=60).status == SERVING
         with pytest.raises(grpc.RpcError) as caught:
-            health.Check(asked("made.up"), timeout=10)
+            health.Check(asked("made.up"), timeout=60)
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -68,7 +68,7 @@ def test_whoever_watches_hears_of_a_disk_that_refuses_and_of_its_recovery(
 
     monkeypatch.setattr("assay_server.writability.write_atomically", write)
     with health_of(server) as health:
-        watch = health.Watch(asked(), timeout=30)
+        watch = health.Watch(asked(), timeout=60)
         assert next(watch).status == SERVING
         full.set()
         server.writability.refused()  # as a transaction would say

@@ -240,10 +240,11 @@ def test_an_idle_slot_asks_the_store_once_until_a_campaign_comes(server: Server,
         answers: list[LeaseAnswer] = []
         waiting = threading.Thread(target=lambda: answers.append(agent.lease(wait_ms=20_000)))
         waiting.start()
+        eventually(lambda: len(asked) == 1, "its question")
         time.sleep(1.3)
         assert len(asked) == 1
         agent.submit(CAMPAIGN)
-        waiting.join(timeout=10)
+        waiting.join(timeout=60)
         assert answers[0].work is not None and len(asked) == 2
 
 
@@ -254,8 +255,9 @@ def test_a_slice_that_rests_wakes_a_slot_when_it_is_due(
     with PlayingAgent(server.addresses[0]) as agent:
         agent.register()
         campaign_id = agent.submit(ONE_RUN)
-        agent.fail(agent.work().key)
+        key = agent.work().key
         before, failed_at = len(asked), time.monotonic()
+        agent.fail(key)
         assert agent.lease(wait_ms=20_000).work is not None
         assert time.monotonic() - failed_at >= 0.6
         assert len(asked) - before <= 3

@@ -111,7 +111,7 @@ def test_no_label_can_multiply(make_server: Callable[..., Server]) -> None:
             "/assay.v1.AgentService/MadeUp", request_serializer=bytes, response_deserializer=bytes
         )
         with pytest.raises(grpc.RpcError):
-            unknown(b"", timeout=10)
+            unknown(b"", timeout=60)
     status, text = fetched(server.metrics_address)
     assert status == 200
     samples = samples_of(text)

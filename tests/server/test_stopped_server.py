@@ -24,7 +24,7 @@ CAMPAIGN = "campaign: made\nworkloads:\n  - {name: w, recordings: [{device: V100
 
 def test_a_stopped_server_ends_no_lease(short_path: Path) -> None:
     address = f"unix:{short_path / 'socket'}"
-    command = [str(Path(sys.executable).with_name("assay-server")), "--listen", address, "--lease", "1500ms"]
+    command = [str(Path(sys.executable).with_name("assay-server")), "--listen", address, "--lease", "4s"]
     command += ["--heartbeat", "300ms", "--state", str(short_path / "state")]
     log = short_path / "log"
     with log.open("wb") as stream:
@@ -49,10 +49,10 @@ def test_a_stopped_server_ends_no_lease(short_path: Path) -> None:
 
             beating = threading.Thread(target=beat)
             os.kill(server.pid, signal.SIGSTOP)
-            time.sleep(4)
+            time.sleep(6)
             os.kill(server.pid, signal.SIGCONT)
             beating.start()
-            taken = second.lease(wait_ms=4000)
+            taken = second.lease(wait_ms=6000)
             assert taken.work is None, "the second agent was given the run of the first"
             end.set()
             beating.join()

@@ -14,7 +14,7 @@ from prometheus_client.samples import Sample
 
 class _SocketConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=10)
+        super().__init__("localhost", timeout=60)
         self._path = path
 
     def connect(self) -> None:
@@ -28,9 +28,9 @@ def fetched(address: str, path: str = "/metrics", tls: ssl.SSLContext | None = N
     if address.startswith("unix:"):
         connection: http.client.HTTPConnection = _SocketConnection(address.removeprefix("unix:"))
     elif tls is not None:
-        connection = http.client.HTTPSConnection(address, timeout=10, context=tls)
+        connection = http.client.HTTPSConnection(address, timeout=60, context=tls)
     else:
-        connection = http.client.HTTPConnection(address, timeout=10)
+        connection = http.client.HTTPConnection(address, timeout=60)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -20,7 +20,8 @@ from assay_client.api import Client
 from assay_sampling.errors import ServerUnreachableError
 
 BIN = Path(sys.executable).parent
-LEASE_MS = 1500
+# Longer than a busy machine lets a process stand still: an attempt that is lost for it would be made again.
+LEASE_MS = 10_000
 HEARTBEAT_MS = 300
 
 
@@ -111,6 +112,12 @@ class Lab:
         ]  # fmt: skip
         self._start(name, command)
 
+    def until_registered(self, *names: str) -> None:
+        """Wait until these agents have registered."""
+        for name in names:
+            log = self.root / f"{name}.log"
+            wait_until(lambda log=log: "registered with" in log.read_text(), f"the start of {name}")
+
     def _policy(self) -> list[str]:
         """Over TCP an agent needs a policy file: one that allows all that tests play and run."""
         if self.address.startswith("unix:"):
@@ -138,7 +145,7 @@ class Lab:
         """SIGTERM; the exit status."""
         process = self.processes.pop(name)
         process.terminate()
-        return process.wait(timeout=30)
+        return process.wait(timeout=90)
 
     def assay(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """The command line against this server."""

@@ -116,11 +116,11 @@ async def call(channel: grpc.aio.Channel, method: MethodDescriptor, request: Any
     streams = (bool(method.client_streaming), bool(method.server_streaming))
     try:
         if streams == (False, False):
-            await channel.unary_unary(path)(data, timeout=10)
+            await channel.unary_unary(path)(data, timeout=60)
         elif streams == (False, True):
-            await anext(aiter(channel.unary_stream(path)(data, timeout=10)))
+            await anext(aiter(channel.unary_stream(path)(data, timeout=60)))
         else:
-            await anext(aiter(channel.stream_stream(path)(iter([data]), timeout=10)))
+            await anext(aiter(channel.stream_stream(path)(iter([data]), timeout=60)))
     except grpc.aio.AioRpcError as error:
         return error.code()
     return grpc.StatusCode.OK
