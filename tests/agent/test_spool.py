@@ -378,7 +378,7 @@ def test_ending_an_attempt_wakes_whoever_waits(tmp_path: Path) -> None:
     why = failure(FailureClass.CANCELLED, "run")
     attempt.end(why)
     attempt.end(None)
-    thread.join(10)
+    thread.join(60)
     assert [c.failure for c in caught] == [why]
     with pytest.raises(AttemptEnded):
         attempt.wait_acknowledged()

@@ -55,6 +55,9 @@ def test_a_full_spool_takes_no_work_until_the_server_has_taken_some(
 ) -> None:
     recording = trace(tmp_path / "trace.json", kernels=300)
 
+    def is_full(heartbeat: agent_pb2.HeartbeatRequest, used_bytes: int) -> bool:
+        return heartbeat.spool.waits and heartbeat.spool.used_bytes == used_bytes
+
     def add(run_id: str) -> None:
         server.add_run(run_id, recorded=agent_pb2.RecordedSource(path=str(recording)))
 
@@ -68,9 +71,8 @@ def test_a_full_spool_takes_no_work_until_the_server_has_taken_some(
     with agent_of(tmp_path / "agent", server.address, **options):
         wait_for(lambda: len(server.registrations) == 2)
         add("c-1.0001")  # one slot takes it; the other waits for work when the spool gets full
-        wait_for(lambda: server.heartbeats[-1].spool.waits)
-        assert server.heartbeats[-1].spool.used_bytes == 2 * one
-        time.sleep(0.2)
+        wait_for(lambda: is_full(server.heartbeats[-1], 2 * one))
+        wait_for(lambda: server.asking == 0)
         add("c-1.0002")
         time.sleep(0.4)
         assert [work.key.run_id for work in server.waiting] == ["c-1.0002"]
