@@ -58,8 +58,15 @@ def test_an_agent_counts_its_runs_under_labels_that_cannot_multiply(
     address = f"{server.address}.metrics"  # in its short folder
     options = ("--virtual", "V100:2", "--recorded-slots", "0", "--metrics", address)
     with agent_process(server, tmp_path / "state", *options):
-        wait_for(lambda: 'outcome="published"} 1.0' in seen(address) and server.failures)
-        samples = samples_of(fetched(address)[1])
+        pages: list[str] = []
+
+        def both_have_ended() -> bool:
+            pages[:] = [seen(address)]
+            ends = (f'outcome="{outcome}"}} 1.0' for outcome in ("published", "failed"))
+            return "assay_agent_spool_segments 0.0" in pages[0] and all(end in pages[0] for end in ends)
+
+        wait_for(both_have_ended)
+        samples = samples_of(pages[0])
     of = {(s.name, *sorted(s.labels.values())): s.value for s in samples}
     assert of["assay_agent_attempts_ended_total", "published"] == 1
     assert of["assay_agent_attempts_ended_total", "failed"] == 1

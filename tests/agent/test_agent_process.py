@@ -63,7 +63,7 @@ def test_sigterm_ends_an_agent_in_order(server: FakeServer, tmp_path: Path) -> N
     with agent_process(server, tmp_path / "state") as process:
         wait_for(lambda: server.registrations)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(90) == 0
 
 
 def test_lines_of_the_log_say_which_attempt_they_are_about(server: FakeServer, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_lines_of_the_log_say_which_attempt_they_are_about(server: FakeServer, t
     with agent_process(server, tmp_path / "state", "--log-format", "json") as process:
         wait_for(lambda: server.published)
         process.send_signal(signal.SIGTERM)
-        _, log = process.communicate(timeout=20)
+        _, log = process.communicate(timeout=90)
     lines = [json.loads(line) for line in log.splitlines()]
     about = [each for each in lines if each["logger"] == "assay_agent.daemon.attempts"]
     assert {(each["run"], each["slice"], each["attempt"]) for each in about} == {("c-1.0001", 0, 1)}
@@ -84,7 +84,7 @@ def test_sigterm_ends_an_agent_that_never_found_its_server(server: FakeServer, t
     with agent_process(server, tmp_path / "state") as process:
         wait_for((tmp_path / "state" / "spool").is_dir)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(90) == 0
 
 
 def test_a_second_agent_on_the_same_state_says_so_in_one_paragraph(
@@ -93,7 +93,7 @@ def test_a_second_agent_on_the_same_state_says_so_in_one_paragraph(
     with agent_process(server, tmp_path / "state") as first:
         wait_for(lambda: server.registrations)
         with agent_process(server, tmp_path / "state") as second:
-            _, said = second.communicate(timeout=30)
+            _, said = second.communicate(timeout=90)
         assert second.returncode == 8
         assert said.strip().splitlines() == [
             f"assay-agent: state directory {tmp_path / 'state'}: "

@@ -101,7 +101,7 @@ def test_a_running_agent_refuses_before_it_starts_anything(
     with agent_process(server, tmp_path / "state", "--virtual", "V100", "--policy", str(policy)) as agent:
         wait_for(lambda: len(server.failures) == 2)
         agent.terminate()
-        _, log = agent.communicate(timeout=30)
+        _, log = agent.communicate(timeout=90)
     failures = {request.key.run_id: request.failure for request in server.failures}
     for failure in failures.values():
         assert (failure.failure_class, failure.retryable) == ("refused_by_policy", False)
@@ -128,7 +128,7 @@ def test_an_agent_without_a_policy_says_so_and_a_bad_policy_ends_it(
     with agent_process(server, tmp_path / "state") as agent:
         wait_for(lambda: server.registrations)
         agent.terminate()
-        _, log = agent.communicate(timeout=30)
+        _, log = agent.communicate(timeout=90)
     assert "there is no policy file: the server, at a socket of this user's own, may run any command" in log
     bad = tmp_path / "bad.toml"
     bad.write_text("version = 1\nallows = []\n")

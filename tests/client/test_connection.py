@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,14 +65,13 @@ def test_a_server_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     _logged_in(f"127.0.0.1:{port}")
-    began = time.monotonic()
+    # Whoever waited an hour for an answer would not come back within the time of a test.
     for address in (f"unix:{tmp_path}/s", f"127.0.0.1:{port}"):
         with (
-            Connection(address) as connection,
+            Connection(address, connect_seconds=3600) as connection,
             pytest.raises(errors.ServerUnreachableError, match=r"no server answers there"),
         ):
             connection.campaigns()
-    assert time.monotonic() - began < 5
 
 
 def test_a_port_that_takes_connections_and_says_nothing_ends_in_a_deadline() -> None:
@@ -82,13 +80,11 @@ def test_a_port_that_takes_connections_and_says_nothing_ends_in_a_deadline() -> 
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         _logged_in(address)
-        began = time.monotonic()
         with (
             Connection(address, connect_seconds=0.3) as connection,
             pytest.raises(errors.ServerUnreachableError, match="no server answers there"),
         ):
             connection.campaigns()
-        assert time.monotonic() - began < 10
 
 
 def test_an_expired_login_says_how_to_log_in_again() -> None:

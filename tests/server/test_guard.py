@@ -349,10 +349,13 @@ def test_every_call_of_agents_says_who_sends_it() -> None:
 
 
 def test_what_submitters_change_is_their_own() -> None:
-    """Submitting makes a campaign of one's own, and renewing is for one's own certificate."""
+    """Submitting makes a campaign of one's own; renewing and leaving are for one's own certificate."""
     changing = {name for name, rule in RULES.items() if Role.SUBMITTER in rule.roles and rule.audited}
     own = {name for name, rule in RULES.items() if rule.own_campaign}
-    assert changing - own == {"assay.v1.CampaignService/Submit", "assay.v1.EnrolmentService/Renew"}
+    assert changing - own == {
+        "assay.v1.CampaignService/Submit", "assay.v1.EnrolmentService/Renew",
+        "assay.v1.EnrolmentService/Leave",
+    }  # fmt: skip
     by_name = {
         method.full_name.replace(f".{method.name}", f"/{method.name}"): method for method in every_call()
     }

@@ -219,16 +219,16 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
 
     def full(_self: LocalRecordStore, _segments: object) -> None:
         staging.set()
-        fail.wait(20)
+        fail.wait(60)
         raise StorageError("disk", "No space left on device", "free some")
 
     monkeypatch.setattr(LocalRecordStore, "stage", full)
     one = box.ingest.take(first.upload(box.claim()))
-    staging.wait(20)
+    staging.wait(60)
     two = box.ingest.take(following[0])  # checked while the first was still on its way
     fail.set()
     for future in (one, two):
-        assert isinstance(future.exception(timeout=20), StorageError)
+        assert isinstance(future.exception(timeout=60), StorageError)
     monkeypatch.undo()
     with pytest.raises(StorageError, match="an earlier segment was not stored"):
         box.ingest.take(following[1])  # checked after the first had failed

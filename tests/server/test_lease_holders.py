@@ -206,7 +206,7 @@ def test_who_registers_nothing_finishes_nothing(server: Server, agent: PlayingAg
     request = agent_pb2.FinishAttemptRequest(
         key=work.key.to_proto(), segments=0, write_secret=work.write_secret
     )
-    assert not agent.agent.FinishAttempt(request, timeout=20).published
+    assert not agent.agent.FinishAttempt(request, timeout=60).published
     assert attempts(agent, "one-1.0000") == [(1, "leased", 0)]
 
 

@@ -144,10 +144,10 @@ def test_agents_and_queue_over_the_wire(make_server: Callable[..., Server]) -> N
         lab: Any = lab_pb2_grpc.LabServiceStub(agent.channel)  # type: ignore[no-untyped-call]
 
         def agents() -> LabAgents:
-            return LabAgents.from_proto(lab.ListAgents(LabQuestion().to_proto(), timeout=20))
+            return LabAgents.from_proto(lab.ListAgents(LabQuestion().to_proto(), timeout=60))
 
         def queue() -> LabQueue:
-            return LabQueue.from_proto(lab.GetQueue(LabQuestion().to_proto(), timeout=20))
+            return LabQueue.from_proto(lab.GetQueue(LabQuestion().to_proto(), timeout=60))
 
         assert (agents(), queue()) == (LabAgents(), LabQueue())
         gpu = Slot("GPU-1", ("nsight_systems",), False, GPU, "lost: XID 79")

@@ -208,7 +208,7 @@ def test_a_slot_that_is_asked_for_by_many_at_once_gets_one_attempt(tmp_path: Pat
         start = threading.Barrier(8)
 
         def ask(_: int) -> AttemptKey | None:
-            start.wait(timeout=20)
+            start.wait(timeout=60)
             with coordinator.schedule() as schedule:
                 lease = schedule.lease(agent.agent_id, "V100-0")
             return lease and lease.attempt.key

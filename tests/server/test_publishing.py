@@ -211,10 +211,10 @@ def test_a_slice_is_written_by_one_at_a_time_whoever_asks(box: Box, monkeypatch:
     monkeypatch.setattr(LocalRecordStore, "publish", watched)
     with ThreadPoolExecutor(4) as threads:
         first = threads.submit(box.finish, 1, 100)
-        begun.wait(20)
+        begun.wait(60)
         others = [threads.submit(box.finish, 1, 100) for _ in range(2)]
         box.publisher.resume()
-        assert all(asked.result(timeout=20) for asked in (first, *others))
+        assert all(asked.result(timeout=60) for asked in (first, *others))
     assert (most, calls) == (1, 1)
     box.close()
 

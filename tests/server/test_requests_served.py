@@ -119,12 +119,12 @@ def test_a_second_request_waits_until_the_first_is_carried_out(coordinator: Coor
 
     def rest(_: float) -> None:
         inside.set()
-        assert go_on.wait(20)
+        assert go_on.wait(60)
 
     runner = RequestRunner(coordinator, piece_runs=1, rest=rest)
     first = threading.Thread(target=lambda: runner.ask(RunsAction.CANCEL, RunsRequest("made-1")))
     first.start()
-    assert inside.wait(20)
+    assert inside.wait(60)
     second = threading.Thread(target=lambda: runner.ask(RunsAction.RETRY, RunsRequest("made-1")))
     second.start()
     runner.resume()  # leaves alone what a thread is carrying out

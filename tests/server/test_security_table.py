@@ -188,11 +188,11 @@ def status(channel: grpc.Channel, method: MethodDescriptor, request: Any) -> grp
     stream: Any = None
     try:
         if method.client_streaming:
-            stream = channel.stream_stream(path)(iter([data]), timeout=20)
+            stream = channel.stream_stream(path)(iter([data]), timeout=60)
         elif method.server_streaming:
-            stream = channel.unary_stream(path)(data, timeout=20)
+            stream = channel.unary_stream(path)(data, timeout=60)
         else:
-            channel.unary_unary(path)(data, timeout=20)
+            channel.unary_unary(path)(data, timeout=60)
         if stream is not None:
             next(stream, None)
     except grpc.RpcError as error:
@@ -256,7 +256,7 @@ def test_what_is_hidden_is_refused_as_what_is_not_there(lab: Lab) -> None:
                 path = f"/{method.containing_service.full_name}/{method.name}"
                 kind = channel.unary_stream if method.server_streaming else channel.unary_unary
                 with pytest.raises(grpc.RpcError) as caught:
-                    answer = kind(path)(request.SerializeToString(), timeout=20)
+                    answer = kind(path)(request.SerializeToString(), timeout=60)
                     list(answer)
                 error: Any = caught.value
                 assert error.code() is NOT_THERE, call
@@ -304,7 +304,7 @@ for address in (socket_address, tcp):
     ):
         for path in paths:
             try:
-                channel.unary_unary(path)(b"", timeout=20)
+                channel.unary_unary(path)(b"", timeout=60)
                 let_in.append(path)
             except grpc.RpcError as error:
                 if error.code() is not grpc.StatusCode.UNAVAILABLE:

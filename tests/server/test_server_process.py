@@ -62,7 +62,7 @@ class Process:
         if child is None:
             return 0
         child.send_signal(number)
-        child.communicate(timeout=30)
+        child.communicate(timeout=90)
         return child.returncode
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ def test_a_free_port_is_chosen_and_told_as_json(short_path: Path) -> None:
     with PlayingAgent(own) as agent:
         assert agent.submit(ONE_RUN) == "made-1"
     child.terminate()
-    assert (child.wait(timeout=30), child.stdout.read()) == (0, "")
+    assert (child.wait(timeout=90), child.stdout.read()) == (0, "")
     child.stdout.close()
 
 
@@ -223,7 +223,7 @@ def test_killed_at_any_moment_between_upload_and_finish_the_end_is_the_same(
             target=send_until_published, args=(agent, key, segments, acknowledged, sending)
         )
         worker.start()
-        sending.wait(20)
+        sending.wait(60)
         threading.Event().wait(after_seconds)  # the moment of the kill is what the test varies
         process.kill()
         before = set(acknowledged)

@@ -92,7 +92,7 @@ def test_errors_carry_type_subject_cause_and_remedy(server: Server) -> None:
             lambda: agent.status("made-7"),
             lambda: agent.cancel("made-7"),
             lambda: agent.run("made-7.0000"),
-            lambda: list(agent.watch("made-7", timeout=20)),
+            lambda: list(agent.watch("made-7", timeout=60)),
             lambda: agent.report("made-7"),
         ):
             with pytest.raises(grpc.RpcError) as caught:
@@ -119,7 +119,7 @@ def test_a_report_is_refused_until_it_is_there(
     release = threading.Event()
 
     def slow() -> tuple[bytes, bytes]:
-        release.wait(20)
+        release.wait(60)
         return REPORT, PAGE
 
     analysis.outcome = slow
@@ -137,7 +137,7 @@ def test_a_report_is_refused_until_it_is_there(
         assert document["cause"] == "it is still running, so there is no report yet"
         with pytest.raises(grpc.RpcError) as caught:
             unknown = campaign_pb2.GetReportRequest(campaign_id=campaign_id, format=77)
-            list(agent.campaigns.GetReport(unknown, timeout=20))
+            list(agent.campaigns.GetReport(unknown, timeout=60))
         assert typed(caught)[1] == {
             "type": "ParameterError",
             "subject": "report",
@@ -203,7 +203,7 @@ def test_a_lease_waits_for_work_and_hears_of_it(server: Server) -> None:
         waiting = threading.Thread(target=lambda: answers.append(agent.lease(wait_ms=30_000)))
         waiting.start()
         campaign_id = agent.submit(CAMPAIGN)
-        waiting.join(timeout=20)
+        waiting.join(timeout=60)
         [answer] = answers
         assert answer.work.key.run_id == f"{campaign_id}.0000"
         assert answer.work.recorded == RecordedSource(Path("/data/detailed.csv"))
@@ -337,7 +337,7 @@ class TestUploadProtocol:
 
         def broken() -> object:
             yield from messages[:-1]
-            stalled.wait(20)
+            stalled.wait(60)
 
         call = agent.ingest.Upload(broken(), timeout=60)
         assert [next(call).ack.segment, next(call).ack.segment] == [0, 1]
@@ -394,7 +394,7 @@ class TestUploadProtocol:
         key = agent.lease().work.key
         [segment] = made_segments((10,))
         with pytest.raises(grpc.RpcError) as caught:
-            list(agent.ingest.Upload(iter(break_it(list(agent.messages(key, segment)))), timeout=20))
+            list(agent.ingest.Upload(iter(break_it(list(agent.messages(key, segment)))), timeout=60))
         code, document = typed(caught)
         assert code is grpc.StatusCode.INVALID_ARGUMENT
         assert document["cause"].endswith(cause)
@@ -403,7 +403,7 @@ class TestUploadProtocol:
 
     def test_a_message_over_two_mebibytes_is_not_taken(self, agent: PlayingAgent) -> None:
         with pytest.raises(grpc.RpcError) as caught:
-            list(agent.ingest.Upload(iter([_chunk(ingest_pb2.PART_NAMES, bytes(3 << 20))]), timeout=20))
+            list(agent.ingest.Upload(iter([_chunk(ingest_pb2.PART_NAMES, bytes(3 << 20))]), timeout=60))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
     def test_a_bomb_is_refused_and_the_server_goes_on(self, agent: PlayingAgent) -> None:
