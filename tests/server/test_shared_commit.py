@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
@@ -32,8 +31,14 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 def commits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every commit of the store."""
     seen: list[str] = []
-    commit = sa.RootTransaction.commit
-    monkeypatch.setattr(sa.RootTransaction, "commit", lambda self: (seen.append("commit"), commit(self)))
+    run = Driver.run
+
+    def noted(self: Driver, command: str) -> None:
+        if command == "COMMIT":
+            seen.append("commit")
+        run(self, command)
+
+    monkeypatch.setattr(Driver, "run", noted)
     return seen
 
 
@@ -137,11 +142,15 @@ def test_a_block_that_raises_undoes_only_itself(store, held):
 
 
 def test_a_commit_that_fails_fails_all_of_them_and_the_next_works(store, held, monkeypatch):
-    def refuse(self: sa.RootTransaction) -> None:
-        raise sa.exc.OperationalError("COMMIT", {}, OSError("disk is full"))
+    run = Driver.run
+
+    def refuse(self: Driver, command: str) -> None:
+        if command == "COMMIT":
+            raise sqlite3.OperationalError("disk is full")
+        run(self, command)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sa.RootTransaction, "commit", refuse)
+        patch.setattr(Driver, "run", refuse)
         other = held.add(lambda: put(store, "other"))
         held.let_go()
         for future in (held.first, other):

@@ -47,13 +47,13 @@ class SqliteStore:
             _make_private(path)
         with self._errors():
             self._writer = _engine(path)
-            sa.event.listen(self._writer, "begin", _begin_at_once)
             prepared = PreparedStatements(self._writer.dialect)
             self._shared = SharedCommit(self._writer, prepared, self._errors)
             self._reader = self._writer if path is None else _engine(path)
             self._snapshots = Snapshots(self._reader, prepared, self._errors)
             try:
                 with self._writer.begin() as connection:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
                     upgrade(connection, self._subject)
             except BaseException:
                 self.close()
@@ -127,11 +127,6 @@ def _engine(path: Path | None) -> sa.Engine:
         )
     sa.event.listen(engine, "connect", _configure)
     return engine
-
-
-def _begin_at_once(connection: sa.Connection) -> None:
-    """Take the lock of the writer at once: to read first and then want to write can fail."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _configure(connection: sqlite3.Connection, _record: Any) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 
 import sqlalchemy as sa
@@ -31,14 +31,16 @@ class _Group:
 
     connection: sa.Connection
     driver: Driver
-    transaction: sa.RootTransaction
     began: float = field(default_factory=time.monotonic)
     members: int = 0
     committed: Future[None] = field(default_factory=Future)
 
 
 class SharedCommit:
-    """The writer of a database. ``errors`` turns the database's errors into StorageError."""
+    """The writer of a database. ``errors`` turns the database's errors into StorageError.
+
+    The engine must not begin transactions itself: SQLAlchemy's took longer than most statements.
+    """
 
     def __init__(
         self,
@@ -96,7 +98,9 @@ class SharedCommit:
                     connection = self._engine.connect()
                     self._kept = connection, Driver(connection, self._prepared)
                 try:
-                    self._group = _Group(*self._kept, self._kept[0].begin())
+                    # At once: to read first and then want to write can fail.
+                    self._kept[1].run("BEGIN IMMEDIATE")
+                    self._group = _Group(*self._kept)
                 except BaseException:
                     self._drop()
                     raise
@@ -140,7 +144,7 @@ class SharedCommit:
             return
         try:
             with self._errors():
-                group.transaction.commit()
+                group.driver.run("COMMIT")
         except BaseException as error:  # noqa: BLE001 - every member hears of it
             _roll_back(group)
             self._drop()
@@ -160,7 +164,5 @@ class SharedCommit:
 
 
 def _roll_back(group: _Group) -> None:
-    try:
-        group.transaction.rollback()
-    except sa.exc.DBAPIError:
-        group.connection.invalidate()
+    with suppress(sqlite3.Error):  # SQLite may have done so itself
+        group.driver.run("ROLLBACK")
