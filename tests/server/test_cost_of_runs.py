@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,12 +14,15 @@ from sqlalchemy.dialects import sqlite
 
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.machine import Inventory
+from assay_sampling.launches.table import CacheCondition, Condition
+from assay_server.campaigns import submit
+from assay_server.campaigns.planning.plan import Plan
 from assay_server.store.connections.prepared import Driver
 from assay_server.store.model import Agent, Hold, Slice, SliceState
 from assay_server.store.protocols import MetadataStore, MetadataTransaction
 from assay_server.store.rows import queue
 from assay_server.store.sqlite import SqliteStore
-from tests.support.server.ingest_box import Box
+from tests.support.server.ingest_box import TEXT, Box
 from tests.support.server.made_segments import made_segments
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.stored_values import attempt, campaign, run
@@ -107,6 +111,7 @@ CHANGES: dict[str, Callable[[MetadataTransaction], None]] = {
     "slice": lambda store: store.save_slice(Slice("made-1.0000", 0, state=SliceState.LEASED, launches=3)),
     "attempt": lambda store: store.save_attempt(attempt(state=AttemptState.PUBLISHING, launches=4)),
 }
+CACHES: tuple[CacheCondition, ...] = ("all", "none")
 AGENT = Agent("a", "s", "a", Inventory(), (), 0)
 
 
@@ -160,3 +165,46 @@ def test_a_saved_run_keeps_the_holds_that_it_has(metadata: MetadataStore):
         kept = read.run("made-1.0000")
 
     assert found == kept == run(0, state=RunState.RUNNING, holds=(Hold.PAUSED,))
+
+
+def test_a_campaign_that_another_of_its_name_overtakes_gets_the_next_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A campaign is planned before its transaction, so that others need not wait for that."""
+    box = Box(tmp_path)  # has submitted made-1
+    real, text = submit.plan_campaign, TEXT.format(synthetic="false")
+
+    def overtaken(*arguments: Any) -> Plan:
+        monkeypatch.setattr(submit, "plan_campaign", real)
+        assert submit.submit(box.coordinator, text, "c.yaml", "/data") == ("made-2", 2)
+        return real(*arguments)
+
+    monkeypatch.setattr(submit, "plan_campaign", overtaken)
+    assert submit.submit(box.coordinator, text, "c.yaml", "/data") == ("made-3", 2)
+    with box.coordinator.snapshot() as store:
+        names = [[each.run_id for each in store.runs(f"made-{number}")] for number in (2, 3)]
+    box.close()
+
+    assert names == [["made-2.0000", "made-2.0001"], ["made-3.0000", "made-3.0001"]]
+
+
+def test_runs_that_share_most_values_are_stored_each_with_its_own(metadata: MetadataStore):
+    """The store converts what runs share once; here pairs share, and differ in each way that there is."""
+    pairs = [
+        replace(run(0), condition=Condition(cache, None, 50.0), flags=flags, holds=holds)
+        for cache in CACHES
+        for flags in ((), run(0).flags)
+        for holds in ((), (Hold.AFTER,))
+    ]
+    planned = [
+        replace(each, run_id=f"made-1.{n:04d}", ordinal=n, repeat=n % 3)
+        for n, each in enumerate(each for pair in pairs for each in (pair, pair))
+    ]
+    slices = [Slice(each.run_id, index, 10 * index, 10) for each in planned for index in (0, 1)]
+    with metadata.transaction() as store:
+        store.add_campaign(campaign(), planned, slices)
+    with metadata.snapshot() as read:
+        assert read.runs("made-1") == planned
+        assert [piece for each in planned for piece in read.slices(each.run_id)] == slices
+        held = [each for each in planned if each.holds]
+        assert read.held_workloads("made-1") == {each.workload for each in held}

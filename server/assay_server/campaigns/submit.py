@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from assay_core.records.campaign import CampaignState
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.sight import project_for
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
-from assay_server.campaigns.planning.plan import next_number, plan_campaign
+from assay_server.campaign_file.spec import Campaign as CampaignSpec
+from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Campaign
+from assay_server.store.protocols import MetadataReader
 
 
 def submit(
@@ -27,17 +31,19 @@ def submit(
     spec = load_campaign(text, file_name or "campaign file")
     caller = current_caller()
     project = project_for(caller, spec.project)
+    with coordinator.snapshot() as store:
+        planned = _planned(store, spec, base_directory, file_name)
+    # Others wait while it is stored, so it was planned before.
     with coordinator.schedule(alone=True) as schedule:
-        number = next_number(schedule.store.campaign_numbers(spec.campaign))
-        campaign_id = f"{spec.campaign}-{number}"
-        times = schedule.store.slice_times(RECENT_SLICES) if spec.live_workloads else ()
-        plan = plan_campaign(spec, campaign_id, base_directory, file_name, SliceCosts(times))
-        note_subject(f"campaign {campaign_id}", f"{len(plan.runs)} runs")
+        if planned.number != next_number(schedule.store.campaign_numbers(spec.campaign)):
+            planned = _planned(schedule.store, spec, base_directory, file_name)  # another one came first
+        runs = planned.plan.runs
+        note_subject(f"campaign {planned.campaign_id}", f"{len(runs)} runs")
         schedule.add_campaign(
             Campaign(
-                campaign_id=campaign_id,
+                campaign_id=planned.campaign_id,
                 name=spec.campaign,
-                number=number,
+                number=planned.number,
                 synthetic=spec.synthetic,
                 state=CampaignState.RUNNING,
                 text=text if isinstance(text, str) else text.decode(),
@@ -49,7 +55,24 @@ def submit(
                 owner_name="" if caller is None else caller.name,
                 project=project,
             ),
-            plan.runs,
-            plan.slices,
+            runs,
+            planned.plan.slices,
         )
-    return campaign_id, len(plan.runs)
+    return planned.campaign_id, len(runs)
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A plan under the number that the campaign gets if no other of its name comes first."""
+
+    number: int
+    campaign_id: str
+    plan: Plan
+
+
+def _planned(store: MetadataReader, spec: CampaignSpec, base_directory: str, file_name: str) -> _Planned:
+    number = next_number(store.campaign_numbers(spec.campaign))
+    campaign_id = f"{spec.campaign}-{number}"
+    times = store.slice_times(RECENT_SLICES) if spec.live_workloads else ()
+    plan = plan_campaign(spec, campaign_id, base_directory, file_name, SliceCosts(times))
+    return _Planned(number, campaign_id, plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -401,22 +402,24 @@ class SqlTransaction:
         self.add_runs(runs, slices)
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
-        values = [{**_run_values(run), "holds": [str(hold) for hold in run.holds]} for run in runs]
-        self._write(sa.insert(tables.runs), values)
+        self._known.clear()
+        insert = statements.insert_into(tables.runs)
+        self._driver.insert_copies(insert, runs, _new_run_values, ("run_id", "ordinal", "repeat"))
         self._add_slices(slices, runs)
 
     def _add_slices(self, slices: Sequence[Slice], runs: Sequence[Run]) -> None:
         """Insert slices of these runs into their lanes."""
-        lanes: dict[tuple[str, Need], int] = {}
+        lanes: dict[tuple[int, ...], int] = {}
         places = {}
         for run in runs:
-            key = (run.campaign_id, need_of(run))
-            if key not in lanes:
-                lanes[key] = self._lane(*key)
-            lane = -lanes[key] if run.holds else lanes[key]
+            # Most runs of a campaign share these very objects; to compare them by value takes long.
+            alike = tuple(map(id, _OF_NEED(run)))
+            if alike not in lanes:
+                lanes[alike] = self._lane(run.campaign_id, need_of(run))
+            lane = -lanes[alike] if run.holds else lanes[alike]
             places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
-        rows = [{**dataclasses.asdict(piece), **places[piece.run_id]} for piece in slices]
-        self._write(sa.insert(tables.slices), rows)
+        rows = (_slice_values(piece) | places[piece.run_id] for piece in slices)
+        self._driver.insert(statements.insert_into(tables.slices), tables.slices.c.keys(), rows)
 
     def _lane(self, campaign_id: str, need: Need) -> int:
         """The lane of a need in a campaign, made at its first use."""
@@ -726,6 +729,14 @@ def _run_values(run: Run) -> dict[str, Any]:
     }
 
 
+def _new_run_values(run: Run) -> dict[str, Any]:
+    return {**_run_values(run), "holds": [str(hold) for hold in run.holds]}
+
+
+# What the need of a run is made of.
+_OF_NEED = attrgetter("campaign_id", "profiler", "device_key", "synthetic", "condition", "placement")
+
+
 def _command(document: Mapping[str, Any]) -> CommandSource:
     return CommandSource(**{**document, "argv": tuple(document["argv"])})
 
@@ -740,7 +751,7 @@ _SLICE = statements.SLICE
 
 
 def _slice_values(piece: Slice) -> dict[str, Any]:
-    return {**_shallow(piece), "state": str(piece.state)}
+    return {**vars(piece), "state": str(piece.state)}
 
 
 def _slice(row: Row) -> Slice:

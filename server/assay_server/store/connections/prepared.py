@@ -6,10 +6,13 @@ To execute a statement, SQLAlchemy takes five times as long as SQLite does, with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
+
+_MOST_MADE = 1_000
 
 Convert = Callable[[Any], Any]
 Statement = sa.Select[Any] | sa.Insert | sa.Update
@@ -126,7 +129,47 @@ class Driver:
         prepared = self._prepared.of(statement, tuple(given))
         return int(self._execute(prepared.sql, prepared.values(given)).rowcount)
 
+    def insert_copies(
+        self,
+        statement: sa.Insert,
+        records: Sequence[Any],
+        values_of: Callable[[Any], Mapping[str, Any]],
+        varying: Sequence[str],
+    ) -> None:
+        """Insert dataclasses, most of which differ only in the fields ``varying``: columns of these names.
+
+        ``values_of`` gives all columns of a record. It is asked once for records that share all other values.
+        """
+        if not records:
+            return
+        prepared = self._prepared.of(statement, tuple(values_of(records[0])))
+        self._execute_many(prepared.sql, _copies(prepared, records, values_of, varying))
+
     def insert(self, statement: sa.Insert, names: Sequence[str], rows: Iterator[Mapping[str, Any]]) -> None:
         """Insert rows that all have these columns."""
         prepared = self._prepared.of(statement, names)
         self._execute_many(prepared.sql, map(prepared.values, rows))
+
+
+def _copies(
+    prepared: Prepared,
+    records: Sequence[Any],
+    values_of: Callable[[Any], Mapping[str, Any]],
+    varying: Sequence[str],
+) -> Iterator[list[Any]]:
+    names = [each.name for each in prepared.parameters]
+    places = [(names.index(name), name) for name in varying]
+    shared = attrgetter(*(item.name for item in fields(records[0]) if item.name not in varying))
+    made: dict[tuple[int, ...], list[Any]] = {}
+    for record in records:
+        # By identity, because equal values would have to be hashed and compared in full.
+        alike = tuple(map(id, shared(record)))
+        known = made.get(alike)
+        if known is None:
+            if len(made) >= _MOST_MADE:
+                made.clear()
+            known = made[alike] = prepared.values(values_of(record))
+        values = known.copy()
+        for place, name in places:
+            values[place] = getattr(record, name)
+        yield values
