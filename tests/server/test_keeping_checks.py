@@ -9,11 +9,14 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from assay_sampling.errors import StorageError
 from assay_server.app import Server, ServerSettings
+from assay_server.cli.counting import bar
 from assay_server.keeping.check import check_state
 from assay_server.main import program
 from tests.support.server.made_segments import made_segments
@@ -168,3 +171,22 @@ def test_a_server_does_not_start_on_a_torn_database(state: Path, make_server: Ca
     with pytest.raises(StorageError, match=r"the database is damaged.*restore"):
         make_server()
     assert contents(state / "records") == before and not (state / "set-aside").exists()
+
+
+def test_the_columns_of_many_files_are_read_once_and_those_of_another_kind_again(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[pa.Schema] = []
+    monkeypatch.setattr("assay_server.keeping.check.check_schema", read.append)
+    assert check_state(state).findings == ()
+    assert check_state(state).files == 2
+    kinds = {pq.read_schema(path).serialize().to_pybytes() for path in (state / "records").rglob("*.parquet")}
+    assert len(read) == 2 * len(kinds)
+
+
+def test_a_check_says_how_far_it_is(state: Path) -> None:
+    told: list[tuple[int, int]] = []
+    checked = check_state(state, lambda runs, of: told.append((runs, of)))
+    assert told == [(number + 1, checked.runs) for number in range(checked.runs)]
+    assert bar(1, 3) == "[" + "#" * 10 + "." * 20 + "]"
+    assert bar(0, 0) == "[" + "." * 30 + "]"

@@ -12,6 +12,7 @@ import typer
 
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import StorageError
+from assay_server.cli.counting import counted
 from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
 
@@ -132,7 +133,8 @@ def check(*, settings: ServerSettings, json_output: JsonOption = False) -> None:
     from assay_server.keeping.diary import Done, Task, note_done  # noqa: PLC0415
 
     state = settings.state_dir.absolute()
-    checked = check_state(state)
+    with counted("runs looked at") as looked_at:
+        checked = check_state(state, looked_at)
     note_done(state, Task.CHECK, Done(ended_at_ms=wall_ms(), faults=len(checked.findings)))
     findings = [{**asdict(each), "remedy": each.kind.remedy} for each in checked.findings]
     document = {**asdict(checked), "state": str(state), "findings": findings}

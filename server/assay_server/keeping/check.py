@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -31,17 +32,22 @@ from assay_server.store.protocols import MetadataReader
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 
+LookedAt = Callable[[int, int], None]
+_COLUMNS = b"ARROW:schema"  # the key under which Arrow keeps a table's whole schema in Parquet
 _UNDER_WAY = (AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED)
 
 
-def check_state(state: Path) -> Checked:
-    """Check a state folder. Raises StorageError only if there is none, or it cannot be looked at."""
+def check_state(state: Path, looked_at: LookedAt = lambda runs, of: None) -> Checked:
+    """Check a state folder. Raises StorageError only if there is none, or it cannot be looked at.
+
+    ``looked_at`` is told how many runs were looked at, and how many there are.
+    """
     if not (state / METADATA).exists():
         raise StorageError(str(state), "there is no state of an assay-server", "name its --state folder")
-    checked = _Check(state).run()
+    checked = _Check(state, looked_at).run()
     if not checked.findings or not _in_use(state):
         return checked
-    again = _Check(state).run()
+    again = _Check(state, looked_at).run()
     kept = set(checked.findings)
     return Checked(
         again.campaigns,
@@ -60,28 +66,41 @@ def _in_use(state: Path) -> bool:
         return True
 
 
-def launch_table_fault(path: Path, piece: Slice) -> str:
-    """Why a file is not the launch table that the database says it is; "" if it is."""
-    try:
-        with pq.ParquetFile(path) as file:
-            check_schema(file.schema_arrow)
-            launches = file.metadata.num_rows
-    except (AssayError, pa.ArrowException, OSError) as error:
-        return f"it is not a launch table ({error})"
-    if (launches, path.stat().st_size) != (piece.launches, piece.file_bytes):
-        return f"it has {launches:,} launches, the database says {piece.launches:,}"
-    return ""
+class LaunchTables:
+    """Looks at launch tables; of files with the same columns, whose bytes say so, it reads these once."""
+
+    def __init__(self) -> None:
+        self._sound: set[bytes] = set()
+
+    def fault(self, path: Path, piece: Slice) -> str:
+        """Why a file is not the launch table that the database says it is; "" if it is."""
+        try:
+            # Given an open file, pyarrow does not look for the path in its file systems.
+            with pa.OSFile(str(path)) as source, pq.ParquetFile(source) as file:
+                size, launches = source.size(), file.metadata.num_rows
+                columns = (file.metadata.metadata or {}).get(_COLUMNS, b"")
+                if columns not in self._sound:
+                    check_schema(file.schema_arrow)
+                    if columns:
+                        self._sound.add(columns)
+        except (AssayError, pa.ArrowException, OSError) as error:
+            return f"it is not a launch table ({error})"
+        if (launches, size) != (piece.launches, piece.file_bytes):
+            return f"it has {launches:,} launches, the database says {piece.launches:,}"
+        return ""
 
 
 class _Check:
     """One pass over one copy of the database."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, looked_at: LookedAt) -> None:
         self._state = state
+        self._looked_at = looked_at
+        self._tables = LaunchTables()
         self._records = LocalRecordStore(state, make_folders=False)
         self._findings: list[Finding] = []
-        self._known: set[Path] = set()
-        self._campaigns = self._runs = self._files = self._bytes = 0
+        self._known: set[str] = set()
+        self._campaigns = self._runs = self._all_runs = self._files = self._bytes = 0
 
     def run(self) -> Checked:
         with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
@@ -106,10 +125,13 @@ class _Check:
         store = SqliteStore(database)
         try:
             with store.snapshot() as read:
-                for overview in read.campaigns():
+                ids = [overview.campaign_id for overview in read.campaigns()]
+                self._all_runs = sum(sum(each.values()) for each in read.counts_of_runs(ids).values())
+                newest_token = last_token(database)
+                for campaign_id in ids:
                     self._campaigns += 1
-                    with self._rows(f"campaign {overview.campaign_id}"):
-                        self._campaign(read, overview.campaign_id, last_token(database))
+                    with self._rows(f"campaign {campaign_id}"):
+                        self._campaign(read, campaign_id, newest_token)
         finally:
             store.close()
         self._unknown_files()
@@ -132,6 +154,7 @@ class _Check:
             self._report(campaign_id)
         for run in runs:
             self._runs += 1
+            self._looked_at(self._runs, self._all_runs)
             with self._rows(f"run {run.run_id}"):
                 rows = rows_of(store, run)
                 self._findings += broken_in_run(rows)
@@ -154,14 +177,14 @@ class _Check:
     def _published(self, piece: Slice) -> None:
         path = self._records.path(piece.file)
         name = f"records/{piece.file}"
-        self._known.add(path)
+        self._known.add(str(path))
         self._files += 1
         change = what_changed(path, piece.content_hash)
         if change is not None:
             self._find(FindingKind(str(change)), name, f"it is {change} since it was published")
             return
         self._bytes += path.stat().st_size
-        fault = launch_table_fault(path, piece)
+        fault = self._tables.fault(path, piece)
         if fault:
             self._find(FindingKind.UNREADABLE, name, fault)
 
@@ -174,7 +197,7 @@ class _Check:
             if [each.index for each in segments] != list(range(attempt.segments)):
                 cause = f"it has {attempt.segments} segments, of which {len(segments)} are there"
                 self._find(FindingKind.RULE, str(attempt.key), cause)
-            self._known.add(self._staging_path(attempt.key))
+            self._known.add(str(self._staging_path(attempt.key)))
             for segment in segments:
                 try:
                     self._records.staged(segment)
@@ -187,9 +210,21 @@ class _Check:
         return self._state / "staging" / key.run_id / name
 
     def _unknown_files(self) -> None:
+        top = self._state / "records"
         with storage_errors(self._state):
-            for path in sorted((self._state / "records").rglob("*")):
-                # Half-written files of our own are removed at the next start, or renamed.
-                if not path.is_dir() and path not in self._known and TEMPORARY not in path.name:
-                    name = str(path.relative_to(self._state))
-                    self._find(FindingKind.UNKNOWN, name, "the database does not know it")
+            found = {entry.path: entry.name for entry in _files_below(top)} if top.is_dir() else {}
+        for path in sorted(found.keys() - self._known):
+            # Half-written files of our own are removed at the next start, or renamed.
+            if TEMPORARY not in found[path]:
+                name = str(Path(path).relative_to(self._state))
+                self._find(FindingKind.UNKNOWN, name, "the database does not know it")
+
+
+def _files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """Every file in a folder and those in it; entries of a folder say themselves what is a folder."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path)
+            elif not entry.is_dir():
+                yield entry

@@ -26,7 +26,7 @@ from assay_server.keeping.archives import (
     read_rows,
     require_ended,
 )
-from assay_server.keeping.check import launch_table_fault
+from assay_server.keeping.check import LaunchTables
 from assay_server.keeping.manifest import MANIFEST, parse_manifest
 from assay_server.keeping.rules import RunRows, broken_in_campaign, broken_in_run
 from assay_server.keeping.stored_files import METADATA
@@ -182,7 +182,7 @@ def _check(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
 
 def _check_files(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
     """Raises InputError unless every published slice has its file under its name, as it was published."""
-    hashes = {kept.name: kept.hash for kept in manifest.files}
+    hashes, tables = {kept.name: kept.hash for kept in manifest.files}, LaunchTables()
     for piece in rows.slices:
         if not piece.file:
             continue
@@ -190,7 +190,7 @@ def _check_files(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> 
             raise _not_ours(f"the file of slice {piece.index} of run {piece.run_id} is {piece.file!r}")
         if hashes.get(f"records/{piece.file}") != piece.content_hash:
             raise _not_ours(f"records/{piece.file} is not what was published")
-        fault = launch_table_fault(files / "records" / piece.file, piece)
+        fault = tables.fault(files / "records" / piece.file, piece)
         if fault:
             raise _not_ours(f"records/{piece.file}: {fault}")
 
