@@ -36,7 +36,9 @@ class CallLimits:
 
     ``calls_waiting``: for the threads of one kind of call; ``silent_peer_seconds``: without a byte, then the
     server asks for a sign of life, which must come within ``silent_peer_answer_seconds``;
-    ``handshake_seconds``: for the handshake of a new connection.
+    ``handshake_seconds``: for the handshake of a new connection. ``connections``: open at a time on one
+    address; ``connection_streams``: calls under way on one of them; ``connection_idle_seconds``: without a
+    call, then it is closed. ``calls_unread``: calls that gRPC has received and the server has not begun.
     """
 
     calls: int = 4_096
@@ -46,6 +48,10 @@ class CallLimits:
     silent_peer_seconds: int = 60
     silent_peer_answer_seconds: int = 20
     handshake_seconds: int = 15
+    connections: int = 2_048
+    connection_streams: int = 1_024
+    connection_idle_seconds: int = 1_800
+    calls_unread: int = 4_096
 
 
 @dataclass
@@ -82,7 +88,8 @@ class QueryLimits:
     """Bounds of people's queries and watches (:mod:`assay_server.rpc`).
 
     ``status_threads``: statuses made at a time; ``status_page_runs``: runs in each;
-    ``status_page_campaigns``: campaigns listed in one answer.
+    ``status_page_campaigns``: campaigns listed in one answer; ``answer_stalled_seconds``: for the peer to
+    take the next message of an answer in parts.
     """
 
     status_threads: int = 2
@@ -90,6 +97,7 @@ class QueryLimits:
     status_page_campaigns: int = 200
     watch_streams: int = 256
     waiting_leases: int = 2_048
+    answer_stalled_seconds: int = 60
 
 
 @dataclass

@@ -6,6 +6,7 @@ metadata under ``assay-error-bin``, from which clients rebuild the error.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any, NoReturn
 
@@ -30,6 +31,7 @@ from assay_server.campaigns.errors import NotYetError, UnknownThingError
 
 # gRPC takes 8 KiB of metadata by default; the details are percent-encoded and share it with the typed error.
 _MOST_DETAILS_BYTES = 800
+_ABORT_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -65,5 +67,25 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, c
             "server", f"{call} failed ({type(error).__name__}: {error})", "see the log of the server"
         )
     metadata = ((METADATA_KEY, ErrorMetadata.of(error).encode()),)
-    await context.abort(status_code(error), cut_text(str(error), _MOST_DETAILS_BYTES), metadata)
+    ended = context.abort(status_code(error), cut_text(str(error), _MOST_DETAILS_BYTES), metadata)
+    try:
+        await asyncio.wait_for(ended, _ABORT_SECONDS)
+    except TimeoutError:
+        # The peer has not taken what came before; the status waits for it behind that.
+        raise asyncio.CancelledError from None
     raise AssertionError("abort returned")  # it raises
+
+
+async def send_in_time(context: grpc.aio.ServicerContext[Any, Any], message: Any, seconds: float) -> None:
+    """Send one message of an answer in parts; a peer that does not take it in time is cut off.
+
+    gRPC holds what the peer's window lets through (64 KiB unless the peer widens it); then a send waits for
+    the peer, and with it everything that the call holds.
+    """
+    try:
+        await asyncio.wait_for(context.write(message), seconds)
+    except TimeoutError:
+        error = StorageError(
+            "answer", f"its receiver took nothing for {seconds:g} s", "read faster, or ask again later"
+        )
+        await abort(context, error, "answer")

@@ -32,7 +32,7 @@ from assay_server.access.recognising import Recognition
 from assay_server.access.table import services
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.limits import DEFAULT_LIMITS, CallLimits, JoinLimits, Limits
+from assay_server.limits import DEFAULT_LIMITS, CallLimits, Limits
 from assay_server.rpc.admission.auditing import Auditing
 from assay_server.rpc.admission.claims import Claims
 from assay_server.rpc.admission.decoding import Decoding
@@ -183,6 +183,8 @@ class RpcServer:
             calls=joins.join_calls,
             request_bytes=joins.join_message_bytes,
             answer_bytes=joins.join_message_bytes,
+            connections=joins.join_connections,
+            connection_idle_seconds=joins.join_idle_seconds,
         )
         server, joining = self._server(self._limits.calls), self._server(bounds, joining=True)
         try:
@@ -209,7 +211,7 @@ class RpcServer:
                 Decoding(self._limits.log),
                 Claims(self._metadata),
             ],
-            options=[*_options(limits), *(_strangers(self._limits.joins) if joining else ())],
+            options=_options(limits),
             maximum_concurrent_rpcs=limits.calls,
         )
 
@@ -257,16 +259,14 @@ def _options(limits: CallLimits) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 1000 * limits.silent_peer_seconds),
         ("grpc.keepalive_timeout_ms", 1000 * limits.silent_peer_answer_seconds),
         ("grpc.server_handshake_timeout_ms", 1000 * limits.handshake_seconds),
+        ("grpc.max_connection_idle_ms", 1000 * limits.connection_idle_seconds),
+        ("grpc.max_allowed_incoming_connections", limits.connections),
+        ("grpc.max_concurrent_streams", limits.connection_streams),
+        # Beyond them gRPC itself ends calls as CANCELLED; untold, it does so at random above 1,000.
+        ("grpc.server.max_pending_requests", limits.calls_unread),
+        ("grpc.server.max_pending_requests_hard_limit", limits.calls_unread),
         # Two servers on one port would share the agents between them.
         ("grpc.so_reuseport", 0),
-    ]
-
-
-def _strangers(limits: JoinLimits) -> list[tuple[str, int]]:
-    """Further options of the listener for joining, to which anybody can connect."""
-    return [
-        ("grpc.max_allowed_incoming_connections", limits.join_connections),
-        ("grpc.max_connection_idle_ms", 1000 * limits.join_idle_seconds),
     ]
 
 

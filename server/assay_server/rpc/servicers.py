@@ -29,7 +29,7 @@ from assay_server.limits import DEFAULT_LIMITS, Limits
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
-from assay_server.rpc.errors import abort
+from assay_server.rpc.errors import abort, send_in_time
 from assay_server.rpc.observing.calls import waiting
 from assay_server.rpc.places import BoundedThreads, Places
 
@@ -203,6 +203,7 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         self._places = Places(
             lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
         )
+        self._queries = limits.queries
         self._handler = handler
         self._threads = threads
         self._changes = changes
@@ -225,7 +226,9 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
                 await abort(context, self._places.refusal("watches"), "Watch")
             campaign_id = StatusRequest.from_proto(request).campaign_id
             async for status in self._watch(campaign_id, context):
-                yield status.to_proto()
+                await send_in_time(context, status.to_proto(), self._queries.answer_stalled_seconds)
+        return
+        yield  # a call that answers in parts
 
     async def _watch(self, campaign_id: str, context: Context) -> AsyncIterator[CampaignStatus]:
         loop, topic, last = asyncio.get_running_loop(), campaign_topic(campaign_id), None
@@ -272,7 +275,9 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         people, read = self._threads.people, ReportRequest.from_proto
         chunks = await answer(context, people, self._handler.report, read, request)
         while (chunk := await answer(context, people, _next_chunk, _as_it_is, chunks)) is not None:
-            yield chunk.to_proto()
+            await send_in_time(context, chunk.to_proto(), self._queries.answer_stalled_seconds)
+        return
+        yield  # a call that answers in parts
 
 
 def _next_chunk(chunks: Iterator[ReportChunk]) -> ReportChunk | None:

@@ -11,7 +11,7 @@ from assay_protos import archive_pb2_grpc
 from assay_sampling.errors import AssayError, StorageError
 from assay_server.limits import ArchiveLimits
 from assay_server.rpc.archives.handler import ArchiveHandler
-from assay_server.rpc.errors import abort
+from assay_server.rpc.errors import abort, send_in_time
 from assay_server.rpc.places import Places
 from assay_server.rpc.servicers import Context, Threads, answer, sent
 
@@ -39,7 +39,9 @@ class ArchiveServicer(archive_pb2_grpc.ArchiveServiceServicer):
             people = self._threads.people
             pieces = await answer(context, people, self._handler.export, ExportRequest.from_proto, request)
             while (piece := await answer(context, people, _next, _as_it_is, pieces)) is not None:
-                yield piece.to_proto()
+                await send_in_time(context, piece.to_proto(), self._limits.archive_idle_seconds)
+        return
+        yield  # a call that answers in parts
 
     async def Import(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         with self._places.taken() as place:
