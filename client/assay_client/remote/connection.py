@@ -435,6 +435,9 @@ def _from_status(error: grpc.RpcError, address: str) -> AssayError:
         return unreachable(address, "the server went away")
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return unreachable(address, f"the server did not finish its answer within {_CALL_SECONDS:g} s")
+    if code is grpc.StatusCode.CANCELLED:
+        cause = "the server has more calls than it can begin"
+        return StorageError(address, cause, "try again later")
     if code in _KINDS:
         kind, cause, remedy = _KINDS[code]
         return kind(address, details or cause, remedy)
