@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from assay_core.records.lease import LeaseRequest
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.work import CommandSource
 from assay_server.campaign_file.compiled import AnalysisSettings, CompiledCampaign
+from assay_server.campaign_file.placement import Placement
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.heartbeats import Heartbeats
@@ -41,12 +42,16 @@ _OURS, _ABSENT = "V100", "B200"
 
 @dataclass(frozen=True)
 class Lab:
-    """``unserved``: campaigns, of 10 runs each, for GPUs that no agent has; older than the others."""
+    """``unserved``: campaigns, of 10 runs each, for GPUs that no agent has; older than the others.
+
+    ``gang``: over how many GPUs of a box each run goes; every box has so many.
+    """
 
     campaigns: int
     queued: int
     unserved: int = 0
     agents: int = 500
+    gang: int = 1
 
 
 @contextmanager
@@ -58,15 +63,15 @@ def made(lab: Lab) -> Iterator[Coordinator]:
         for number in range(lab.unserved):
             _submit(coordinator, f"absent-{number + 1}", 10, _ABSENT)
         for number in range(lab.campaigns):
-            _submit(coordinator, f"made-{number + 1}", lab.queued // lab.campaigns, _OURS)
+            _submit(coordinator, f"made-{number + 1}", lab.queued // lab.campaigns, _OURS, lab.gang)
         for number in range(lab.agents):
             with coordinator.schedule() as schedule:
-                schedule.register(_agent(number), {})
+                schedule.register(_agent(number, lab.gang), {})
         yield coordinator
         metadata.close()
 
 
-def _submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str) -> None:
+def _submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str, gang: int = 1) -> None:
     name, _, number = campaign_id.rpartition("-")
     campaign = Campaign(
         campaign_id, name, int(number), False, CampaignState.RUNNING, "", "c.yaml", "/", _COMPILED, 0
@@ -82,6 +87,7 @@ def _submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str) -> 
             level="light",
             profiler="nsight_systems",
             command=CommandSource(("./a.out",)),
+            placement=Placement(gang=gang),
         )
         for ordinal in range(runs)
     ]
@@ -89,9 +95,13 @@ def _submit(coordinator: Coordinator, campaign_id: str, runs: int, gpu: str) -> 
         schedule.add_campaign(campaign, planned, [Slice(run.run_id, 0) for run in planned])
 
 
-def _agent(number: int) -> Agent:
-    slot = Slot(f"GPU-{number}", ("nsight_systems",), False, InstalledDevice(name=_OURS))
-    return Agent(f"agent-{number}", "session", f"box-{number}", Inventory(), (slot,), 0)
+def _agent(number: int, gpus: int = 1) -> Agent:
+    first = Slot(f"GPU-{number}", ("nsight_systems",), False, InstalledDevice(name=_OURS), gangs=True)
+    others = [
+        replace(first, slot_id=f"{first.slot_id}-{index}", device=InstalledDevice(index, _OURS))
+        for index in range(1, gpus)
+    ]
+    return Agent(f"agent-{number}", "session", f"box-{number}", Inventory(), (first, *others), 0)
 
 
 @contextmanager
@@ -156,6 +166,7 @@ def main() -> None:
         ("1 campaign, 10,000 queued runs", Lab(1, 10_000 // less, agents=agents)),
         ("1,000 campaigns, 10,000 queued runs", Lab(1000 // less, 10_000 // less, agents=agents)),
         ("1 campaign and 1,000 that nobody serves", Lab(1, 10_000 // less, 1000 // less, agents)),
+        ("50 campaigns, 10,000 runs over 8 GPUs", Lab(50, 10_000 // less, agents=agents, gang=8)),
     ):
         with made(lab) as coordinator:
             _told(f"lease: {title}, {agents} agents", lease_ms(coordinator, agents, 2))
