@@ -15,6 +15,7 @@ import pytest
 
 from assay_agent.config import VirtualGPUs
 from assay_agent.daemon.places import Place, virtual_places
+from assay_agent.doctor.gangs import gang_checks
 from assay_agent.execution import environment
 from assay_agent.execution.environment import MeasuredGPU, gang_of, tool_environment, workspace
 from assay_agent.execution.errors import ProfilerError
@@ -25,7 +26,7 @@ from assay_agent.profilers.gang import require_whole_gang
 from assay_agent.uplink.session import Session
 from assay_core.records.attempt import AttemptLog
 from assay_core.records.failure import failure
-from assay_core.records.machine import InstalledDevice, Slot
+from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.work import CommandSource
 from assay_sampling.launches.table import Device
 from assay_sampling.running.failures import FailureClass
@@ -227,3 +228,17 @@ def test_a_run_on_one_gpu_is_judged_as_before(tmp_path: Path) -> None:
     problem = failure(FailureClass.GPU_UNHEALTHY, "run", tool_said="GPU is lost")
     found = gang_health.judged(box.healths[UUIDS[0]], box.healths, LIGHT, problem, AttemptLog())
     assert found is not None and found.failure_class == FailureClass.GPU_LOST and box.out == [UUIDS[0]]
+
+
+# --- the doctor
+
+
+def test_the_doctor_says_how_many_gpus_a_run_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {"GPU-1": "H100", "GPU-2": "H100", "GPU-3": "L4", "MIG-4": "A100", "MIG-5": "A100"}
+    devices = [InstalledDevice(number, name, uuid) for number, (uuid, name) in enumerate(names.items())]
+    away = InstalledDevice(5, "H100", "GPU-6", problem="it fell off the bus")
+    inventory = Inventory(devices=(*devices, away))
+    for program, state in (("/bin/nsys", "ok"), (None, "note")):
+        monkeypatch.setattr("shutil.which", lambda name, found=program: found)
+        [check] = gang_checks(inventory)
+        assert (check.name, check.state) == ("gangs of H100", state) and "2 GPUs" in check.found

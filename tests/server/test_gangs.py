@@ -11,8 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, QueueKind
 from assay_core.records.failure import failure
+from assay_core.records.lab import LabQuestion
 from assay_sampling.errors import CampaignError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import SchedulingRules
@@ -24,6 +25,8 @@ from assay_server.campaigns.queue.shares import Account
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, WaitReason, wait_reasons
+from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.queue_lab import QueueLab, agent_of, live_campaign
@@ -387,3 +390,16 @@ class Gangs(RuleBasedStateMachine):
 
 TestGangs = Gangs.TestCase
 TestGangs.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+def test_every_gpu_of_a_gang_is_shown_with_its_run_and_the_queue_says_what_a_gang_waits_for() -> None:
+    lab = QueueLab(box("a", 3))
+    lab.submit(*live_campaign(1, ["v100"] * 2, placement=PAIR))
+    assert lab.got("a-0") == "c-1.0000"
+    handler = LabHandler(lab.coordinator)
+    [agent] = handler.agents(LabQuestion()).agents
+    assert [slot.run_id for slot in agent.slots] == ["c-1.0000", "c-1.0000", ""]
+    [queued] = handler.queue(LabQuestion()).queued
+    assert (queued.kind, queued.first_run_id) == (QueueKind.GANG, "c-1.0001")
+    attempt = attempt_detail(lab.leased()[0])
+    assert (attempt.slot, attempt.gang) == ("a-0", ("a-1",))

@@ -216,7 +216,7 @@ class _Process:
 
     def _watch(self, places: Sequence[Place]) -> None:
         """Have the meter ask slots and GPUs when metrics are read, and serve them."""
-        slots = [_source(worker) for worker in self._workers]
+        slots = [_source(worker, self._workers) for worker in self._workers]
         gpus = [
             (slot, place.latest)
             for slot, place in zip(slots, places, strict=True)
@@ -455,8 +455,13 @@ def _spool_limit(settings: AgentSettings, directory: Path) -> int:
     return default_limit_bytes(directory) if limit is None else limit
 
 
-def _source(worker: SlotWorker) -> SlotSource:
-    return SlotSource(lambda: worker.measuring, lambda: worker.health.reason)
+def _source(worker: SlotWorker, workers: Sequence[SlotWorker]) -> SlotSource:
+    """What metrics tell of a slot; one that is in the gang of another slot measures too."""
+
+    def measuring() -> bool:
+        return any(worker.slot.slot_id in each.measured_slots for each in workers)
+
+    return SlotSource(measuring, lambda: worker.health.reason)
 
 
 def server_of(settings: AgentSettings, credentials: Credentials | None) -> str:

@@ -33,6 +33,7 @@ class SlotWorker:
     """Leases work for one slot and measures it, one attempt after the other, until the session stops.
 
     A slot whose GPU is out of service asks for nothing, and neither does any while the spool is full.
+    ``measured_slots``: those of the run that it leads now, itself first; empty while it waits.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SlotWorker:
         )
         self._lock = threading.Lock()
         self._asking: Any = None
-        self.measuring = False
+        self.measured_slots: tuple[str, ...] = ()
         self.thread = threading.Thread(target=self._run, name=f"assay-slot-{slot.slot_id}", daemon=True)
 
     def start(self) -> None:
@@ -91,11 +92,11 @@ class SlotWorker:
             asked_at = time.monotonic()
             work = repeated(self._lease)
             if work is not None:
-                self.measuring = True
+                self.measured_slots = (self.slot.slot_id, *work.gang)
                 try:
                     self._runner.run(work)
                 finally:
-                    self.measuring = False
+                    self.measured_slots = ()
             else:
                 rest = asked_at + _LEAST_SECONDS_BETWEEN_REQUESTS - time.monotonic()
                 self._session.stopping.wait(max(rest, 0))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from assay_agent.doctor.box import box_checks
 from assay_agent.doctor.check import Check, finding
+from assay_agent.doctor.gangs import gang_checks
 from assay_agent.doctor.reaching import server_check
 from assay_agent.doctor.tools import tool_checks
 from assay_agent.doctor.tracer import tracer_check
@@ -81,6 +82,7 @@ def _checks(needs: frozenset[str], state: Path) -> Iterator[Check]:
     yield from _quarantined(state)
     yield from tool_checks(inventory, agent)
     yield tracer_check()
+    yield from gang_checks(inventory)
     yield from box_checks(inventory, state, agent)
 
 
