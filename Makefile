@@ -145,6 +145,10 @@ docs: $(STAMP)  ## write the parts of docs/ that are generated from the code
 bench: $(STAMP)  ## ingest and classification compared with other tools; see docs/benchmarks.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench $(BENCH_ARGS)
 
+.PHONY: bench-memory
+bench-memory: $(STAMP)  ## memory of agent and server while 50 million launches are published
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.bench --only ingest-memory-long
+
 .PHONY: abuse
 abuse: $(STAMP)  ## 10,000 idle streams and a flood of registrations, and what they do to others' heartbeats
 	$(BIN)/python -m tests.bench.lab.abuse $(ABUSE_ARGS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import sklearn
 from tests.bench.cases import PROMISES, SECTIONS, Case, Promise, Section
 from tests.bench.grouping import recording
 from tests.bench.lab.measuring import LabSize, lab_page
-from tests.bench.measure import Result, run_case
+from tests.bench.measure import Result, run_alternating, run_case
 
 _LAB = "lab"
 Results = dict[tuple[str, int], Result]
@@ -45,7 +46,7 @@ def main() -> None:
 def _page(runs: int, scale: float, only: list[str] | None, results: Results) -> Iterator[str]:
     yield _machine(runs)
     for section in SECTIONS:
-        if not only or section.name in only:
+        if section.name in only if only else not section.when_named:
             yield from _table(section, runs, scale, results)
     if not only or _LAB in only:
         yield from lab_page(LabSize().scaled(scale))
@@ -67,14 +68,24 @@ def _table(section: Section, runs: int, scale: float, results: Results) -> Itera
     yield "| case | launches | seconds | launches per second | relative to the first | peak memory, MiB |"
     yield "|---|---:|---:|---:|---:|---:|"
     first: Result | None = None
-    for case in section.cases:
-        if case.needs_recording and not recording().is_file():
+    for case, result in _measured(section, min(runs, section.runs), scale):
+        if result is None:
             yield f"| {case.title} | left out: no recording at {recording().name} | | | | |"
             continue
-        result = run_case(case.module, case.function, max(1, int(case.launches * scale)), runs)
-        results[case.key] = result
+        results.setdefault(case.key, result)  # a section of fewer runs may have the same case
         first = first or result
         yield from _rows(case, result, first)
+
+
+def _measured(section: Section, runs: int, scale: float) -> Iterator[tuple[Case, Result | None]]:
+    """The cases with their results; None for one whose recording is not at hand."""
+    asked = [(each.module, each.function, max(1, int(each.launches * scale))) for each in section.cases]
+    if section.alternating:
+        yield from zip(section.cases, run_alternating(asked, runs), strict=True)
+        return
+    for case, call in zip(section.cases, asked, strict=True):
+        missing = case.needs_recording and not recording().is_file()
+        yield case, None if missing else run_case(*call, runs)
 
 
 def _rows(case: Case, result: Result, first: Result) -> Iterator[str]:
@@ -91,6 +102,13 @@ def _rows(case: Case, result: Result, first: Result) -> Iterator[str]:
             f"({extra['durable_segments_per_second']:.1f} segments/s) | {result.launches:,} | "
             f"{extra['durable_seconds']:.2f} | {rate:,.0f} | "
             f"{rate / first.launches_per_second:.3g} | |"
+        )
+    if "server_cpu_seconds" in result.extra:
+        million = result.launches / 1e6
+        sender, server = (result.extra[f"{who}_cpu_seconds"] / million for who in ("sender", "server"))
+        yield (
+            f"| CPU seconds a million launches: sender {sender:.2f}, server {server:.2f} | | | | | "
+            f"server {result.extra['server_peak_bytes'] / 2**20:,.0f} |"
         )
 
 
@@ -112,12 +130,24 @@ def _judged(promise: Promise, above: Result, below: Result) -> tuple[str, str, b
     if promise.figure == "inertia":
         worst = max(below.extra[name] / above.extra[name] for name in below.extra if "inertia" in name)
         return f"{worst:.6f}", "at most 1", worst <= _SAME_INERTIA
+    if promise.figure == "paired":
+        return _bounded(promise, _paired(above, below))
     figures = {
+        "server_peak_bytes": lambda result: result.extra["server_peak_bytes"],
         "seconds_per_launch": lambda result: 1 / result.launches_per_second,
         "seconds": lambda result: result.seconds,
         "peak_bytes": lambda result: float(result.peak_bytes),
     }
-    ratio = figures[promise.figure](above) / figures[promise.figure](below)
+    return _bounded(promise, figures[promise.figure](above) / figures[promise.figure](below))
+
+
+def _paired(above: Result, below: Result) -> float:
+    """The median of the ratios of seconds a launch, of runs that followed one another."""
+    ratios = [a / b for a, b in zip(above.each_seconds, below.each_seconds, strict=True)]
+    return statistics.median(ratios) * below.launches / above.launches
+
+
+def _bounded(promise: Promise, ratio: float) -> tuple[str, str, bool]:
     if promise.at_least is not None:
         return f"{ratio:.3g}", f"at least {promise.at_least:g}", ratio >= promise.at_least
     assert promise.at_most is not None
@@ -134,9 +164,13 @@ call, and end in the same state.
 _PAGE_FOOT = """
 ## How to read this
 
-- *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file in row groups
-  of 131,072 launches. We also validate every batch and name, fsync every segment before acknowledging it, and
-  keep an attempt's state in SQLite; Flight and the message stream do none of that.
+- *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file for each
+  sender, in row groups of 131,072 launches, columns encoded alike. Servers are processes of their own;
+  senders share one. We also validate every batch and name, fsync every segment before acknowledging it,
+  keep an attempt's state in SQLite, and write checksums of pages and the hash of the file; Flight and the
+  message stream do none of that. Our segments cross the wire compressed, as they lie on the agent's disk;
+  Flight's batches do not. Runs of the cases alternate, and a promise takes the median of the ratios of each
+  round.
 - *PKS* groups the same standardised, projected rows as the peer, which runs `KMeans(n_init=10)` for each K on
   all of them. The peer's time is that of one seed; its inertias are medians of the seeds 0 to 9. The
   recording is the synthetic raw page of 5,000 launches that the tests also read.

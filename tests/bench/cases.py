@@ -26,18 +26,27 @@ class Case:
 
 @dataclass(frozen=True)
 class Section:
-    """Cases that stand in one table; the first is what the others are compared with."""
+    """Cases that stand in one table; the first is what the others are compared with.
+
+    ``alternating``: a run of each case in turn; ``when_named``: measured only if it is asked for by name;
+    ``runs``: of each case, at most.
+    """
 
     name: str
     title: str
     cases: tuple[Case, ...]
+    alternating: bool = False
+    when_named: bool = False
+    runs: int = 1_000
 
 
 @dataclass(frozen=True)
 class Promise:
     """A ratio of seconds a launch, ``above`` / ``below``, or of peak memory, and its bound.
 
-    ``inertia`` promises instead that no inertia of ``below`` is above the one of ``above``.
+    ``inertia`` promises instead that no inertia of ``below`` is above the one of ``above``; ``paired`` takes
+    the median of the ratios of seconds of runs that followed one another; ``server_peak_bytes`` and
+    ``cpu_seconds`` (of sender and server) are among the extra figures of ingest.
     """
 
     text: str
@@ -75,15 +84,37 @@ INSPECT = tuple(
     Case(f"inspect a recording, {n:,}", _STREAMING, "inspect", n) for n in (1_000_000, 10_000_000)
 )
 
+ONE = Case("Assay: agent spool to published Parquet", _INGEST, "assay", 1_000_000)
+ONE_PEER = Case("Arrow Flight do_put to the same Parquet", _PEERS, "arrow_flight", 1_000_000)
+ONE_TLS = Case("Assay, over TCP with mutual TLS", _INGEST, "assay_tls", 1_000_000)
+EIGHT = Case("Assay, 8 agents", _INGEST, "assay_many", 4_000_000)
+EIGHT_PEER = Case("Arrow Flight, 8 clients", _PEERS, "arrow_flight_many", 4_000_000)
+EIGHT_TLS = Case("Assay, 8 agents, over TCP with mutual TLS", _INGEST, "assay_many_tls", 4_000_000)
+FIVE_MILLION = Case("Assay: agent spool to published Parquet", _INGEST, "assay", 5_000_000)
+FIFTY_MILLION = Case("Assay: agent spool to published Parquet", _INGEST, "assay", 50_000_000)
+
 SECTIONS = (
     Section(
         "ingest",
         "Ingest",
         (
-            Case("Assay: agent spool to published Parquet", _INGEST, "assay", 1_000_000),
-            Case("Arrow Flight do_put to the same Parquet", _PEERS, "arrow_flight", 1_000_000),
+            ONE,
+            ONE_PEER,
+            ONE_TLS,
+            EIGHT,
+            EIGHT_PEER,
+            EIGHT_TLS,
             Case("one launch a gRPC message, one fsync", _PEERS, "one_launch_per_message", 20_000),
         ),
+        alternating=True,
+    ),
+    Section("ingest-memory", "Ingest: memory by launches", (ONE, FIVE_MILLION), runs=1),
+    Section(
+        "ingest-memory-long",
+        "Ingest: memory from 1 to 50 million launches",
+        (ONE, FIFTY_MILLION),
+        when_named=True,
+        runs=1,
     ),
     Section("pks", "PKS: k-means for K = 1..20", (RECORDED, RECORDED_PEER, DISTINCT, DISTINCT_PEER)),
     Section("classify", "Encode and predict, three shared models", (FEW, FEW_PEER, MANY, MANY_PEER)),
@@ -104,6 +135,21 @@ SECTIONS = (
 )
 
 PROMISES = (
+    Promise("published ingest against Arrow Flight", ONE_PEER, ONE, at_least=1, figure="paired"),
+    Promise("the same with 8 agents", EIGHT_PEER, EIGHT, at_least=1, figure="paired"),
+    Promise("ingest through TLS against a socket", ONE, ONE_TLS, at_least=0.7, figure="paired"),
+    Promise("the same with 8 agents", EIGHT, EIGHT_TLS, at_least=0.7, figure="paired"),
+    *(
+        Promise(
+            f"memory of the {who}, {larger.launches:,} / 1,000,000 launches",
+            larger,
+            ONE,
+            at_most=1.3,
+            figure=figure,
+        )
+        for larger in (FIVE_MILLION, FIFTY_MILLION)
+        for who, figure in (("server", "server_peak_bytes"), ("agent", "peak_bytes"))
+    ),
     Promise("PKS sweep against scikit-learn, 5,000 rows", RECORDED_PEER, RECORDED, at_least=5),
     Promise("PKS sweep against scikit-learn, 20,000 distinct rows", DISTINCT_PEER, DISTINCT, at_least=2),
     Promise(

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,7 +32,10 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Result:
-    """Medians over the runs of a case. Peak memory is of the whole process, set-up included."""
+    """Medians over the runs of a case. Peak memory is of the whole process, set-up included.
+
+    ``each_seconds``: of each run, in order.
+    """
 
     name: str
     runs: int
@@ -39,6 +43,7 @@ class Result:
     seconds: float
     peak_bytes: int
     extra: dict[str, float]
+    each_seconds: tuple[float, ...] = ()
 
     @property
     def launches_per_second(self) -> float:
@@ -48,12 +53,28 @@ class Result:
 
 def run_case(module: str, name: str, scale: int, runs: int) -> Result:
     """Run ``module.name(scale)`` in ``runs`` fresh processes; medians of every figure."""
-    documents = [_one_run(module, name, scale) for _ in range(runs)]
-    seconds = statistics.median(d["seconds"] for d in documents)
+    return _medians(name, [_one_run(module, name, scale) for _ in range(runs)])
+
+
+def run_alternating(cases: Sequence[tuple[str, str, int]], runs: int) -> list[Result]:
+    """As :func:`run_case` for several cases (module, name, scale), a run of each in turn.
+
+    What else the machine does meanwhile then slows all of them, and runs of one round may be compared.
+    """
+    documents: list[list[dict]] = [[] for _ in cases]
+    for _ in range(runs):
+        for case, found in zip(cases, documents, strict=True):
+            found.append(_one_run(*case))
+    return [_medians(case[1], found) for case, found in zip(cases, documents, strict=True)]
+
+
+def _medians(name: str, documents: list[dict]) -> Result:
+    each = tuple(d["seconds"] for d in documents)
     peak = statistics.median(d["peak_bytes"] for d in documents)
     keys = documents[0]["extra"]
     extra = {k: statistics.median(d["extra"][k] for d in documents) for k in keys}
-    return Result(name, runs, documents[0]["launches"], seconds, int(peak), extra)
+    launches = documents[0]["launches"]
+    return Result(name, len(documents), launches, statistics.median(each), int(peak), extra, each)
 
 
 def _one_run(module: str, name: str, scale: int) -> dict:

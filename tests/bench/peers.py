@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,10 @@ from pyarrow import flight
 from assay_sampling.launches.parquet import encoding_of
 from tests.bench.made_data import SCHEMA, light_batches
 from tests.bench.measure import Measurement
+from tests.bench.served import cpu_seconds, served
 
 ROW_GROUP_LAUNCHES = 131_072
+MANY = 8
 
 
 def write_durably(batches: Iterator[pa.RecordBatch], path: Path) -> None:
@@ -49,39 +53,70 @@ def write_durably(batches: Iterator[pa.RecordBatch], path: Path) -> None:
 
 
 class _FlightServer(flight.FlightServerBase):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__("grpc://127.0.0.1:0")
-        self._path = path
+        self._folder = folder
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        write_durably((chunk.data for chunk in reader), self._path)
+        write_durably((chunk.data for chunk in reader), self._folder / descriptor.path[0].decode())
         writer.write(b"durable")
+
+
+@contextmanager
+def flight_server(folder: Path) -> Iterator[int]:
+    """A Flight server in this process; yields its port."""
+    server = _FlightServer(folder)
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    yield server.port
+    server.shutdown()
+    thread.join()
 
 
 def arrow_flight(launches: int) -> Measurement:
     """Arrow Flight ``do_put``, from Arrow IPC on the client's disk to the durable end state."""
+    return _flight(launches, clients=1)
+
+
+def arrow_flight_many(launches: int) -> Measurement:
+    """Eight clients at once, each with its share of the launches and a file of its own."""
+    return _flight(launches, clients=MANY)
+
+
+def _flight(launches: int, clients: int) -> Measurement:
+    shares = [launches // clients + (n < launches % clients) for n in range(clients)]
     with tempfile.TemporaryDirectory() as directory:
-        source, target = Path(directory) / "source.arrow", Path(directory) / "out.parquet"
-        with pa.ipc.new_stream(source, SCHEMA) as sink:
-            for batch in light_batches(launches):
-                sink.write_batch(batch.records)
-        server = _FlightServer(target)
-        threading.Thread(target=server.serve, daemon=True).start()
-        client = flight.connect(f"grpc://127.0.0.1:{server.port}")
-        began = time.perf_counter()
-        with pa.ipc.open_stream(pa.memory_map(str(source))) as reader:
-            descriptor = flight.FlightDescriptor.for_path("launches")
-            writer, answers = client.do_put(descriptor, reader.schema)
-            for batch in reader:
-                writer.write_batch(batch)
-            writer.done_writing()
-            assert answers.read().to_pybytes() == b"durable"
-            writer.close()
-        seconds = time.perf_counter() - began
-        assert pq.read_metadata(target).num_rows == launches
-        client.close()
-        server.shutdown()
-        return Measurement(launches, seconds, {})
+        root = Path(directory)
+        for number, share in enumerate(shares):
+            with pa.ipc.new_stream(root / f"{number}.arrow", SCHEMA) as sink:
+                for batch in light_batches(share):
+                    sink.write_batch(batch.records)
+        with served(flight_server, root) as server, ThreadPoolExecutor(clients) as threads:
+            own, theirs = cpu_seconds(), server.used()
+            began = time.perf_counter()
+            list(threads.map(lambda n: _put(server.ready, root, n), range(clients)))
+            seconds = time.perf_counter() - began
+            extra = {
+                "sender_cpu_seconds": cpu_seconds() - own,
+                "server_cpu_seconds": server.used().cpu_seconds - theirs.cpu_seconds,
+                "server_peak_bytes": float(server.used().peak_bytes),
+            }
+        for number, share in enumerate(shares):
+            assert pq.read_metadata(root / f"{number}.parquet").num_rows == share
+        return Measurement(launches, seconds, extra)
+
+
+def _put(port: int, root: Path, number: int) -> None:
+    client = flight.connect(f"grpc://127.0.0.1:{port}")
+    with pa.ipc.open_stream(pa.memory_map(str(root / f"{number}.arrow"))) as reader:
+        descriptor = flight.FlightDescriptor.for_path(f"{number}.parquet")
+        writer, answers = client.do_put(descriptor, reader.schema)
+        for batch in reader:
+            writer.write_batch(batch)
+        writer.done_writing()
+        assert answers.read().to_pybytes() == b"durable"
+        writer.close()
+    client.close()
 
 
 def _launch_message() -> type:

@@ -225,12 +225,13 @@ def read_segment_header(path: Path) -> SegmentHeader:
 def read_segment(path: Path) -> EncodedSegment:
     """A segment from its file, hashes checked; raises DamagedSegmentError if it is damaged or gone."""
     try:
-        data = memoryview(path.read_bytes())
+        with path.open("rb", buffering=0) as file:
+            header = _parse(path, file.read(_HEADER_BYTES))
+            # Apart, so that each is sent as it was read, without a copy.
+            names = file.read(header.names_bytes) if header.names_bytes else b""
+            launches = file.read()
     except OSError as error:
         raise _damaged(path, f"it cannot be read ({error.strerror})") from error
-    header = _parse(path, bytes(data[:_HEADER_BYTES]))
-    names = data[_HEADER_BYTES : _HEADER_BYTES + header.names_bytes]
-    launches = data[_HEADER_BYTES + header.names_bytes :]
     if (_hash(names) if names else b"") != header.names_hash or _hash(launches) != header.launches_hash:
         raise _damaged(path, "its content does not match the stored hash")
     return EncodedSegment(header, names, launches)

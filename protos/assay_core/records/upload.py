@@ -94,6 +94,7 @@ def upload_messages(
         for start in range(0, len(data), CHUNK_BYTES):
             chunk = ingest_pb2.SegmentChunk(part=_PARTS.to_proto(part))
             request = ingest_pb2.UploadRequest(chunk=chunk)  # which copies the chunk, twice
+            # Of bytes, bytes() and a slice of all of them are the same object.
             request.chunk.data = bytes(data[start : start + CHUNK_BYTES])
             yield request
 

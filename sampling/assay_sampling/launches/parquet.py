@@ -29,6 +29,7 @@ _DELTA_COLUMNS = ("launch", "report_id", "graph_launch", "graph_node", "start_ns
 MAX_NAMES_BYTES = 2 << 30
 _SMALL_NAMES_BYTES = 64 << 20
 _MOST_UNPACKED_TIMES = 250
+_BUFFER_BYTES = 1 << 20
 
 
 def encoding_of(schema: pa.Schema) -> dict[str, Any]:
@@ -62,10 +63,13 @@ class LaunchWriter:
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
         self._writer: pq.ParquetWriter | None = None
+        self._sink: Any = None
 
     def __enter__(self) -> Self:
+        # Parquet writes a page at a time, in hundreds of small pieces for each row group.
+        self._sink = pa.BufferedOutputStream(pa.PythonFile(self._file, mode="w"), _BUFFER_BYTES)
         self._writer = pq.ParquetWriter(
-            self._file,
+            self._sink,
             self._schema,
             **encoding_of(self._schema),
             write_page_checksum=True,
@@ -109,6 +113,9 @@ class LaunchWriter:
             # Closing writes a footer, which a full disk refuses; the file is removed anyway.
             with contextlib.suppress(OSError, pa.ArrowException):
                 self._writer.close()
+            # The caller closes the file; a sink that still has it would close it, too.
+            with contextlib.suppress(OSError, pa.ArrowException):
+                self._sink.detach()
 
     def _finish(self) -> None:
         assert self._writer is not None
@@ -116,6 +123,7 @@ class LaunchWriter:
             self._write_group(self._held_rows)
         self._writer.add_key_value_metadata({NAMES_KEY: pack_names(self._names)})
         self._writer.close()
+        self._sink.flush()
 
 
 def pack_names(names: Names) -> bytes:

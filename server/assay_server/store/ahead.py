@@ -7,8 +7,8 @@ by a restart, a full disk or for want of memory, and publishing then reads the s
 bytes are equal either way, because they depend only on the sequence of launches
 (:mod:`assay_sampling.launches.parquet`).
 
-Memory: at most ``held_bytes`` of launches that wait for a row group to fill, over all attempts, and one
-row group of each attempt that is being written, and the few that are free.
+Memory: at most ``held_bytes`` of launches that wait for a row group to fill, over all attempts, one row group
+for each thread that writes, and the few that are free.
 """
 
 from __future__ import annotations
@@ -52,10 +52,13 @@ DEFAULT_AHEAD_LIMITS = AheadLimits()
 class FileAhead:
     """The file of one attempt. Its segments come in order, from one thread at a time.
 
+    ``writers``: as many as there are threads that write, for all files.
+
     Their launches are copied into a row group; while a full one is written, the next one fills.
     """
 
-    def __init__(self, path: Path, temporary: Path, groups: RowGroups) -> None:
+    def __init__(self, path: Path, temporary: Path, groups: RowGroups, writers: threading.Semaphore) -> None:
+        self._writers = writers
         self.segments: list[Segment] = []
         self._path, self._temporary, self._groups = path, temporary, groups
         self._changed = threading.Condition()
@@ -106,11 +109,16 @@ class FileAhead:
                     self._pass_on(threads)
 
     def _pass_on(self, threads: ThreadPoolExecutor) -> None:
+        """Let a thread write the full row group; waits until one has time, and needs no memory meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: self._full is None or self._dropped)
-            if not self._dropped:
-                self._full, self._filling = self._filling, None
-                threads.submit(self._write_full)
+        self._writers.acquire()
+        with self._changed:
+            if self._dropped:
+                self._writers.release()
+                return
+            self._full, self._filling = self._filling, None
+        threads.submit(self._write_full)
 
     def _write_full(self) -> None:
         assert self._full is not None
@@ -122,6 +130,7 @@ class FileAhead:
         except (AssayError, OSError) as error:
             _log.info("%s is not written ahead: %s", self._path, error)
         finally:
+            self._writers.release()
             with self._changed:
                 self._dropped = self._dropped or not written
                 self._full = None
@@ -170,6 +179,7 @@ class FilesAhead:
         self._lock = threading.Lock()
         self._files: OrderedDict[AttemptKey, FileAhead] = OrderedDict()
         self._groups = RowGroups()
+        self._writers = threading.Semaphore(limits.threads)
         self._threads = ThreadPoolExecutor(limits.threads, "assay-write-ahead")
 
     def add(self, key: AttemptKey, path: Path, segment: Segment, content: SegmentContent) -> None:
@@ -177,7 +187,7 @@ class FilesAhead:
         with self._lock:
             file = self._files.get(key)
             if file is None and segment.index == 0:
-                file = self._files[key] = FileAhead(path, _temporary(path, key), self._groups)
+                file = self._files[key] = FileAhead(path, _temporary(path, key), self._groups, self._writers)
             if file is None or len(file.segments) != segment.index:
                 return
             self._files.move_to_end(key)

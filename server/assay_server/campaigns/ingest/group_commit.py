@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -18,6 +20,9 @@ from assay_server.store.model import Attempt, Segment
 _log = logging.getLogger(__name__)
 
 _MOST_TOGETHER = 64
+# A segment that is being checked may still join, but nobody waits for others longer than this.
+_LONGEST_SECONDS = 0.03
+_LOOK_SECONDS = 0.003
 
 
 @dataclass(eq=False)
@@ -38,12 +43,19 @@ class PreparedSegment:
 class GroupCommit:
     """One thread that writes, syncs and commits.
 
-    ``on_failure`` is called with attempts of which a segment was not stored.
+    ``on_failure`` is called with attempts of which a segment was not stored. ``more_come``: whether segments
+    are being checked now: a transaction costs as much for several as for one, so it waits for them a little.
     """
 
-    def __init__(self, coordinator: Coordinator, on_failure: Callable[[AttemptKey], None]) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        on_failure: Callable[[AttemptKey], None],
+        more_come: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._coordinator = coordinator
         self._on_failure = on_failure
+        self._more_come = more_come
         self._waiting: queue.SimpleQueue[PreparedSegment | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="assay-ingest-commit", daemon=True)
         self._thread.start()
@@ -57,12 +69,12 @@ class GroupCommit:
         self._thread.join()
 
     def _run(self) -> None:
-        while (first := self._waiting.get()) is not None:
-            group = [first]
-            ends = False
+        ends = False
+        while not ends and (first := self._waiting.get()) is not None:
+            group, until = [first], time.monotonic() + _LONGEST_SECONDS
             while len(group) < _MOST_TOGETHER:
                 try:
-                    following = self._waiting.get_nowait()
+                    following = self._next(until)
                 except queue.Empty:
                     break
                 if following is None:
@@ -70,8 +82,13 @@ class GroupCommit:
                     break
                 group.append(following)
             self._commit(group)
-            if ends:
-                return
+
+    def _next(self, until: float) -> PreparedSegment | None:
+        """What was submitted next; raises queue.Empty if nothing comes soon."""
+        while self._waiting.empty() and self._more_come() and time.monotonic() < until:
+            with contextlib.suppress(queue.Empty):
+                return self._waiting.get(timeout=_LOOK_SECONDS)
+        return self._waiting.get_nowait()
 
     def _commit(self, group: list[PreparedSegment]) -> None:
         try:

@@ -8,6 +8,7 @@ attempts in parallel.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from concurrent.futures import Future
 from typing import NoReturn
@@ -26,6 +27,7 @@ from assay_server.store.model import Segment
 from assay_server.store.records import DamagedSegmentError
 
 _MOST_REMEMBERED = 256
+_PAUSE_SECONDS = 0.002  # between two uploads of a stream that are there already
 
 
 class Ingest:
@@ -35,7 +37,9 @@ class Ingest:
         self._coordinator = coordinator
         self._lock = threading.Lock()
         self._progress: OrderedDict[AttemptKey, Progress] = OrderedDict()
-        self._commit = GroupCommit(coordinator, self.forget)
+        self._checking = 0
+        self._checked_at = 0.0
+        self._commit = GroupCommit(coordinator, self.forget, self._more_come)
         coordinator.listen(self._heard)
 
     def close(self) -> None:
@@ -57,6 +61,20 @@ class Ingest:
         The future, or this call itself, raises StorageError if the disk refused it or an earlier segment:
         send them again later.
         """
+        with self._lock:
+            self._checking += 1
+        try:
+            return self._take(upload)
+        finally:
+            with self._lock:
+                self._checking -= 1
+                self._checked_at = time.monotonic()
+
+    def _more_come(self) -> bool:
+        """Whether an upload is being checked, or the next one of a stream may be at once."""
+        return self._checking > 0 or time.monotonic() - self._checked_at < _PAUSE_SECONDS
+
+    def _take(self, upload: Upload) -> Future[Answer]:
         progress = self._known(upload)
         if progress is None:
             if not self._is_held(upload.claim):  # before anything about the attempt is stored or revealed
