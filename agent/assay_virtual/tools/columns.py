@@ -65,7 +65,7 @@ def _head(column: Column, rows: int) -> Column:
 
 
 def repeated(text: str, rows: int) -> Texts:
-    """The same text in every row."""
+    """A column with one text in all of its rows."""
     return Texts((text,), array("q", bytes(8 * rows)))
 
 
