@@ -33,16 +33,17 @@ class NewCertificate(Fault):
 
 
 class Revocation(Fault):
-    """An agent's certificate is withdrawn; it is refused, and joins again under a new identity."""
+    """An agent's identity is revoked; it is refused, and the box joins again under a new one."""
 
-    kind = "certificate_revoked"
+    kind = "identity_revoked"
     needs_server = True
     weight = 3
 
     def inject(self) -> None:
-        log, serial = self.program.log_bytes, self.box.serial
-        self.lab.ask(lambda owner: owner.revoke(serial))
-        refused = waited(lambda: "withdrawn" in self.program.said(log), _REFUSED_SECONDS)
+        log, found = self.program.log_bytes, self.box.credentials.read()
+        assert found is not None
+        self.lab.ask(lambda owner: owner.revoke(found.identity.identity_id))
+        refused = waited(lambda: "was revoked" in self.program.said(log), _REFUSED_SECONDS)
         if not refused and self.program.pid:
             raise RuleBrokenError(f"an agent worked on for {_REFUSED_SECONDS:g} s after its revocation")
         self._effect = "refused" if refused else ""
