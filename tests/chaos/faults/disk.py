@@ -147,13 +147,13 @@ class FlippedSpool(Fault):
     def inject(self) -> None:
         self._flipped = ""
         self._before = self._damaged()
-        self.box.wire.set(Weather(held=True))
+        # What was sent and not acknowledged is read from the disk again.
+        self.box.wire.set(Weather(cut=True))
         waited(self._flip, 6)
 
     def _flip(self) -> bool:
         segments = sorted((self.box.state / "spool").glob("*/segment-*.seg"), key=_changed_at)
-        # The last one has not been read yet, since nothing passes.
-        self._flipped = _flip_a_bit(segments[-1], self.chance.random()) if len(segments) > 1 else ""
+        self._flipped = _flip_a_bit(segments[-1], self.chance.random()) if segments else ""
         return bool(self._flipped)
 
     def heal(self) -> None:
