@@ -18,6 +18,7 @@ import sklearn
 
 from tests.bench.cases import PROMISES, SECTIONS, Case, Promise, Section
 from tests.bench.grouping import recording
+from tests.bench.lab.goals import Goal
 from tests.bench.lab.measuring import LabSize, lab_page
 from tests.bench.measure import Result, run_alternating, run_case
 
@@ -44,13 +45,14 @@ def main() -> None:
 
 
 def _page(runs: int, scale: float, only: list[str] | None, results: Results) -> Iterator[str]:
+    goals: list[Goal] = []
     yield _machine(runs)
     for section in SECTIONS:
         if section.name in only if only else not section.when_named:
             yield from _table(section, runs, scale, results)
     if not only or _LAB in only:
-        yield from lab_page(LabSize().scaled(scale))
-    yield from _promises(results)
+        yield from lab_page(LabSize().scaled(scale), goals)
+    yield from _promises(results, goals)
 
 
 def _machine(runs: int) -> str:
@@ -112,10 +114,10 @@ def _rows(case: Case, result: Result, first: Result) -> Iterator[str]:
         )
 
 
-def _promises(results: Mapping[tuple[str, int], Result]) -> Iterator[str]:
-    """The ratios of the cases that were run, each beside its bound."""
+def _promises(results: Mapping[tuple[str, int], Result], goals: list[Goal]) -> Iterator[str]:
+    """The ratios of the cases that were run, each beside its bound, and the goals of the lab."""
     kept = [p for p in PROMISES if p.above.key in results and p.below.key in results]
-    if not kept:
+    if not kept and not goals:
         return
     yield "\n## What we promise\n"
     yield "| ratio | measured | bound | holds |"
@@ -123,7 +125,13 @@ def _promises(results: Mapping[tuple[str, int], Result]) -> Iterator[str]:
     for promise in kept:
         above, below = results[promise.above.key], results[promise.below.key]
         measured, bound, holds = _judged(promise, above, below)
-        yield f"| {promise.text} | {measured} | {bound} | {'yes' if holds else '**no**'} |"
+        yield _promised(promise.text, measured, bound, holds=holds)
+    for goal in goals:
+        yield _promised(goal.text, goal.measured, goal.bound, holds=goal.holds)
+
+
+def _promised(text: str, measured: str, bound: str, *, holds: bool) -> str:
+    return f"| {text} | {measured} | {bound} | {'yes' if holds else '**no**'} |"
 
 
 def _judged(promise: Promise, above: Result, below: Result) -> tuple[str, str, bool]:

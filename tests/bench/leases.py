@@ -137,6 +137,18 @@ def _end(coordinator: Coordinator, key: AttemptKey) -> None:
         schedule.end_publish(key, PublishedFile(f"{key.run_id}/{key.slice_index}", 5, 10, "hash"))
 
 
+def lease_labs(queued: int) -> tuple[Lab, ...]:
+    """Between these a lease must cost about the same: ten times the runs, 1,000 times the campaigns."""
+    less = queued // 10
+    return Lab(50, less), Lab(50, queued), Lab(1, less), Lab(max(1, less // 10), less)
+
+
+def measured_leases(lab: Lab) -> np.ndarray:
+    """Milliseconds of each lease in a lab, of the clock and of the processor; shape (leases, 2)."""
+    with made(lab) as coordinator:
+        return lease_ms(coordinator, lab.agents, 2)
+
+
 def vain_ms(coordinator: Coordinator, agents: int) -> np.ndarray:
     """Each request of a slot for which there is no work."""
     handler = AgentHandler(coordinator, Publisher(coordinator), Heartbeats(coordinator), 5_000)

@@ -11,23 +11,27 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import psutil
 
 from assay_core.records.campaign import Submission
 from assay_protos import campaign_pb2_grpc
 from tests.bench.lab.agents import Fleet, simulated_lab
 from tests.bench.lab.campaigns import KIND, OTHER_KIND, WATCHED_KIND, campaign_of, shared_out
-from tests.bench.lab.figures import Counts, milliseconds
+from tests.bench.lab.figures import milliseconds
+from tests.bench.lab.goals import Goal, Phase, Phases, goals_of, lease_goals
 from tests.bench.lab.server_process import ServerProcess
+from tests.bench.leases import lease_labs, measured_leases
 
 _COLUMNS = (
     "phase", "finished a second", "lease p50, ms", "p99, ms", "heartbeats", "p50, ms", "p99, ms", "late",
     "missed", "refused calls", "statuses", "server, cores", "server, MiB", "this process late p99, ms",
+    "its cores",
 )  # fmt: skip
 _HEAD = (f"| {' | '.join(_COLUMNS)} |", f"|---|{'---:|' * (len(_COLUMNS) - 1)}")
 _WATCHERS = 4
@@ -54,31 +58,26 @@ class LabSize:
         )
 
 
-@dataclass(frozen=True)
-class Phase:
-    """What was seen in ``seconds``; ``server_cores``: CPU seconds of the server for each of them.
-
-    ``loop_late_ms``: the 99th percentile of how late this process itself was: latencies include it.
-    """
-
-    title: str
-    seconds: float
-    server_cores: float
-    memory_mib: float
-    loop_late_ms: float
-    counts: Counts
-
-
-def lab_page(size: LabSize) -> Iterator[str]:
-    """The section's lines as they are measured."""
+def lab_page(size: LabSize, goals: list[Goal]) -> Iterator[str]:
+    """The section's lines as they are measured; adds to ``goals`` what they come to."""
     load = psutil.getloadavg()[0]
     yield f"\n## A lab on one server: {size.agents} agents, {size.runs:,} queued runs\n"
     yield f"Load average before: {load:.1f}. Latencies are those of the agents, which share one process.\n"
     with tempfile.TemporaryDirectory(prefix="assay-lab-") as root:
-        yield from _measured(size, Path(root))
+        yield from _measured(size, Path(root), goals)
+    medians = {}
+    yield "\n| lease inside the server, without gRPC | p50, ms | p99, ms | CPU, p50, ms |"
+    yield "|---|---:|---:|---:|"
+    for lab in lease_labs(size.runs):
+        taken = measured_leases(replace(lab, agents=size.agents))
+        (clock, cpu), (high, _) = np.percentile(taken, [50, 99], axis=0)
+        medians[lab.campaigns, lab.queued] = float(cpu)
+        title = f"{lab.campaigns:,} campaigns, {lab.queued:,} queued runs"
+        yield f"| {title} | {clock:.2f} | {high:.2f} | {cpu:.2f} |"
+    goals.extend(lease_goals(medians))
 
 
-def _measured(size: LabSize, root: Path) -> Iterator[str]:
+def _measured(size: LabSize, root: Path, goals: list[Goal]) -> Iterator[str]:
     server = ServerProcess(root / "server")
     try:
         empty_seconds, empty_mib = server.start(), server.memory_mib
@@ -90,10 +89,13 @@ def _measured(size: LabSize, root: Path) -> Iterator[str]:
         yield f"- start-up: {empty_seconds:.1f} s without runs, {full_seconds:.1f} s with; "
         yield f"  memory {empty_mib:.0f} MiB, {full_mib:.0f} MiB; submitting took {submitted_seconds:.1f} s\n"
         yield from _HEAD
+        seen = []
         with asyncio.Runner() as runner:
             phases = _phases(server, size)
             while (phase := runner.run(anext(phases, None))) is not None:
+                seen.append(phase)
                 yield from rows(phase)
+        goals.extend(goals_of(Phases(*seen), size.agents))
     finally:
         server.stop()
 
@@ -140,12 +142,14 @@ class Stopwatch:
 
     async def phase(self, title: str, seconds: float) -> Phase:
         counts = self._fleet.count_anew()
-        cpu, began = self._server.cpu_seconds, time.perf_counter()
+        cpu, own, began = self._server.cpu_seconds, time.process_time(), time.perf_counter()
         late = await _lateness(seconds)
         took = time.perf_counter() - began
         cores = (self._server.cpu_seconds - cpu) / took
         self._fleet.count_anew()
-        return Phase(title, took, cores, self._server.memory_mib, milliseconds(late, 99), counts)
+        own_cores = (time.process_time() - own) / took
+        memory = self._server.memory_mib
+        return Phase(title, took, cores, memory, milliseconds(late, 99), counts, own_cores)
 
 
 async def _lateness(seconds: float) -> list[float]:
@@ -182,4 +186,5 @@ def _cells(phase: Phase) -> list[str]:
         f"{phase.server_cores:.2f}",
         f"{phase.memory_mib:.0f}",
         f"{phase.loop_late_ms:.1f}",
+        f"{phase.own_cores:.2f}",
     ]

@@ -6,15 +6,19 @@ import asyncio
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from assay_client.remote.connection import Connection
+from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import RunState
 from assay_server.app import Server
 from assay_server.config import ServerSettings
 from tests.bench.lab.agents import LAUNCHES, Fleet, simulated_lab
 from tests.bench.lab.campaigns import KIND, OTHER_KIND, campaign_of, shared_out
 from tests.bench.lab.figures import Counts
-from tests.bench.lab.measuring import LabSize, Phase, rows
+from tests.bench.lab.goals import Phase, Phases, goals_of, lease_goals
+from tests.bench.lab.measuring import LabSize, rows
+from tests.bench.leases import lease_labs
 from tests.support.server.server_support import StandInExecutor
 
 AGENTS, RUNS, CAMPAIGNS, FINISHED = 40, 2_000, 4, 60
@@ -99,9 +103,45 @@ def test_the_table_counts_what_came_late():
     counts.note_heartbeat(0.9, 1.0)
     counts.note_heartbeat(1.1, 1.0)
 
-    told = list(rows(Phase("idle", 10.0, 0.05, 100.0, 1.0, counts)))
+    told = list(rows(Phase("idle", 10.0, 0.05, 100.0, 1.0, counts, 0.25)))
 
     assert told == [
-        "| idle | 0.0 | 10.0 | 19.9 | 2 | 1000.0 | 1098.0 | 1 | 0 | 1 | 0 | 0.05 | 100 | 1.0 |",
+        "| idle | 0.0 | 10.0 | 19.9 | 2 | 1000.0 | 1098.0 | 1 | 0 | 1 | 0 | 0.05 | 100 | 1.0 | 0.25 |",
         "<!-- refused in idle: {'lease: UNAVAILABLE': 1} -->",
+    ]
+
+
+def _phase(finished: int = 0, cores: float = 0.05, heartbeat: float = 0.1, lease: float = 0.01) -> Phase:
+    counts = Counts(leases=[lease] * 10, finished=[AttemptKey("r", 0, 1, n) for n in range(finished)])
+    counts.note_heartbeat(heartbeat, 1.0)
+    return Phase("some", 10.0, cores, 100.0, 1.0, counts)
+
+
+@pytest.mark.parametrize(
+    ("phases", "broken"),
+    [
+        (Phases(_phase(), _phase(), _phase(), _phase(600)), []),
+        (Phases(_phase(cores=0.11), _phase(), _phase(), _phase(600)), ["9 idle slots"]),
+        (Phases(_phase(), _phase(lease=0.021), _phase(), _phase(600)), ["lease call"]),
+        (Phases(_phase(), _phase(), _phase(heartbeat=0.2), _phase(600)), ["heartbeats with"]),
+        (Phases(_phase(), _phase(), _phase(), _phase(600, heartbeat=1.1)), ["heartbeats late"]),
+        (Phases(_phase(), _phase(), _phase(), _phase(599)), ["finished runs"]),
+    ],
+)
+def test_each_goal_is_judged_by_the_phase_that_it_is_about(phases: Phases, broken: list[str]):
+    told = [goal for goal in goals_of(phases, 9) if not goal.holds]
+    assert [goal.text.startswith(start) for goal, start in zip(told, broken, strict=True)] == [True] * len(
+        told
+    )
+
+
+def test_leases_are_compared_over_ten_times_the_runs_and_a_thousand_times_the_campaigns():
+    labs = [(lab.campaigns, lab.queued) for lab in lease_labs(100_000)]
+    assert labs == [(50, 10_000), (50, 100_000), (1, 10_000), (1_000, 10_000)]
+
+    goals = list(lease_goals(dict(zip(labs, (1.0, 1.4, 1.0, 1.6), strict=True))))
+
+    assert [(goal.text, goal.measured, goal.holds) for goal in goals] == [
+        ("lease with 100,000 / 10,000 queued runs, CPU time", "1.4", True),
+        ("lease with 1,000 / 1 campaigns, CPU time", "1.6", False),
     ]

@@ -1,0 +1,88 @@
+"""What a lab on one server must do, judged by what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.bench.lab.figures import Counts, milliseconds
+
+LEASE_P99_MS = 20.0
+FINISHED_A_SECOND = 60.0
+IDLE_CORES = 0.1
+LEASE_RATIO = 1.5
+WATCHED_RATIO = 1.5
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One promise: its text, what was measured, and its bound, as they are printed."""
+
+    text: str
+    measured: str
+    bound: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What was seen in ``seconds``; ``server_cores``: CPU seconds of the server for each of them.
+
+    ``loop_late_ms``: the 99th percentile of how late this process itself was: latencies include it.
+    ``own_cores``: CPU seconds of this process for each second.
+    """
+
+    title: str
+    seconds: float
+    server_cores: float
+    memory_mib: float
+    loop_late_ms: float
+    counts: Counts
+    own_cores: float = 0.0
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Those of a lab, by what the agents did."""
+
+    idle: Phase
+    paced: Phase
+    watched: Phase
+    at_once: Phase
+
+    @property
+    def all(self) -> tuple[Phase, ...]:
+        return self.idle, self.paced, self.watched, self.at_once
+
+
+def goals_of(phases: Phases, agents: int) -> Iterator[Goal]:
+    """The goals that are measured over sockets."""
+    lease_ms = milliseconds(phases.paced.counts.leases, 99)
+    yield _at_most("lease call, 99th percentile, ms", lease_ms, LEASE_P99_MS)
+    late = sum(each.counts.heartbeats_late + each.counts.heartbeats_missed for each in phases.all)
+    yield _at_most("heartbeats late or missed, all phases", late, 0)
+    finished = phases.at_once
+    rate = len(finished.counts.finished) / finished.seconds
+    holds = rate >= FINISHED_A_SECOND
+    yield Goal("finished runs a second", f"{rate:.3g}", f"at least {FINISHED_A_SECOND:g}", holds)
+    yield _at_most(f"{agents} idle slots, cores of the server", phases.idle.server_cores, IDLE_CORES)
+    alone, watched = (milliseconds(each.counts.heartbeats, 99) for each in (phases.paced, phases.watched))
+    yield _at_most("heartbeats with four watchers / without, 99th percentile", watched / alone, WATCHED_RATIO)
+
+
+def lease_goals(median_ms: Mapping[tuple[int, int], float]) -> Iterator[Goal]:
+    """``median_ms``: CPU time of a lease by campaigns and queued runs; the ratios of its extremes."""
+    by_runs = sorted((runs, ms) for (campaigns, runs), ms in median_ms.items() if campaigns == _MOST_RUNS_OF)
+    by_campaigns = sorted((campaigns, ms) for (campaigns, _), ms in median_ms.items())
+    for what, ((low, low_ms), *_, (high, high_ms)) in (
+        ("queued runs", by_runs),
+        ("campaigns", by_campaigns),
+    ):
+        yield _at_most(f"lease with {high:,} / {low:,} {what}, CPU time", high_ms / low_ms, LEASE_RATIO)
+
+
+_MOST_RUNS_OF = 50  # campaigns, in the labs whose queues differ
+
+
+def _at_most(text: str, measured: float, bound: float) -> Goal:
+    return Goal(text, f"{measured:.3g}", f"at most {bound:g}", measured <= bound)
