@@ -16,6 +16,8 @@ from assay_server.limits import Limits, QueryLimits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.store import sql
+from assay_server.store.model import WorkloadCost
+from assay_server.store.sql import SqlTransaction
 from tests.support.server.playing_agent import PlayingAgent
 
 RUNS = 2_345
@@ -119,6 +121,35 @@ def test_however_many_ask_a_summary_is_made_once_for_each_change(
         assert len(made) == 2
         with pytest.raises(grpc.RpcError):
             agent.status("another-1")
+
+
+@pytest.mark.parametrize(("large_runs", "kept_seconds", "read"), [(4, 3600, 1), (4, 0, 2), (5, 3600, 2)])
+def test_the_costs_of_a_large_campaign_are_not_read_with_every_change(
+    make_server: Callable[..., Server],
+    monkeypatch: pytest.MonkeyPatch,
+    large_runs: int,
+    kept_seconds: float,
+    read: int,
+) -> None:
+    costs: list[str] = []
+    real = SqlTransaction.workload_costs
+
+    def counted(store: SqlTransaction, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
+        costs.append(campaign_id)
+        return real(store, campaign_id, now_ms)
+
+    monkeypatch.setattr(SqlTransaction, "workload_costs", counted)
+    monkeypatch.setattr("assay_server.rpc.status_board._LARGE_RUNS", large_runs)
+    monkeypatch.setattr("assay_server.rpc.status_board._COSTS_KEPT_SECONDS", kept_seconds)
+    server = make_server()
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.submit(many(5))
+        assert asked(agent, runs=False).runs_running == 0
+        agent.register()
+        agent.lease()
+        assert asked(agent, runs=False).runs_running == 1
+
+    assert len(costs) == read
 
 
 def test_signs_of_life_do_not_wait_for_statuses(

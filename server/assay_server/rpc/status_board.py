@@ -13,9 +13,13 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.rpc.statuses import campaign_status
 from assay_server.store.model import Campaign, WorkloadCost
+from assay_server.store.protocols import MetadataReader
 
 # The reason for waiting also depends on time: agents go away, slots rest.
 _KEPT_SECONDS = 5.0
+# What a large campaign costs is read from all of its attempts: not with every run that ends.
+_LARGE_RUNS = 5_000
+_COSTS_KEPT_SECONDS = 15.0
 _MOST_KEPT = 256
 
 
@@ -26,6 +30,8 @@ class _Summary:
     seen_changes: int = -1
     made_at: float = 0.0
     status: CampaignStatus | None = None
+    costs_at: float = 0.0
+    costs: list[WorkloadCost] | None = None
 
 
 class StatusBoard:
@@ -70,7 +76,7 @@ class StatusBoard:
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
             paused = store.paused_runs([campaign_id]).get(campaign_id, 0)
             agents, now_ms = store.agents(), self._coordinator.clock.now_ms()
-            costs = store.workload_costs(campaign_id, now_ms)
+            costs = self._costs(store, campaign, sum(counts.values()))
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
         resting = self._coordinator.resting()
@@ -95,6 +101,16 @@ class StatusBoard:
             gpu_seconds=sum(cost.gpu_seconds for cost in costs),
             eta=eta,
         )
+
+    def _costs(self, store: MetadataReader, campaign: Campaign, runs: int) -> list[WorkloadCost]:
+        """What the campaign costs; of a large one that runs, as of a moment ago."""
+        summary, now = self._summary(campaign.campaign_id), time.monotonic()
+        recent = now - summary.costs_at < _COSTS_KEPT_SECONDS
+        runs_on = campaign.state is CampaignState.RUNNING and runs > _LARGE_RUNS
+        if summary.costs is None or not (recent and runs_on):
+            now_ms = self._coordinator.clock.now_ms()
+            summary.costs, summary.costs_at = store.workload_costs(campaign.campaign_id, now_ms), now
+        return summary.costs
 
 
 def _eta(campaign: Campaign, costs: list[WorkloadCost], lab: Lab) -> Estimate:
