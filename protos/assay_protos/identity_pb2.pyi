@@ -85,18 +85,20 @@ class MakeTokenRequest(_message.Message):
     def __init__(self, role: _Optional[_Union[Role, str]] = ..., name: _Optional[str] = ..., project: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., uses: _Optional[int] = ..., valid_ms: _Optional[int] = ...) -> None: ...
 
 class MakeTokenResponse(_message.Message):
-    __slots__ = ("token", "token_id", "fingerprint", "expires_at_ms", "join_port")
+    __slots__ = ("token", "token_id", "fingerprint", "expires_at_ms", "join_port", "join_address")
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
     JOIN_PORT_FIELD_NUMBER: _ClassVar[int]
+    JOIN_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     token: str
     token_id: str
     fingerprint: str
     expires_at_ms: int
     join_port: int
-    def __init__(self, token: _Optional[str] = ..., token_id: _Optional[str] = ..., fingerprint: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., join_port: _Optional[int] = ...) -> None: ...
+    join_address: str
+    def __init__(self, token: _Optional[str] = ..., token_id: _Optional[str] = ..., fingerprint: _Optional[str] = ..., expires_at_ms: _Optional[int] = ..., join_port: _Optional[int] = ..., join_address: _Optional[str] = ...) -> None: ...
 
 class RevokeRequest(_message.Message):
     __slots__ = ("subject", "tokens")

@@ -220,8 +220,10 @@ class Server:
         """Who is who; without ``assay-server init`` there is no authority, and no TLS."""
         authority = read_authority(self.settings.state_dir)
         validity = datetime.timedelta(seconds=self.settings.certificate_validity_seconds)
+        enrolment = Enrolment(metadata, directory, withdrawn, authority, validity)
+        enrolment.join_address = self.settings.advertise_join
         return Identified(
-            Enrolment(metadata, directory, withdrawn, authority, validity),
+            enrolment,
             None if authority is None else ServerCertificate(authority, validity),
             [check_listen_address(address, "join") for address in self.settings.join],
         )

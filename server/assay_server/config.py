@@ -51,6 +51,14 @@ class ServerSettings(ProgramSettings):
             metavar="ADDRESS",
         ),
     ] = ()
+    advertise_join: Annotated[
+        str,
+        Setting(
+            "HOST:PORT at which joiners reach --join, if it is another name; told with tokens.",
+            default="the port of --join",
+            metavar="ADDRESS",
+        ),
+    ] = ""
     certificate_validity_seconds: Annotated[
         float,
         Setting("How long certificates are valid; agents and people renew them when a third is left."),
@@ -137,6 +145,13 @@ class ServerSettings(ProgramSettings):
             check_listen_address(address)
         limits_asked(self.limits)  # raises if they are not limits
         _ = self.metrics_place  # raises if it is not an address, or not safe
+        if (
+            self.advertise_join
+            and parse_address(self.advertise_join, f"--advertise-join {self.advertise_join!r}").socket
+        ):
+            raise ParameterError(
+                "--advertise-join", "agents and people who join connect over TCP", "give HOST:PORT"
+            )
         listens_on_tcp = any(check_listen_address(each).socket is None for each in self.listen)
         for address in self.join:
             if check_listen_address(address, "join").socket is not None or not listens_on_tcp:

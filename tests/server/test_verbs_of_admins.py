@@ -10,13 +10,16 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from typer.testing import CliRunner
 
 from assay_client.cli.main import main
 from assay_core.connecting.joining import join
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.roles import Role
+from assay_sampling.errors import ParameterError
 from assay_server.access.table import services
-from assay_server.app import Server
+from assay_server.app import Server, ServerSettings
+from assay_server.main import program
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 
 BOX = "a" * 32
@@ -84,6 +87,22 @@ def test_revoking_a_box_offers_the_tokens_that_let_it_back(server: Server, assay
     code, out, _ = assay("revoke", BOX, "--tokens", *owner)
     assert code == 0 and f"and the join tokens that it has joined with: {token['token_id']}" in out
     assert json.loads(assay("identities", "--json", *owner)[1])["tokens"] == []
+
+
+def test_tokens_tell_where_to_join_a_server_behind_another_name(
+    make_server: Callable[..., Server], short_path: Path, assay: Any
+) -> None:
+    server = tls_server(make_server, short_path, advertise_join="lab.example.org:443")
+    code, out, _ = assay("token", "--role", "agent", "--server", server.addresses[1])
+    assert code == 0 and "assay-agent join lab.example.org:443 --token TOKEN" in out
+    code, out, _ = assay("token", "--role", "agent", "--json", "--server", server.addresses[1])
+    assert json.loads(out)["join_address"] == "lab.example.org:443"
+    asked = ["token", "--role", "viewer", "--name", "vera", "--state", str(server.settings.state_dir)]
+    told = CliRunner().invoke(program, [*asked, "--advertise-join", "other:444"])
+    assert told.exit_code == 0 and "assay login other:444 --token TOKEN" in told.stdout
+    for address in ("nothing", "unix:/x"):
+        with pytest.raises(ParameterError, match="advertise-join"):
+            ServerSettings(state_dir=short_path, advertise_join=address)
 
 
 def test_probes_of_members_ask_for_health_over_mutual_tls_and_strangers_may_not(server: Server) -> None:

@@ -195,6 +195,7 @@ def token_document(made: TokenMade) -> dict[str, Any]:
         "fingerprint": made.fingerprint,
         "expires_at": moment(made.expires_at_ms),
         "join_port": made.join_port or None,
+        "join_address": made.join_address or None,
     }
 
 

@@ -137,13 +137,17 @@ class TokenAsked:
 
 @dataclass(frozen=True)
 class TokenMade:
-    """A join token, once; ``join_port`` 0: the server has no join listener."""
+    """A join token, once; ``join_port`` 0: the server has no join listener.
+
+    ``join_address``: where to join, if the server was told under which name it is reached.
+    """
 
     token: str = field(repr=False)
     token_id: str
     fingerprint: str
     expires_at_ms: int
     join_port: int = 0
+    join_address: str = ""
 
     def to_proto(self) -> identity_pb2.MakeTokenResponse:
         return identity_pb2.MakeTokenResponse(
@@ -152,12 +156,18 @@ class TokenMade:
             fingerprint=self.fingerprint,
             expires_at_ms=self.expires_at_ms,
             join_port=self.join_port,
+            join_address=self.join_address,
         )
 
     @classmethod
     def from_proto(cls, message: identity_pb2.MakeTokenResponse) -> TokenMade:
         return cls(
-            message.token, message.token_id, message.fingerprint, message.expires_at_ms, message.join_port
+            message.token,
+            message.token_id,
+            message.fingerprint,
+            message.expires_at_ms,
+            message.join_port,
+            message.join_address,
         )
 
 

@@ -19,7 +19,7 @@ from assay_server.config import ServerSettings
 from assay_server.identity.authority import read_authority
 
 
-@with_settings(ServerSettings, "state_dir")
+@with_settings(ServerSettings, "state_dir", "advertise_join")
 def token(
     *,
     settings: ServerSettings,
@@ -71,6 +71,7 @@ def token(
         "token_id": made.stored.token_id,
         "fingerprint": authority.fingerprint,
         "expires_at": f"{until:%Y-%m-%dT%H:%M:%SZ}",
+        "join_address": settings.advertise_join or None,
     }
     if json_output:
         typer.echo(json.dumps(document))
@@ -79,3 +80,6 @@ def token(
             f"{made.text}\nid {made.stored.token_id}, to be used before {document['expires_at']}\n"
             f"authority {authority.fingerprint}"
         )
+        if settings.advertise_join:
+            verb = "assay-agent join" if role is Role.AGENT else "assay login"
+            typer.echo(f"{verb} {settings.advertise_join} --token TOKEN")

@@ -83,6 +83,8 @@ class Enrolment:
         # Where members connect, and where people join; known once the server listens.
         self.port = 0
         self.join_port = 0
+        # The name under which joiners reach it, if that is another one.
+        self.join_address = ""
 
     def join(self, asked: JoinAsked) -> Joined:
         """Admit the holder of a join token; the token is used up in the same transaction.
@@ -158,7 +160,12 @@ class Enrolment:
             stored = made.stored
             note_subject(f"token {stored.token_id}", f"{stored.role} {stored.name}, {stored.uses_left} uses")
         return TokenMade(
-            made.text, stored.token_id, authority.fingerprint, stored.expires_at_ms, self.join_port
+            made.text,
+            stored.token_id,
+            authority.fingerprint,
+            stored.expires_at_ms,
+            self.join_port,
+            self.join_address,
         )
 
     def revoke(self, asked: NamedForRevocation) -> Revoked:

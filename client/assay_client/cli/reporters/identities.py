@@ -40,6 +40,7 @@ def render_token(made: Mapping[str, Any], console: Console) -> None:
     console.print(f"id {made['token_id']}, to be used before {made['expires_at']}", soft_wrap=True)
     console.print(f"authority {made['fingerprint']}", soft_wrap=True)
     where = f"HOST:{made['join_port']}" if made["join_port"] else "HOST:PORT of the server's --join listener"
+    where = made["join_address"] or where
     verb = "assay-agent join" if made["role"] == "agent" else "assay login"
     console.print(f"{verb} {where} --token TOKEN", soft_wrap=True)
 
