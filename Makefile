@@ -117,6 +117,13 @@ fuzz: $(STAMP)  ## 20,000 mutated inputs for every reader and for campaign files
 	$(BIN)/python -m tests.fuzz --keep fuzz-failures $(FUZZ_ARGS)
 	$(BIN)/python -m tests.fuzz.rpc_messages $(RPC_FUZZ_ARGS)
 
+# One target for as long as GUIDED_ARGS says, such as 'kineto -max_total_time=600'.
+GUIDED_ARGS ?= records -max_total_time=60
+.PHONY: fuzz-atheris
+fuzz-atheris: $(STAMP)  ## inputs guided by coverage for one reader or for the records of the wire; installs atheris
+	$(BIN)/pip install -q atheris==3.0.0
+	$(BIN)/python -m tests.fuzz.guided $(GUIDED_ARGS)
+
 .PHONY: lint
 lint: $(STAMP)  ## formatting, lint, strict types, arrows between packages
 	$(BIN)/ruff format --check .
