@@ -68,12 +68,13 @@ test-real-tools: $(STAMP) real-tools  ## stand-ins and profilers against NVIDIA'
 SERVICES ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/services
 
 .PHONY: services
-services:  ## Debian's Prometheus into a cache folder (19 MB once)
+services:  ## Debian's Prometheus and bubblewrap into a cache folder (19 MB once)
 	$(PYTHON) tests/services/unpack.py --cache "$(SERVICES)"
 
 .PHONY: test-services
-test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, and promtool checks the alerts; skipped if it cannot be downloaded
+test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, and bubblewrap confines; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundles.py -k bubblewrap $(PYTEST_ARGS)
 
 # Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
 export ASSAY_TRACER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/tracer

@@ -28,7 +28,7 @@ class Inventory(_message.Message):
     def __init__(self, host: _Optional[str] = ..., agent_version: _Optional[str] = ..., cpu_count: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., devices: _Optional[_Iterable[_Union[_common_pb2.Device, _Mapping]]] = ..., driver_version: _Optional[str] = ..., cuda_driver_version: _Optional[str] = ..., no_device_reason: _Optional[str] = ...) -> None: ...
 
 class Slot(_message.Message):
-    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason", "sm_partitions", "gangs")
+    __slots__ = ("slot_id", "device", "profilers", "synthetic", "quarantine_reason", "sm_partitions", "gangs", "bundles")
     SLOT_ID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     PROFILERS_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class Slot(_message.Message):
     QUARANTINE_REASON_FIELD_NUMBER: _ClassVar[int]
     SM_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     GANGS_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
     slot_id: str
     device: _common_pb2.Device
     profilers: _containers.RepeatedScalarFieldContainer[str]
@@ -43,7 +44,8 @@ class Slot(_message.Message):
     quarantine_reason: str
     sm_partitions: bool
     gangs: bool
-    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ..., sm_partitions: _Optional[bool] = ..., gangs: _Optional[bool] = ...) -> None: ...
+    bundles: bool
+    def __init__(self, slot_id: _Optional[str] = ..., device: _Optional[_Union[_common_pb2.Device, _Mapping]] = ..., profilers: _Optional[_Iterable[str]] = ..., synthetic: _Optional[bool] = ..., quarantine_reason: _Optional[str] = ..., sm_partitions: _Optional[bool] = ..., gangs: _Optional[bool] = ..., bundles: _Optional[bool] = ...) -> None: ...
 
 class RegisterRequest(_message.Message):
     __slots__ = ("agent_id", "session_id", "name", "inventory", "slots", "held", "place")
@@ -136,7 +138,7 @@ class RecordedSource(_message.Message):
     def __init__(self, path: _Optional[str] = ..., recorded_time: _Optional[bool] = ...) -> None: ...
 
 class CommandSource(_message.Message):
-    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file", "processes")
+    __slots__ = ("argv", "environment", "working_directory", "timeout_s", "memory_limit_bytes", "kineto_file", "bundle", "processes")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -150,6 +152,7 @@ class CommandSource(_message.Message):
     TIMEOUT_S_FIELD_NUMBER: _ClassVar[int]
     MEMORY_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     KINETO_FILE_FIELD_NUMBER: _ClassVar[int]
+    BUNDLE_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     environment: _containers.ScalarMap[str, str]
@@ -157,8 +160,9 @@ class CommandSource(_message.Message):
     timeout_s: float
     memory_limit_bytes: int
     kineto_file: str
+    bundle: _common_pb2.Bundle
     processes: int
-    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ..., processes: _Optional[int] = ...) -> None: ...
+    def __init__(self, argv: _Optional[_Iterable[str]] = ..., environment: _Optional[_Mapping[str, str]] = ..., working_directory: _Optional[str] = ..., timeout_s: _Optional[float] = ..., memory_limit_bytes: _Optional[int] = ..., kineto_file: _Optional[str] = ..., bundle: _Optional[_Union[_common_pb2.Bundle, _Mapping]] = ..., processes: _Optional[int] = ...) -> None: ...
 
 class RunSpec(_message.Message):
     __slots__ = ("campaign_id", "run_id", "workload", "device_kind", "condition", "repeat", "synthetic", "profiler", "recorded", "command", "counters", "under_mps", "level")

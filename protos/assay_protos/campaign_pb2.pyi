@@ -88,14 +88,23 @@ REPORT_FORMAT_JSON: ReportFormat
 REPORT_FORMAT_HTML: ReportFormat
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("campaign_yaml", "file_name", "base_directory")
+    __slots__ = ("campaign_yaml", "file_name", "base_directory", "bundles")
+    class BundlesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _common_pb2.Bundle
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_common_pb2.Bundle, _Mapping]] = ...) -> None: ...
     CAMPAIGN_YAML_FIELD_NUMBER: _ClassVar[int]
     FILE_NAME_FIELD_NUMBER: _ClassVar[int]
     BASE_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
+    BUNDLES_FIELD_NUMBER: _ClassVar[int]
     campaign_yaml: str
     file_name: str
     base_directory: str
-    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ...) -> None: ...
+    bundles: _containers.MessageMap[str, _common_pb2.Bundle]
+    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ..., bundles: _Optional[_Mapping[str, _common_pb2.Bundle]] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
     __slots__ = ("campaign_id", "runs")

@@ -112,3 +112,13 @@ class ValidityFlag(_message.Message):
     detail: str
     invalidates: bool
     def __init__(self, name: _Optional[str] = ..., detail: _Optional[str] = ..., invalidates: _Optional[bool] = ...) -> None: ...
+
+class Bundle(_message.Message):
+    __slots__ = ("sha256", "bytes", "files")
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    sha256: str
+    bytes: int
+    files: int
+    def __init__(self, sha256: _Optional[str] = ..., bytes: _Optional[int] = ..., files: _Optional[int] = ...) -> None: ...

@@ -22,6 +22,7 @@ from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
 from assay_server.campaigns.budgets import BudgetHandler
+from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
@@ -50,10 +51,12 @@ from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
+from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
 from assay_server.rpc.identity_servicers import Identified
 from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
 from assay_server.state_lock import locked_state
 from assay_server.store.protocols import KnownFiles, MetadataStore
@@ -152,6 +155,9 @@ class Server:
         room = coordinator.room = Room(
             state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes
         )
+        bundles = coordinator.bundles = BundleStore(
+            state, self._limits.bundles, self.settings.minimum_free_bytes
+        )
         _recover(coordinator)
         changes = Changes()
         coordinator.listen(lambda effects: changes.announce(_topics(effects)))
@@ -180,6 +186,8 @@ class Server:
             identified=identified,
             audit=audit,
             people=PeopleHandler(metadata, directory),
+            bundles=BundleHandler(coordinator, bundles),
+            published=PublishedHandler(coordinator, self._limits.queries),
             archives=ArchiveHandler(coordinator, state, room),
             limits=self._limits,
             meter=metrics,

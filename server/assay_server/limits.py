@@ -89,13 +89,14 @@ class QueryLimits:
 
     ``status_threads``: statuses made at a time; ``status_page_runs``: runs in each;
     ``status_page_campaigns``: campaigns listed in one answer; ``answer_stalled_seconds``: for the peer to
-    take the next message of an answer in parts.
+    take the next message of an answer in parts; ``download_streams``: of records at a time.
     """
 
     status_threads: int = 2
     status_page_runs: int = 1_000
     status_page_campaigns: int = 200
     watch_streams: int = 256
+    download_streams: int = 16
     waiting_leases: int = 2_048
     answer_stalled_seconds: int = 60
 
@@ -129,6 +130,29 @@ class ArchiveLimits:
     archive_idle_seconds: int = 60
 
 
+@dataclass(frozen=True)
+class BundleLimits:
+    """Bounds of bundles (:mod:`assay_server.campaigns.bundles.stored`).
+
+    ``bundle_bytes``: of one archive, uncompressed; ``bundle_entries``: files and folders in it;
+    ``bundle_path_bytes``: of the longest name; ``bundle_chunk_bytes``: per message;
+    ``bundle_identity_bytes``: compressed, of all that one identity sent; ``bundle_total_bytes``: of all;
+    ``bundle_unnamed_seconds``: how long one is kept that no campaign names; ``bundle_streams``: on their way
+    at a time, either way; ``bundle_idle_seconds``: wait for the next chunk.
+    """
+
+    bundle_bytes: int = 256 * _MIB
+    bundle_entries: int = 10_000
+    bundle_path_bytes: int = 200
+    bundle_chunk_bytes: int = 1 * _MIB
+    bundle_identity_bytes: int = 2_048 * _MIB
+    bundle_total_bytes: int = 20_480 * _MIB
+    bundle_unnamed_seconds: int = 3_600
+    bundle_streams: int = 16
+    bundle_idle_seconds: int = 60
+    campaign_bundles: int = 100
+
+
 @dataclass
 class AgentLimits:
     """Bounds of what an agent may report (:mod:`assay_server.rpc.bounds`), and of known agents."""
@@ -159,6 +183,7 @@ class Limits:
     queries: QueryLimits = field(default_factory=QueryLimits)
     uploads: UploadLimits = field(default_factory=UploadLimits)
     archives: ArchiveLimits = field(default_factory=ArchiveLimits)
+    bundles: BundleLimits = field(default_factory=BundleLimits)
     agents: AgentLimits = field(default_factory=AgentLimits)
     log: LogLimits = field(default_factory=LogLimits)
 

@@ -12,6 +12,7 @@ from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
 from assay_server.access.directory import REFRESH_SECONDS, IdentityDirectory
+from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -82,6 +83,14 @@ class Housekeeper:
             with self._coordinator.schedule() as schedule:
                 schedule.effects.work = True
 
+    def forget_bundles(self) -> None:
+        """Remove bundles that no campaign names any more."""
+        if self._coordinator.bundles is None:
+            return
+        with self._coordinator.snapshot() as store:
+            named = named_bundles(store)
+        self._coordinator.bundles.forget(named)
+
     def forget_logs(self) -> None:
         """Replace old logs, a few at a time, so that leases have their turn in between."""
         before_ms = self._coordinator.clock.now_ms() - self._keep_logs_ms
@@ -121,6 +130,7 @@ def upkeep(
         _repeated("assay-identities", read_identities, REFRESH_SECONDS),
         _repeated("assay-audit", audit.forget, _HOUR_SECONDS),
         _repeated("assay-room", house.look, _ROOM_SECONDS),
+        _repeated("assay-bundles", house.forget_bundles, _HOUR_SECONDS),
         _repeated("assay-logs", house.forget_logs, _HOUR_SECONDS),
     ):
         yield

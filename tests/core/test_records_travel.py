@@ -38,9 +38,10 @@ WHY = Failure("of_a_newer_release", "the workload", "it did é", "do that", True
 FLAG = ValidityFlag("of_a_newer_release", "seen", True)
 LOG = attempt.AttemptLog(("ncu", "-x"), {"A": "b"}, "said\n", '{"lost": true}', 2.5, '{"version": 1}')
 DEVICE = machine.InstalledDevice(1, "V100", "GPU-1", "7.0", 80, 1 << 34, "cannot be asked", "hidden")
-SLOT = machine.Slot("GPU-1", ("nsys", "ncu"), True, DEVICE, "XID 79", True, True)
+SLOT = machine.Slot("GPU-1", ("nsys", "ncu"), True, DEVICE, "XID 79", True, True, True)
 INVENTORY = machine.Inventory("box", "0.1.0", 16, 1 << 36, (DEVICE,), "550", "12.4", "none")
-COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json", 4)
+BUNDLE = upload.Bundle("a" * 64, 3, 2)
+COMMAND = work.CommandSource(("./a", "-n"), {"A": "1"}, "/w", 7.5, 1 << 30, "t.json", 4, BUNDLE)
 SPEC: dict[str, Any] = {
     "campaign_id": "c-1", "workload": "w", "device_kind": "V100", "level": "bare", "profiler": "bare",
     "condition": Condition("all", "boost", 50.0, "partition"), "repeat": 2, "synthetic": True,
@@ -63,6 +64,7 @@ CHANGED = campaign.ChangedFile("c-1.0000", "records/x", campaign.FileChange.UNRE
 ASIDE = campaign.SetAside("/s", campaign.SetAsideReason.CHANGED, 5, 2, 9, ("a", "b"))
 SPOOL = campaign.AgentSpool("box", 7, 9, waits=True, damaged=2)
 SHORT = campaign.Shortage(1, 2, 3, 4)
+RECORD_FILE = archive.RecordFile("c-1.0000", "w", 1, "c-1.0000/slice-00001.parquet", 5, "h", 6)
 HEADER = upload.SegmentHeader(4, 10, 5, 6, b"n" * 32, b"l" * 32)
 DETAIL = campaign.AttemptDetail(
     key=KEY, state=campaign.AttemptState.EXPIRED, agent="box", slot="GPU-1", leased_at_ms=1, ended_at_ms=2,
@@ -104,7 +106,11 @@ RECORDS: list[Any] = [
     lease.FinishedAttempt(CLAIM, 2, 20, (FLAG,), LOG), lease.FailedAttempt(CLAIM, WHY, LOG),
     upload.AnnouncedSegment(CLAIM, HEADER), upload.SegmentAnswer(KEY, 4, duplicate=True),
     upload.SegmentAnswer(KEY, 4, refusal=WHY),
-    campaign.Submission("campaign: c\n", "c.yaml", "/base"), campaign.Submitted("c-1", 5),
+    upload.BundlesNamed((BUNDLE,)), upload.BundlesMissing(("a",)), upload.BundleChunk(b"x", BUNDLE),
+    upload.BundleChunk(b"x"), upload.StoredBundle(BUNDLE, 1), upload.BundleWanted(CLAIM, "a"),
+    archive.RecordsAsked("c-1", 2), archive.RecordsPage((RECORD_FILE,), 3), archive.RecordsChunk(b"x"),
+    archive.RecordWanted("c-1", "c-1.0000", 1, 2),
+    campaign.Submission("campaign: c\n", "c.yaml", "/base", {"f": BUNDLE}), campaign.Submitted("c-1", 5),
     campaign.CampaignsPage(1, 2), campaign.StatusRequest("c-1", 1, 2, without_runs=True),
     campaign.ReportRequest("c-1", campaign.ReportFormat.HTML), campaign.NamedCampaign("c-1"),
     campaign.NamedRun("c-1.0000"), REST, ASIDE, CHANGED, RUN, STATUS,
@@ -138,6 +144,8 @@ def test_the_examples_leave_no_field_of_a_message_unsaid() -> None:
         DEVICE.to_proto(),
         SLOT.to_proto(),
         LOG.to_proto(),
+        COMMAND.to_proto(),
+        RECORD_FILE.to_proto(),
         ENTRY.to_proto(),
         LAB_SLOT.to_proto(),
         LAB_AGENT.to_proto(),

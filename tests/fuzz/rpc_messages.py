@@ -18,13 +18,24 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescri
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from assay_protos import agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2
+from assay_protos import (
+    agent_pb2,
+    archive_pb2,
+    bundle_pb2,
+    campaign_pb2,
+    identity_pb2,
+    ingest_pb2,
+    lab_pb2,
+    records_pb2,
+)
 from assay_server.app import Server
 from assay_server.config import ServerSettings
 from tests.fuzz.mutations import mutate_bytes
 from tests.support.server.server_support import CAMPAIGN, StandInExecutor
 
-FILES = (agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2)
+FILES = (
+    agent_pb2, archive_pb2, bundle_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, records_pb2,
+)  # fmt: skip
 UNTYPED = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 _TEXTS = (
     "", "made-1", "made-1.0000", "agent-1", "session-1", "recorded-0", "x" * 5000, "../../etc", "a/b", "\0",

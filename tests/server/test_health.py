@@ -16,7 +16,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from typer.testing import CliRunner
 
 from assay_core.health_probe import is_serving
-from assay_protos import agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2
+from assay_protos import (
+    agent_pb2,
+    archive_pb2,
+    bundle_pb2,
+    campaign_pb2,
+    identity_pb2,
+    ingest_pb2,
+    lab_pb2,
+    records_pb2,
+)
 from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError, StorageError
 from assay_server.app import Server
 from assay_server.main import program
@@ -44,9 +53,12 @@ def test_the_standard_service_answers_for_the_server_and_each_of_its_services(se
     with health_of(server) as health:
         assert health.Check(asked(), timeout=60).status == SERVING
         listed = health.List(health_pb2.HealthListRequest(), timeout=60).statuses
-        modules = (agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, health_pb2)
+        modules = (
+            agent_pb2, archive_pb2, bundle_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, records_pb2,
+            health_pb2,
+        )  # fmt: skip
         ours = {each.full_name for m in modules for each in m.DESCRIPTOR.services_by_name.values()}
-        assert len(ours) == 8 and set(listed) == {"", *ours}
+        assert len(ours) == 10 and set(listed) == {"", *ours}
         assert {status.status for status in listed.values()} == {SERVING}
         for name in listed:
             assert health.Check(asked(name), timeout=60).status == SERVING

@@ -64,6 +64,11 @@ MAY: dict[str, str] = {
     "CampaignService/Resume": OF_A_CAMPAIGN,
     "CampaignService/CancelRuns": OF_A_CAMPAIGN,
     "CampaignService/Retry": OF_A_CAMPAIGN,
+    "BundleService/FindMissing": SUBMITTERS,
+    "BundleService/SendBundle": SUBMITTERS,
+    "BundleService/FetchBundle": "agent, owner",
+    "RecordsService/ListRecords": READERS,
+    "RecordsService/ReadRecords": READERS,
     "ArchiveService/Delete": OPERATORS,
     "ArchiveService/Export": READERS,
     "ArchiveService/Import": OPERATORS,
@@ -261,7 +266,7 @@ def test_what_is_hidden_is_refused_as_what_is_not_there(lab: Lab) -> None:
                 error: Any = caught.value
                 assert error.code() is NOT_THERE, call
                 told.setdefault(call, set()).add(error.details().replace(campaign_id, "X"))
-    assert len(told) == 10
+    assert len(told) == 12
     assert {call: len(texts) for call, texts in told.items()} == dict.fromkeys(told, 1)
 
 

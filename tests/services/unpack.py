@@ -1,4 +1,4 @@
-"""Put Debian's Prometheus and promtool into a cache folder; nothing is installed, and root is not needed.
+"""Put Debian's Prometheus, promtool and bubblewrap into a cache folder; nothing is installed, no root needed.
 
     python3 tests/services/unpack.py --cache DIR
 
@@ -24,7 +24,8 @@ from real_tools import layout
 from real_tools.apt import Mirror, UnavailableError, own_release
 
 PACKAGE = "prometheus"
-PROGRAMS = ("prometheus", "promtool")
+PACKAGES = {PACKAGE: ("prometheus", "promtool"), "bubblewrap": ("bwrap",)}
+PROGRAMS = tuple(program for programs in PACKAGES.values() for program in programs)
 _KEPT = (("usr/bin/", "bin/"),)
 _STAMP = "stamp.json"
 
@@ -69,14 +70,17 @@ def _fetched(cache: Path) -> str:
         with tempfile.TemporaryDirectory(prefix=".partial-", dir=cache) as partial:
             work = Path(partial)
             mirror = Mirror(work / "apt", own, own)
-            (package,) = mirror.packages([PACKAGE])
-            print(f"services: downloading {package.download_bytes / 1e6:,.0f} MB of Debian {own}", flush=True)
-            file = mirror.download([PACKAGE], work / "packages")[PACKAGE]
-            layout.unpack(file, work / "unpacked", _KEPT)
+            found = {package.name: package for package in mirror.packages(list(PACKAGES))}
+            size = sum(package.download_bytes for package in found.values())
+            print(f"services: downloading {size / 1e6:,.0f} MB of Debian {own}", flush=True)
+            files = mirror.download(list(PACKAGES), work / "packages")
             (cache / "bin").mkdir(exist_ok=True)
-            for name in PROGRAMS:
-                (work / "unpacked" / "bin" / name).replace(cache / "bin" / name)
-        (cache / _STAMP).write_text(json.dumps({PACKAGE: package.version}) + "\n")
+            for name, programs in PACKAGES.items():
+                layout.unpack(files[name], work / name, _KEPT)
+                for program in programs:
+                    (work / name / "bin" / program).replace(cache / "bin" / program)
+        versions = {name: package.version for name, package in found.items()}
+        (cache / _STAMP).write_text(json.dumps(versions) + "\n")
     except UnavailableError as error:
         return str(error)
     except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:

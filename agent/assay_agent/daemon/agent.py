@@ -12,12 +12,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cryptography import x509
 
 from assay_agent.config import AgentSettings
 from assay_agent.daemon.attempts import AttemptRunner
+from assay_agent.daemon.bundles import BundleCache
 from assay_agent.daemon.places import Place, installed_places, missing_places, recorded_places, virtual_places
 from assay_agent.daemon.slots import SlotWorker
 from assay_agent.daemon.state import StateDirectory, credentials_folder
@@ -176,7 +178,7 @@ class Agent:
         virtual = virtual_places(
             self.settings.virtual, state.directory, state.agent_id, self.settings.telemetry
         )
-        return [*places, *virtual]
+        return _with_bundles([*places, *virtual], self._policy)
 
 
 class _Process:
@@ -206,6 +208,7 @@ class _Process:
         self._give_up = agent._give_up
         self._identity = Identity(agent_id, self._session.session_id)
         self._meter = agent.meter
+        self._bundles = BundleCache(spool.directory.parent, connection, self._identity)
         self._uplink = Uplink(spool, connection, self._identity, on_acknowledged=self._meter.acknowledged)
         self._box: dict[str, SlotHealth] = {}
         self._runner = self._runner_of(agent._profilers)
@@ -254,6 +257,7 @@ class _Process:
             health=health,
             box=self._box,
             meter=self._meter,
+            bundles=self._bundles,
         )
 
     def run(self, inventory: Inventory) -> None:
@@ -469,6 +473,16 @@ def server_of(settings: AgentSettings, credentials: Credentials | None) -> str:
     if "server" not in settings.model_fields_set and credentials is not None:
         return credentials.server
     return settings.server
+
+
+def _with_bundles(places: list[Place], policy: PolicyInForce | None) -> list[Place]:
+    """The places; GPUs take files of submitters if the policy lets them run, and this box confines them."""
+    if policy is None or not policy.gate.runs_bundles:
+        return places
+    return [
+        each if each.slot.device is None else replace(each, slot=replace(each.slot, bundles=True))
+        for each in places
+    ]
 
 
 def _own(credentials: Credentials | None, agent_id: str) -> Credentials | None:

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 
+from assay_agent.daemon.bundles import BundleCache
 from assay_agent.execution.environment import without_secrets
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.health import gang_health
@@ -44,6 +45,7 @@ class AttemptRunner:
     waiting for a server that does not answer; ``on_begin`` is called when the spool holds a new attempt.
     ``health`` judges after each attempt whether it lost the GPU; None: the slot has no GPU. ``box``: the
     health of every slot, for runs over several GPUs. ``meter`` hears how each attempt ended.
+    ``bundles``: the files of submitters.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class AttemptRunner:
         health: SlotHealth | None = None,
         box: BoxHealth | None = None,
         meter: Meter | None = None,
+        bundles: BundleCache | None = None,
     ) -> None:
         self._box = box or {}
         self._meter = meter or Meter()
@@ -70,6 +73,7 @@ class AttemptRunner:
         self._gate = gate
         self._on_begin = on_begin
         self._health = health
+        self._bundles = bundles
 
     def run(self, work: Work) -> None:
         """Make the attempt and see it to its end."""
@@ -135,6 +139,8 @@ class AttemptRunner:
             )
         gang_health.require_healthy(work, self._box)
         command = profiler.plan(work)
+        if self._bundles is not None:
+            work = self._bundles.with_files(work, attempt.cancelled)
         log.log = AttemptLog(command=tuple(without_secrets(word, _given(work)) for word in command or ()))
         collected = Collected(work.counters)
         with contextlib.ExitStack() as undone, profiler.run(work, attempt.cancelled) as measurement:

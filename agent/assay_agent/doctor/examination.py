@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from assay_agent.doctor.box import box_checks
+from assay_agent.doctor.bundles import bundles_check
 from assay_agent.doctor.check import Check, finding
 from assay_agent.doctor.gangs import gang_checks
 from assay_agent.doctor.reaching import server_check
@@ -83,6 +84,7 @@ def _checks(needs: frozenset[str], state: Path) -> Iterator[Check]:
     yield from tool_checks(inventory, agent)
     yield tracer_check()
     yield from gang_checks(inventory)
+    yield bundles_check()
     yield from box_checks(inventory, state, agent)
 
 

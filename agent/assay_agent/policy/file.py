@@ -10,11 +10,12 @@ import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from assay_agent.policy.variables import loads_code
+from assay_core.bundles.form import DEFAULT_BOUNDS
 from assay_sampling.errors import InputError
 
 DEFAULT_POLICY_FILE = Path("/etc/assay/policy.toml")
@@ -80,6 +81,27 @@ class Rule(_Table):
     environment: list[VariableName] = []
 
 
+class Bundles(_Table):
+    """That files which submitters send may run here, and how they are confined: one of the two ways.
+
+    ``run_as``: a user other than root and the agent's. ``bubblewrap``: true, or the path of bwrap.
+    ``readable``: files and folders of the box that they may read besides system programs. ``network``:
+    whether they may use the box's network. ``most_bytes``: of one bundle, unpacked.
+    """
+
+    run_as: TextPattern | None = None
+    bubblewrap: bool | PathPattern = False
+    readable: list[PathPattern] = []
+    network: bool = False
+    most_bytes: int = Field(default=DEFAULT_BOUNDS.bytes, ge=1)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.run_as) == bool(self.bubblewrap):
+            raise ValueError("give one of 'run_as' and 'bubblewrap': without one, no bundle runs here")
+        return self
+
+
 class Policy(_Table):
     """What a server may ask for. ``path`` is the file it was read from, for messages.
 
@@ -93,6 +115,7 @@ class Policy(_Table):
     environment: list[VariableName] = []
     recordings: list[PathPattern] = []
     allow: list[Rule] = []
+    bundles: Bundles | None = None
     path: Path = Field(default=Path("policy.toml"), exclude=True)
 
     def title(self, rule: Rule) -> str:

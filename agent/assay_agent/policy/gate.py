@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_agent.execution.confinement.command import BundledCommand
+from assay_agent.execution.confinement.means import Means, find_means
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.policy.file import Policy, Rule
 from assay_agent.policy.paths import JudgedPaths, shown, wrong_arguments
@@ -33,6 +35,7 @@ _log = logging.getLogger(__name__)
 # These also reach the profiler, so they are refused without a policy that allows them.
 _INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTALL)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONFINE = "'assay-agent doctor' says what this box lacks; 'assay docs bundles' what is needed"
 _ANYBODY = "over TCP other people and other machines ask for runs, and none of them is this agent's user"
 _SAY_WHAT = (
     "connect through a Unix socket (leave --server out, or give unix:PATH), or write a policy file that says "
@@ -89,6 +92,7 @@ class Gate:
         self._search_path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         self._user_id = os.geteuid() if user_id is None else user_id
         self._said: set[str] = set()
+        self.means = _means(policy)
 
     def admit(self, work: Work) -> Work:
         """The work with its program, paths and folder replaced by the paths that were judged, and pinned.
@@ -103,6 +107,8 @@ class Gate:
                 work = dataclasses.replace(work, recorded=recorded)
         if work.command is None:
             return work
+        if work.command.bundle is not None:
+            return self._admit_bundle(work, work.command)
         paths = JudgedPaths(work.command.working_directory)
         decision = self.decide(work.command, paths)
         _require(decision, str(work.key))
@@ -123,6 +129,35 @@ class Gate:
         if judged is None:
             _require(_changed(decision), str(work.key))
         return dataclasses.replace(work, command=judged)
+
+    @property
+    def runs_bundles(self) -> bool:
+        """Whether the policy lets files of submitters run here, and this box can confine them."""
+        return isinstance(self.means, Means) and not self.wrong_user()
+
+    def _admit_bundle(self, work: Work, command: CommandSource) -> Work:
+        """The work with its command to be confined; raises ProfilerError."""
+        _require(self.decide_bundle(command), str(work.key))
+        assert isinstance(self.means, Means)
+        return work.with_command(BundledCommand.of(command, self.means))
+
+    def decide_bundle(self, command: CommandSource) -> Decision:
+        """Whether files of a submitter may run; never raises."""
+        policy = self.policy
+        allowed = None if policy is None else policy.bundles
+        if policy is None or allowed is None:
+            where = "there is no policy file" if policy is None else f"{policy.path} has no table [bundles]"
+            return Decision(False, f"{where}, so no files of submitters run here", "see: assay docs bundles")
+        fault = next(_hostile_in_bundle(command), "") or self.wrong_user()
+        if fault:
+            return Decision(False, fault, "correct the campaign file")
+        if command.bundle is not None and command.bundle.bytes > allowed.most_bytes:
+            size, most = command.bundle.bytes, allowed.most_bytes
+            why = f"the bundle has {size:,} bytes, and {policy.path} allows {most:,}"
+            return Decision(False, why, "send less, or raise 'most_bytes' there")
+        if not isinstance(self.means, Means):
+            return Decision(False, f"files of submitters cannot be confined here: {self.means}", _CONFINE)
+        return Decision(True, f"{policy.path} allows files of submitters {self.means.said}")
 
     def decide(self, command: CommandSource, paths: JudgedPaths | None = None) -> Decision:
         """Whether the command may run; never raises. ``paths`` remembers where its paths led."""
@@ -258,6 +293,30 @@ class Gate:
         return found if found.startswith("/") else ""
 
 
+def _means(policy: Policy | None) -> Means | str:
+    """How files of submitters are confined here; else why they cannot run."""
+    if policy is None or policy.bundles is None:
+        return "the policy does not enable them"
+    asked = policy.bundles
+    return find_means(
+        asked.run_as or "",
+        bubblewrap=asked.bubblewrap,
+        readable=tuple(asked.readable),
+        network=asked.network,
+    )
+
+
+def _hostile_in_bundle(command: CommandSource) -> Iterator[str]:
+    """Requests for a bundle that no honest campaign makes; a relative path names a program in it."""
+    yield from _hostile(command, may_be_relative=True)
+    if command.working_directory:
+        yield f"a command in a bundle runs there, not in {shown(command.working_directory)}"
+    for name in sorted(command.environment):
+        # It would reach the tools that start outside.
+        if loads_code(name):
+            yield f"the environment variable {name} is for loaders and tools; the bundle's program can set it"
+
+
 def _changed(decision: Decision) -> Decision:
     return Decision(
         False,
@@ -291,7 +350,7 @@ def _wrong_environment(named: set[str], command: CommandSource) -> Iterator[str]
             yield f"not the environment variable {name}"
 
 
-def _hostile(command: CommandSource) -> Iterator[str]:
+def _hostile(command: CommandSource, *, may_be_relative: bool = False) -> Iterator[str]:
     """Requests that no honest campaign makes."""
     if not command.argv or not command.argv[0]:
         yield "the command names no program"
@@ -302,7 +361,7 @@ def _hostile(command: CommandSource) -> Iterator[str]:
     program = command.argv[0]
     if program.startswith("-"):
         yield f"the program's name {shown(program)} would be an option of the profiler"
-    if "/" in program and not program.startswith("/"):
+    if "/" in program and not program.startswith("/") and not may_be_relative:
         # A server makes the programs of a campaign absolute when it is submitted.
         yield f"the program {shown(program)} is a relative path, and the server does not say relative to what"
     if not program.isprintable():

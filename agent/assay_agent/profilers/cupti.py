@@ -97,6 +97,10 @@ class CuptiMeasurement(LiveMeasurement):
     def require(self) -> None:
         require_tracer()
 
+    def readable(self) -> tuple[str, ...]:
+        tracer = find_tracer()
+        return () if tracer is None else (str(tracer.resolve()), str(tracer))
+
     def batches(self) -> Iterator[LaunchBatch]:
         assert self.work.command is not None
         path = self.space.temporary / "tracer"

@@ -107,6 +107,7 @@ class KinetoMeasurement(LiveMeasurement):
             result = self.measure(command.argv)
             if self.cancelled:
                 return
+            self.require_plain(path)
             self._judge(result)
             self._require_new(path, before, began)
             yield from self._launches(path)

@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from assay_agent.conditions import Conditions, Site
 from assay_agent.conditions.journal import Journal
+from assay_agent.execution.confinement.command import BundledCommand, Space
+from assay_agent.execution.confinement.view import view_of
 from assay_agent.execution.environment import (
     MeasuredGPU,
     Workspace,
@@ -73,6 +75,7 @@ class LiveMeasurement(abc.ABC):
         self._tools, self.state, self.cancellation = tools, state, cancelled
         self._stack = contextlib.ExitStack()
         self._space: Workspace | None = None
+        self._confined: Space | None = None
         self.environment: dict[str, str] = {}
         self._command: tuple[str, ...] = ()
         self._text: list[str] = []
@@ -137,6 +140,8 @@ class LiveMeasurement(abc.ABC):
             self._space = space
             if not self.gpu.synthetic:
                 self._libraries = LoadedLibraries(space.temporary)
+            if isinstance(self.work.command, BundledCommand):
+                self._confine(self.work.command, space, stack)
             self.require()
             private = space.home.parent
             self._conditions = stack.enter_context(Conditions(self._site(space, private)))
@@ -156,6 +161,34 @@ class LiveMeasurement(abc.ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    def _confine(self, command: BundledCommand, space: Workspace, stack: contextlib.ExitStack) -> None:
+        """Unpack the workload's files, in which it runs confined; removed when the measurement is left."""
+        if self.work.under_mps and not self.gpu.synthetic:
+            raise ProfilerError(
+                FailureClass.REFUSED_BY_POLICY,
+                str(self.work.key),
+                "a share of the SMs needs the MPS daemon of the agent's user, which files of submitters "
+                "must not reach",
+                "leave sm_percent out of the campaign's conditions",
+            )
+        confined = Space(
+            command,
+            str(self.work.key),
+            (space.home, space.temporary, space.job),
+            view_of(
+                self.gpu.path, self.state.absolute(), copied=self.gpu.synthetic, readable=self.readable()
+            ),
+        )
+        stack.callback(confined.remove)
+        confined.make()
+        self._confined = confined
+        self.note(f"the files of the submitter run {command.means.said}")
+        self.work = self.work.with_command(replace(command, working_directory=str(confined.files)))
+
+    def readable(self) -> tuple[str, ...]:
+        """What a confined workload needs to read of this profiler."""
+        return ()
 
     def require(self) -> None:  # noqa: B027 - most tools have nothing to say
         """Raise ProfilerError if the tool of this box cannot do the work; before any condition is made."""
@@ -199,6 +232,11 @@ class LiveMeasurement(abc.ABC):
         self.note(f"{found.program}: version {found.version}")
         self._tool_facts[program] = ToolFact(program, found.version, found.program)
         return found
+
+    def require_plain(self, path: Path) -> None:
+        """Raises ProfilerError if a confined workload left a link where its output should be."""
+        if self._confined is not None:
+            self._confined.require_plain(path)
 
     def flag(self, name: str, detail: str) -> None:
         """Set a validity flag of the registry; the first detail is kept."""
@@ -272,6 +310,9 @@ class LiveMeasurement(abc.ABC):
     def _entered(self, directory: Path) -> Iterator[Path]:
         """The working directory; if a policy judged it, exactly the folder that was judged."""
         command = self.work.command
+        if self._confined is not None:
+            yield directory  # entered inside
+            return
         if not isinstance(command, JudgedCommand) or not command.working_directory:
             yield directory
             return
@@ -326,9 +367,10 @@ class LiveMeasurement(abc.ABC):
         held: tuple[int, ...] = (),
     ) -> ToolResult:
         self.note(f"$ {shlex.join(argv)}")
+        confined = self._confined
         try:
             result = run_tool(
-                argv,
+                argv if confined is None else confined.command(argv, directory),
                 environment=self.environment,
                 directory=directory,
                 timeout_seconds=timeout_seconds,
@@ -344,6 +386,9 @@ class LiveMeasurement(abc.ABC):
                 argv[0],
                 f"it cannot be started ({error})",
             ) from error
+        if confined is not None:
+            confined.clean()
+            result = replace(result, argv=tuple(argv))
         for channel, text in (("stdout", result.stdout), ("stderr", result.stderr)):
             if text.strip():
                 self.note(f"[{channel}]\n{text.rstrip()}")

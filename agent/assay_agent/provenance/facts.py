@@ -64,6 +64,7 @@ def live_facts(
         libraries=_OF_VIRTUAL_GPUS if gpu.synthetic else libraries or LibraryFacts(),
         condition=_condition(work, gpu, in_force, flags),
         environment_hash=environment_hash(environment, gpu.model.own_variables if gpu.model else ()),
+        bundle=work.command.bundle.sha256 if work.command is not None and work.command.bundle else "",
     )
 
 

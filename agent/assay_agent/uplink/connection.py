@@ -34,8 +34,9 @@ from assay_core.records.lease import (
     LeaseRequest,
 )
 from assay_core.records.machine import Registered, Registration
+from assay_core.records.upload import BundleChunk, BundleWanted
 from assay_core.server_address import parse_address, require_our_socket
-from assay_protos import agent_pb2_grpc, ingest_pb2_grpc
+from assay_protos import agent_pb2_grpc, bundle_pb2_grpc, ingest_pb2_grpc
 from assay_sampling.errors import AssayError, DuplicateIdentityError, NotReadyError, ServerUnreachableError
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class _Line:
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
         self.agent: Any = agent_pb2_grpc.AgentServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.bundles: Any = bundle_pb2_grpc.BundleServiceStub(channel)  # type: ignore[no-untyped-call]
         self.ingest: Any = ingest_pb2_grpc.IngestServiceStub(channel)  # type: ignore[no-untyped-call]
         self._lock = threading.Lock()
         self._calls = 0
@@ -193,6 +195,18 @@ class Connection:
         """The stream of acknowledgements for a stream of segments."""
         with self._open_line() as line:
             yield line.ingest.Upload(requests)
+
+    def bundle(self, wanted: BundleWanted) -> Iterator[bytes]:
+        """The pieces of a run's bundle; one try. Raises ServerUnreachableError, ServerRefusedError."""
+        with self._open_line() as line:
+            stream = line.bundles.FetchBundle(wanted.to_proto())
+            try:
+                for message in stream:
+                    yield BundleChunk.from_proto(message).data
+            except grpc.RpcError as error:
+                raise self.error_of(error) from error
+            finally:
+                stream.cancel()
 
     def register(self, registration: Registration, give_up: threading.Event) -> Registered:
         request = registration.to_proto()

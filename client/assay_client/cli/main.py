@@ -63,6 +63,7 @@ VERBS: dict[str, str] = {
     "health": "assay_client.cli.verbs.health",
     "runs": "assay_client.cli.verbs.runs",
     "report": "assay_client.cli.verbs.report",
+    "fetch": "assay_client.cli.verbs.fetch",
     "campaigns": "assay_client.cli.verbs.campaigns",
     "role": "assay_client.cli.verbs.role",
     "budget": "assay_client.cli.verbs.budget",

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from assay_client.files import AnyPath, read_campaign
+from assay_client.remote.bundles import send_bundles
 from assay_client.remote.connection import CONNECT_SECONDS, Connection
 from assay_client.remote.documents import (
     audit_document,
@@ -78,7 +79,8 @@ class Client:
     def submit(self, campaign_file: AnyPath) -> str:
         """Hand a campaign file to the server and return the campaign's id.
 
-        Paths in the file are relative to the file. Raises CampaignError naming line and field.
+        Paths in the file are relative to the file. The files of its bundles are sent before. Raises
+        CampaignError naming line and field, and InputError for a folder that cannot be a bundle.
         """
         return str(self.submit_document(campaign_file)["campaign_id"])
 
@@ -86,7 +88,9 @@ class Client:
         """Submit a file like :meth:`submit`; returns ``campaign_id`` and the planned ``runs_total``."""
         path = Path(campaign_file)
         text = read_campaign(path)
-        answer = self._connection.submit(text, str(path), str(path.resolve().parent))
+        folder = path.resolve().parent
+        bundles = send_bundles(self._connection, text, folder)
+        answer = self._connection.submit(text, str(path), str(folder), bundles)
         return {"campaign_id": answer.campaign_id, "runs_total": answer.runs}
 
     def campaigns(self) -> list[dict[str, Any]]:

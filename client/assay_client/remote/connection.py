@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,11 @@ from assay_core.records.archive import (
     DeleteRequest,
     ExportRequest,
     ImportedCampaign,
+    RecordFile,
+    RecordsAsked,
+    RecordsChunk,
+    RecordsPage,
+    RecordWanted,
 )
 from assay_core.records.campaign import (
     CampaignsPage,
@@ -61,8 +66,16 @@ from assay_core.records.lab import (
     RoleSet,
 )
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
+from assay_core.records.upload import Bundle, BundleChunk, BundlesMissing, BundlesNamed, StoredBundle
 from assay_core.server_address import ServerAddress, parse_address, require_our_socket
-from assay_protos import archive_pb2_grpc, campaign_pb2_grpc, identity_pb2_grpc, lab_pb2_grpc
+from assay_protos import (
+    archive_pb2_grpc,
+    bundle_pb2_grpc,
+    campaign_pb2_grpc,
+    identity_pb2_grpc,
+    lab_pb2_grpc,
+    records_pb2_grpc,
+)
 from assay_sampling.errors import (
     AssayError,
     CampaignError,
@@ -151,6 +164,8 @@ class Connection:
         else:
             self._channel = grpc.insecure_channel(self.address, options=self._options)
         self._stub: Any = campaign_pb2_grpc.CampaignServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._bundle_stub: Any = bundle_pb2_grpc.BundleServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._records_stub: Any = records_pb2_grpc.RecordsServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._archives: Any = archive_pb2_grpc.ArchiveServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._lab_stub: Any = lab_pb2_grpc.LabServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._identity_stub: Any = identity_pb2_grpc.IdentityServiceStub(self._channel)  # type: ignore[no-untyped-call]
@@ -182,9 +197,55 @@ class Connection:
         if self._old_channel is not None:
             self._old_channel.close()
 
-    def submit(self, text: str, file_name: str, base_directory: str) -> Submitted:
-        submission = Submission(text, utf8(file_name), utf8(base_directory))
+    def submit(
+        self, text: str, file_name: str, base_directory: str, bundles: Mapping[str, Bundle] | None = None
+    ) -> Submitted:
+        submission = Submission(text, utf8(file_name), utf8(base_directory), bundles or {})
         return self._call(lambda: self._stub.Submit, submission, Submitted.from_proto)
+
+    def missing_bundles(self, bundles: tuple[Bundle, ...]) -> tuple[str, ...]:
+        """Names of those that must be sent first."""
+        asked = BundlesNamed(bundles)
+        return self._call(
+            lambda: self._bundle_stub.FindMissing, asked, lambda told: BundlesMissing.from_proto(told).missing
+        )
+
+    def send_bundle(self, chunks: Iterator[BundleChunk]) -> StoredBundle:
+        """Send one bundle; it is durable on the server then."""
+        self._renew_if_due()
+        stream = self._bundle_stub.SendBundle(chunk.to_proto() for chunk in chunks)
+        try:
+            with ended_in_order(stream.cancel):
+                [stored] = [StoredBundle.from_proto(message) for message in stream]
+        except grpc.RpcError as error:
+            raise_if_asked()
+            raise self._typed(error) from None
+        return stored
+
+    def records(self, campaign_id: str) -> Iterator[RecordFile]:
+        """The published files of a campaign, from all pages of the server's answer."""
+        asked = RecordsAsked(utf8(campaign_id))
+        while True:
+            page = self._call(lambda: self._records_stub.ListRecords, asked, RecordsPage.from_proto)
+            yield from page.files
+            if not page.next:
+                return
+            asked = replace(asked, first=page.next)
+
+    def record(self, wanted: RecordWanted) -> Iterator[bytes]:
+        """A published file from an offset on, in pieces."""
+        self._renew_if_due()
+        stream = self._records_stub.ReadRecords(wanted.to_proto())
+        try:
+            with ended_in_order(stream.cancel):
+                for message in stream:
+                    yield RecordsChunk.from_proto(message).data
+                    raise_if_asked()
+        except grpc.RpcError as error:
+            raise_if_asked()
+            raise self._typed(error) from None
+        finally:
+            stream.cancel()
 
     def campaigns(self) -> Overview:
         """All campaigns, from all pages of the server's answer."""

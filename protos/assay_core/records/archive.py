@@ -1,10 +1,10 @@
-"""Campaigns that leave a server or come to it: requests and answers."""
+"""Campaigns that leave a server or come to it, whole or file by file: requests and answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay_protos import archive_pb2
+from assay_protos import archive_pb2, records_pb2
 
 
 @dataclass(frozen=True)
@@ -86,3 +86,106 @@ class ImportedCampaign:
     @classmethod
     def from_proto(cls, message: archive_pb2.ImportedCampaign) -> ImportedCampaign:
         return cls(message.campaign_id, message.runs, message.files, message.bytes)
+
+
+@dataclass(frozen=True)
+class RecordsAsked:
+    """A request for a page of a campaign's published files, from its run number ``first`` on."""
+
+    campaign_id: str
+    first: int = 0
+
+    def to_proto(self) -> records_pb2.ListRecordsRequest:
+        return records_pb2.ListRecordsRequest(campaign_id=self.campaign_id, runs_from=self.first)
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.ListRecordsRequest) -> RecordsAsked:
+        return cls(message.campaign_id, message.runs_from)
+
+
+@dataclass(frozen=True)
+class RecordFile:
+    """A published file: the launches of one slice; ``file`` is relative to the folder of records.
+
+    ``content_hash``: BLAKE2b-256 in hexadecimal.
+    """
+
+    run_id: str
+    workload: str
+    slice: int
+    file: str
+    bytes: int
+    content_hash: str
+    launches: int
+
+    def to_proto(self) -> records_pb2.RecordFile:
+        return records_pb2.RecordFile(
+            run_id=self.run_id,
+            workload=self.workload,
+            slice=self.slice,
+            file=self.file,
+            bytes=self.bytes,
+            content_hash=self.content_hash,
+            launches=self.launches,
+        )
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.RecordFile) -> RecordFile:
+        return cls(
+            message.run_id,
+            message.workload,
+            message.slice,
+            message.file,
+            message.bytes,
+            message.content_hash,
+            message.launches,
+        )
+
+
+@dataclass(frozen=True)
+class RecordsPage:
+    """Files of some runs of a campaign; ``next``: the run at which the next page begins, 0: none."""
+
+    files: tuple[RecordFile, ...]
+    next: int = 0
+
+    def to_proto(self) -> records_pb2.ListRecordsResponse:
+        files = [each.to_proto() for each in self.files]
+        return records_pb2.ListRecordsResponse(files=files, runs_next=self.next)
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.ListRecordsResponse) -> RecordsPage:
+        return cls(tuple(RecordFile.from_proto(each) for each in message.files), message.runs_next)
+
+
+@dataclass(frozen=True)
+class RecordWanted:
+    """A request for a published file from the byte ``offset`` on."""
+
+    campaign_id: str
+    run_id: str
+    slice: int
+    offset: int = 0
+
+    def to_proto(self) -> records_pb2.ReadRecordsRequest:
+        return records_pb2.ReadRecordsRequest(
+            campaign_id=self.campaign_id, run_id=self.run_id, slice=self.slice, offset=self.offset
+        )
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.ReadRecordsRequest) -> RecordWanted:
+        return cls(message.campaign_id, message.run_id, message.slice, message.offset)
+
+
+@dataclass(frozen=True)
+class RecordsChunk:
+    """A piece of a published file."""
+
+    data: bytes
+
+    def to_proto(self) -> records_pb2.RecordsChunk:
+        return records_pb2.RecordsChunk(data=self.data)
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.RecordsChunk) -> RecordsChunk:
+        return cls(message.data)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.condition import LEVELS, condition_from_proto, condition_to_proto
 from assay_core.records.failure import Failure, optional_failure_to_proto
+from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.wire import ClosedSet
 from assay_protos import campaign_pb2, lab_pb2
@@ -109,20 +110,28 @@ _REPORT_FORMATS = ClosedSet(campaign_pb2.ReportFormat, ReportFormat)
 
 @dataclass(frozen=True)
 class Submission:
-    """A campaign file; its relative paths start from ``base_directory``."""
+    """A campaign file; its relative paths start from ``base_directory``.
+
+    ``bundles``: for each folder that it names under "bundle", the bundle that was sent.
+    """
 
     text: str
     file_name: str
     base_directory: str
+    bundles: Mapping[str, Bundle] = field(default_factory=dict)
 
     def to_proto(self) -> campaign_pb2.SubmitRequest:
         return campaign_pb2.SubmitRequest(
-            campaign_yaml=self.text, file_name=self.file_name, base_directory=self.base_directory
+            campaign_yaml=self.text,
+            file_name=self.file_name,
+            base_directory=self.base_directory,
+            bundles={folder: bundle.to_proto() for folder, bundle in self.bundles.items()},
         )
 
     @classmethod
     def from_proto(cls, message: campaign_pb2.SubmitRequest) -> Submission:
-        return cls(message.campaign_yaml, message.file_name, message.base_directory)
+        bundles = {folder: Bundle.from_proto(bundle) for folder, bundle in message.bundles.items()}
+        return cls(message.campaign_yaml, message.file_name, message.base_directory, bundles)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ class Slot:
     measure there. ``quarantine_reason``: why it is out of service; "" if it takes runs. ``sm_partitions``:
     its SMs can be partitioned. Only then does it get runs on a partition: an agent of an earlier release
     would make them with a limit in percent. ``gangs``: it can take part in a run over several GPUs.
+    ``bundles``: its agent runs files of submitters, confined.
     """
 
     slot_id: str
@@ -105,6 +106,7 @@ class Slot:
     quarantine_reason: str = ""
     sm_partitions: bool = False
     gangs: bool = False
+    bundles: bool = False
 
     @property
     def device_name(self) -> str:
@@ -125,6 +127,7 @@ class Slot:
             quarantine_reason=self.quarantine_reason,
             sm_partitions=self.sm_partitions,
             gangs=self.gangs,
+            bundles=self.bundles,
         )
 
     @classmethod
@@ -137,6 +140,7 @@ class Slot:
             message.quarantine_reason,
             message.sm_partitions,
             message.gangs,
+            message.bundles,
         )
 
 

@@ -1,4 +1,4 @@
-"""Segments on their way from an agent's spool to the server's store; see ingest.proto for the order."""
+"""Segments on their way to the server (see ingest.proto), bundles on their way there and to agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure
 from assay_core.records.wire import ClosedSet
-from assay_protos import ingest_pb2
+from assay_protos import bundle_pb2, common_pb2, ingest_pb2
 
 CHUNK_BYTES = 1 << 20
 
@@ -133,3 +133,100 @@ class SegmentAnswer:
         refusal = message.refusal
         why = Failure.from_proto(refusal.failure)
         return cls(AttemptKey.from_proto(refusal.key), refusal.segment, refusal=why)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The files of a workload: the SHA-256 of their archive, its bytes uncompressed, and how many files."""
+
+    sha256: str
+    bytes: int
+    files: int
+
+    def to_proto(self) -> common_pb2.Bundle:
+        return common_pb2.Bundle(sha256=self.sha256, bytes=self.bytes, files=self.files)
+
+    @classmethod
+    def from_proto(cls, message: common_pb2.Bundle) -> Bundle:
+        return cls(message.sha256, message.bytes, message.files)
+
+
+@dataclass(frozen=True)
+class BundlesNamed:
+    """Bundles that a campaign will name."""
+
+    bundles: tuple[Bundle, ...]
+
+    def to_proto(self) -> bundle_pb2.FindMissingRequest:
+        return bundle_pb2.FindMissingRequest(bundles=[each.to_proto() for each in self.bundles])
+
+    @classmethod
+    def from_proto(cls, message: bundle_pb2.FindMissingRequest) -> BundlesNamed:
+        return cls(tuple(Bundle.from_proto(each) for each in message.bundles))
+
+
+@dataclass(frozen=True)
+class BundlesMissing:
+    """Names of those that the caller must send."""
+
+    missing: tuple[str, ...]
+
+    def to_proto(self) -> bundle_pb2.FindMissingResponse:
+        return bundle_pb2.FindMissingResponse(missing=self.missing)
+
+    @classmethod
+    def from_proto(cls, message: bundle_pb2.FindMissingResponse) -> BundlesMissing:
+        return cls(tuple(message.missing))
+
+
+@dataclass(frozen=True)
+class BundleChunk:
+    """A piece of a compressed bundle; the first one of a stream says which."""
+
+    data: bytes
+    bundle: Bundle | None = None
+
+    def to_proto(self) -> bundle_pb2.BundleChunk:
+        said = None if self.bundle is None else self.bundle.to_proto()
+        return bundle_pb2.BundleChunk(bundle=said, data=self.data)
+
+    @classmethod
+    def from_proto(cls, message: bundle_pb2.BundleChunk) -> BundleChunk:
+        return cls(message.data, Bundle.from_proto(message.bundle) if message.HasField("bundle") else None)
+
+
+@dataclass(frozen=True)
+class StoredBundle:
+    """A bundle that is durable on the server; ``stored_bytes``: compressed."""
+
+    bundle: Bundle
+    stored_bytes: int
+
+    def to_proto(self) -> bundle_pb2.StoredBundle:
+        return bundle_pb2.StoredBundle(bundle=self.bundle.to_proto(), stored_bytes=self.stored_bytes)
+
+    @classmethod
+    def from_proto(cls, message: bundle_pb2.StoredBundle) -> StoredBundle:
+        return cls(Bundle.from_proto(message.bundle), message.stored_bytes)
+
+
+@dataclass(frozen=True)
+class BundleWanted:
+    """An agent's request for the bundle of a run that it holds the lease of."""
+
+    claim: Claim
+    sha256: str
+
+    def to_proto(self) -> bundle_pb2.FetchBundleRequest:
+        claim = self.claim
+        return bundle_pb2.FetchBundleRequest(
+            agent_id=claim.agent_id,
+            session_id=claim.session_id,
+            key=claim.key.to_proto(),
+            write_secret=claim.secret,
+            sha256=self.sha256,
+        )
+
+    @classmethod
+    def from_proto(cls, message: bundle_pb2.FetchBundleRequest) -> BundleWanted:
+        return cls(Claim.from_proto(message), message.sha256)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.condition import LEVELS, condition_from_proto, condition_to_proto
+from assay_core.records.upload import Bundle
 from assay_protos import agent_pb2
 from assay_sampling.running.identity import BASELINE, Condition, Level, RunLevel
 
@@ -34,7 +36,8 @@ class CommandSource:
     ``timeout_s`` 0: the agent's own limit. ``memory_limit_bytes`` covers all processes of the workload and
     its profiler; 0: no limit. ``kineto_file`` is the trace that the workload itself writes, relative to its
     working directory; "" if it writes none. ``processes``: how many of its processes launch kernels; 0: the
-    campaign file does not say.
+    campaign file does not say. ``bundle``: the files in which it runs, confined; None: it runs what lies on
+    the box.
     """
 
     argv: tuple[str, ...]
@@ -44,6 +47,7 @@ class CommandSource:
     memory_limit_bytes: int = 0
     kineto_file: str = ""
     processes: int = 0
+    bundle: Bundle | None = None
 
     def to_proto(self) -> agent_pb2.CommandSource:
         return agent_pb2.CommandSource(
@@ -54,6 +58,7 @@ class CommandSource:
             memory_limit_bytes=self.memory_limit_bytes,
             kineto_file=self.kineto_file,
             processes=self.processes,
+            bundle=None if self.bundle is None else self.bundle.to_proto(),
         )
 
     @classmethod
@@ -66,6 +71,7 @@ class CommandSource:
             message.memory_limit_bytes,
             message.kineto_file,
             message.processes,
+            Bundle.from_proto(message.bundle) if message.HasField("bundle") else None,
         )
 
 
@@ -136,6 +142,10 @@ class Work(RunSpec):
     def table_level(self) -> Level:
         """The level for launch tables and conditions: a bare run counts as a light one."""
         return "light" if self.level == "bare" else self.level
+
+    def with_command(self, command: CommandSource) -> Self:
+        """The work with another command."""
+        return replace(self, command=command)
 
     def to_proto(self) -> agent_pb2.Work:
         return agent_pb2.Work(

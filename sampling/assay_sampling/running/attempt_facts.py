@@ -137,7 +137,7 @@ class AttemptFacts:
 
     ``environment_hash``: BLAKE2b of the scrubbed environment without the agent's private folders, so that
     equal environments have equal hashes in two runs. ``recording``: the format of the file that was played
-    back; "" for a live run.
+    back; "" for a live run. ``bundle``: the SHA-256 of the submitter's files that it ran; "" without any.
     """
 
     synthetic: bool = False
@@ -150,6 +150,7 @@ class AttemptFacts:
     condition: ConditionFacts = field(default_factory=ConditionFacts)
     counters: CounterFacts = field(default_factory=CounterFacts)
     environment_hash: str = ""
+    bundle: str = ""
 
     def to_json(self) -> str:
         """The object as text of at most :data:`MOST_BYTES`: texts and lists are cut to their limits.

@@ -93,6 +93,7 @@ class ProvenanceEntry(Part):
         list[str],
         says("why libraries are missing: a virtual GPU, a recording, a runtime linked statically"),
     ]
+    bundles: Annotated[list[str], says("SHA-256 of the submitter's files that ran; empty without any")] = []
     measured_on: Annotated[
         Days | None, says("when live runs were measured; `null` for recordings and virtual GPUs")
     ]

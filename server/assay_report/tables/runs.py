@@ -87,7 +87,8 @@ def _libraries(entry: ProvenanceEntry) -> str:
     said = [f"{each.name} {' and '.join(each.versions)}" for each in found[:_MOST_LIBRARIES]]
     if len(found) > _MOST_LIBRARIES:
         said.append(f"{len(found) - _MOST_LIBRARIES:,} more")
-    return "; ".join([*([", ".join(said)] if said else []), *entry.library_notes]) or ABSENT
+    sent = [f"files of the submitter {sha256[:12]}" for sha256 in entry.bundles]
+    return "; ".join([*([", ".join(said)] if said else []), *entry.library_notes, *sent]) or ABSENT
 
 
 def _measured(entry: ProvenanceEntry) -> str:

@@ -87,6 +87,13 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.CampaignService/GetReport": Rule(
         _READERS, lasts=True, seen_campaign="campaign_id", audited=False
     ),
+    "assay.v1.BundleService/FindMissing": Rule(_SUBMITTERS, audited=False),
+    "assay.v1.BundleService/SendBundle": Rule(_SUBMITTERS, lasts=True),
+    "assay.v1.BundleService/FetchBundle": Rule(_AGENTS, sender="agent_id", lasts=True, audited=False),
+    "assay.v1.RecordsService/ListRecords": Rule(_READERS, seen_campaign="campaign_id", audited=False),
+    "assay.v1.RecordsService/ReadRecords": Rule(
+        _READERS, lasts=True, seen_campaign="campaign_id", audited=False
+    ),
     "assay.v1.LabService/ListAgents": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/GetQueue": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),

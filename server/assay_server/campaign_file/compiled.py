@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from assay_core.records.upload import Bundle
+
 COMPILED_VERSION: Literal[1] = 1
 
 
@@ -111,6 +113,7 @@ class CompiledCampaign:
         slicing: how its detailed runs are cut into slices; None: it has no detailed level.
         repeat: when light runs are repeated; None: only as often as planned.
         scheduling: its place in the queue.
+        bundles: the files of its submitter that its workloads run in, each once.
         fault: why the campaign cannot continue; None for every campaign that this release accepted.
     """
 
@@ -119,6 +122,7 @@ class CompiledCampaign:
     repeat: RepeatRule | None = None
     fault: CompileFault | None = None
     scheduling: SchedulingRules = DEFAULT_RULES
+    bundles: tuple[Bundle, ...] = ()
     version: Literal[1] = COMPILED_VERSION
 
     def to_document(self) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, MissingExtraError
 from assay_server.campaign_file.compiled import (
     AnalysisSettings,
@@ -16,9 +18,9 @@ from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign
 
 
-def compile_campaign(campaign: Campaign) -> CompiledCampaign:
-    """The compiled form of a campaign."""
-    return _compiled(
+def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> CompiledCampaign:
+    """The compiled form of a campaign; ``bundles``: those that it names."""
+    compiled = _compiled(
         campaign,
         AnalysisSettings(
             seed=campaign.seed,
@@ -27,6 +29,7 @@ def compile_campaign(campaign: Campaign) -> CompiledCampaign:
             memory_limit_bytes=campaign.analysis.memory_limit_bytes,
         ),
     )
+    return replace(compiled, bundles=tuple(dict.fromkeys(bundles)))
 
 
 def compile_stored(text: str, file_name: str, analysis: AnalysisSettings) -> CompiledCampaign:

@@ -130,7 +130,7 @@ def _gpus(file: CampaignFile, virtual_gpus: Sequence[str]) -> Iterator[Finding]:
 def _files(file: CampaignFile, folder: Path) -> Iterator[Finding]:
     for position, workload in enumerate(file.campaign.workloads):
         place: Place = ("workloads", position)
-        if workload.command:
+        if workload.command and workload.bundle is None:
             yield from _program(workload.command[0], (*place, "command", 0), file, folder)
         for number, recording in enumerate(workload.recordings):
             for level, path in reversed(list(recording.levels())):

@@ -84,6 +84,7 @@ class WorkloadSpec(SpecModel):
     memory_limit_bytes: int | None = Field(default=None, ge=1 << 20, lt=1 << 62)
     kineto: str | None = Field(default=None, min_length=1, max_length=4096)
     processes: int | None = Field(default=None, ge=1, le=_MOST_PROCESSES)
+    bundle: str | None = Field(default=None, min_length=1, max_length=4096)
     requires: RequiresSpec | None = None
     exclusive: ExclusiveSpec | None = None
     gang: GangSpec | None = None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay_core.records.campaign import CampaignState
+from assay_core.records.upload import Bundle
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.sight import project_for
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
 from assay_server.campaign_file.spec import Campaign as CampaignSpec
+from assay_server.campaigns.bundles.named import sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
@@ -19,24 +22,31 @@ from assay_server.store.protocols import MetadataReader
 
 
 def submit(
-    coordinator: Coordinator, text: str | bytes, file_name: str, base_directory: str
+    coordinator: Coordinator,
+    text: str | bytes,
+    file_name: str,
+    base_directory: str,
+    bundles: Mapping[str, Bundle] | None = None,
 ) -> tuple[str, int]:
     """Plan and store a campaign of the caller's; returns its id and the number of its runs.
 
-    Raises CampaignError naming line and field of each fault of the file, NotPermittedError if it names a
-    project of others, and StorageError if there is no room for new work.
+    ``bundles``: those that were sent, by the folder that the file names. Raises CampaignError naming line and
+    field of each fault of the file, NotPermittedError if it names a project of others, and StorageError if
+    there is no room for new work.
     """
     if coordinator.room is not None:
         coordinator.room.require()
     spec = load_campaign(text, file_name or "campaign file")
+    sent = sent_bundles(spec, bundles or {}, coordinator.bundles, file_name)
     caller = current_caller()
     project = project_for(caller, spec.project)
     with coordinator.snapshot() as store:
-        planned = _planned(store, spec, base_directory, file_name)
+        planned = _planned(store, spec, base_directory, file_name, sent)
     # Others wait while it is stored, so it was planned before.
     with coordinator.schedule(alone=True) as schedule:
         if planned.number != next_number(schedule.store.campaign_numbers(spec.campaign)):
-            planned = _planned(schedule.store, spec, base_directory, file_name)  # another one came first
+            # Another one came first.
+            planned = _planned(schedule.store, spec, base_directory, file_name, sent)
         runs = planned.plan.runs
         note_subject(f"campaign {planned.campaign_id}", f"{len(runs)} runs")
         schedule.add_campaign(
@@ -49,7 +59,7 @@ def submit(
                 text=text if isinstance(text, str) else text.decode(),
                 file_name=file_name,
                 base_directory=base_directory,
-                compiled=compile_campaign(spec),
+                compiled=compile_campaign(spec, sent.values()),
                 created_at_ms=coordinator.clock.now_ms(),
                 owner="" if caller is None else caller.identity_id,
                 owner_name="" if caller is None else caller.name,
@@ -70,9 +80,15 @@ class _Planned:
     plan: Plan
 
 
-def _planned(store: MetadataReader, spec: CampaignSpec, base_directory: str, file_name: str) -> _Planned:
+def _planned(
+    store: MetadataReader,
+    spec: CampaignSpec,
+    base_directory: str,
+    file_name: str,
+    bundles: Mapping[str, Bundle],
+) -> _Planned:
     number = next_number(store.campaign_numbers(spec.campaign))
     campaign_id = f"{spec.campaign}-{number}"
     times = store.slice_times(RECENT_SLICES) if spec.live_workloads else ()
-    plan = plan_campaign(spec, campaign_id, base_directory, file_name, SliceCosts(times))
+    plan = plan_campaign(spec, campaign_id, base_directory, file_name, SliceCosts(times), bundles=bundles)
     return _Planned(number, campaign_id, plan)

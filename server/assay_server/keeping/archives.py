@@ -4,6 +4,7 @@
     metadata.sqlite        the campaign's rows alone, in the schema of the server that wrote it
     records/RUN/slice-00000.parquet
     reports/CAMPAIGN/report.json, report.html
+    bundles/SHA256.tar.z   the files of its submitter that its workloads ran in
 
 The rows are a database of our own schema, so that a later release reads them with its migrations.
 """
@@ -26,6 +27,7 @@ from assay_core.files.durable import storage_errors
 from assay_core.program import distribution_version
 from assay_core.records.campaign import ENDED_CAMPAIGNS
 from assay_sampling.errors import CampaignError, StorageError
+from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
@@ -102,6 +104,9 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         for form in REPORT_FORMS if rows.campaign.has_report else ():
             path = coordinator.records.report_path(campaign_id, form)
             sources.append((_kept(f"reports/{campaign_id}/{path.name}", path), path))
+        bundles = coordinator.bundles
+        for path in () if bundles is None else map(bundles.path, _named(rows.campaign)):
+            sources.append((_kept(f"{BUNDLES}/{path.name}", path), path))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
             release=distribution_version(),
@@ -113,6 +118,11 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         for kept, path in sources:
             yield from _member(kept, path)
         yield bytes(2 * _BLOCK)
+
+
+def _named(campaign: Campaign) -> list[str]:
+    """The bundles that a campaign names."""
+    return [bundle.sha256 for bundle in campaign.compiled.bundles]
 
 
 def _rows(coordinator: Coordinator, campaign_id: str) -> CampaignRows:

@@ -19,9 +19,12 @@ import pyarrow.parquet as pq
 from assay_core.files.durable import TEMPORARY, storage_errors
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
+from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, StorageError
 from assay_sampling.launches.table import check_schema
 from assay_server.analysis.runs.intact import what_changed
+from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
+from assay_server.campaigns.bundles.stored import PACKED, bundle_fault
 from assay_server.identity.authority import read_authority
 from assay_server.keeping.findings import Checked, Finding, FindingKind
 from assay_server.keeping.rules import RunRows, broken_in_campaign, broken_in_run, broken_tokens, rows_of
@@ -100,6 +103,7 @@ class _Check:
         self._records = LocalRecordStore(state, make_folders=False)
         self._findings: list[Finding] = []
         self._known: set[str] = set()
+        self._bundles: set[str] = set()
         self._campaigns = self._runs = self._all_runs = self._files = self._bytes = 0
 
     def run(self) -> Checked:
@@ -152,6 +156,8 @@ class _Check:
         self._findings += broken_in_campaign(campaign, runs)
         if campaign.has_report:
             self._report(campaign_id)
+        for bundle in campaign.compiled.bundles:
+            self._bundle(bundle)
         for run in runs:
             self._runs += 1
             self._looked_at(self._runs, self._all_runs)
@@ -173,6 +179,17 @@ class _Check:
             self._find(FindingKind.REPORT, name, "it is missing")
         except (OSError, ValueError) as error:
             self._find(FindingKind.REPORT, name, f"it cannot be read ({error})")
+
+    def _bundle(self, bundle: Bundle) -> None:
+        """A bundle is named by its content, so its name says whether it changed."""
+        if bundle.sha256 in self._bundles:
+            return
+        self._bundles.add(bundle.sha256)
+        path = self._state / BUNDLES / f"{bundle.sha256}{PACKED}"
+        cause = bundle_fault(path, bundle)
+        if cause:
+            kind = FindingKind.CHANGED if path.exists() else FindingKind.MISSING
+            self._find(kind, f"{BUNDLES}/{path.name}", cause)
 
     def _published(self, piece: Slice) -> None:
         path = self._records.path(piece.file)

@@ -17,6 +17,9 @@ from assay_core.records.archive import ImportedCampaign
 from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
+from assay_server.campaigns.bundles.named import holder
+from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
+from assay_server.campaigns.bundles.stored import PACKED
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.keeping.archives import (
@@ -34,6 +37,7 @@ from assay_server.store.model import Slice
 
 FOLDER = "importing"
 _SUBJECT = "archive"
+_PIECE_BYTES = 1 << 20
 _counter = itertools.count()
 
 
@@ -102,12 +106,25 @@ class Import:
                     placed.append(piece)
             for path in sorted((files / "reports" / campaign.campaign_id).glob("report.*")):
                 records.write_report(campaign.campaign_id, path.suffix[1:], path.read_bytes())
+            self._take_in_bundles(rows, files)
             self._store(rows)
         except BaseException:
             for piece in placed:
                 records.withdraw(piece.run_id, piece.index)
             raise
         return ImportedCampaign(campaign.campaign_id, len(rows.runs), rows.files, rows.published_bytes)
+
+    def _take_in_bundles(self, rows: CampaignRows, files: Path) -> None:
+        """Each is checked as if somebody sent it."""
+        store = self._coordinator.bundles
+        for bundle in rows.campaign.compiled.bundles if store is not None else ():
+            assert store is not None
+            with store.begin(holder(), bundle) as incoming:
+                path = files / BUNDLES / store.path(bundle.sha256).name
+                with storage_errors(path), path.open("rb") as file:
+                    while data := file.read(_PIECE_BYTES):
+                        incoming.feed(data)
+                incoming.finish()
 
     def _require_new(self, campaign_id: str) -> None:
         with self._coordinator.snapshot() as store:
@@ -178,6 +195,10 @@ def _check(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:
     if broken:
         raise _not_ours(f"{broken[0].subject}: {broken[0].cause}")
     _check_files(rows, manifest, files)
+    named = {kept.name for kept in manifest.files}
+    for bundle in campaign.compiled.bundles:
+        if f"{BUNDLES}/{bundle.sha256}{PACKED}" not in named:
+            raise _not_ours(f"it lacks the bundle {bundle.sha256}, which its campaign names")
 
 
 def _check_files(rows: CampaignRows, manifest: ArchiveManifest, files: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +12,8 @@ from pathlib import Path
 from assay_core.files.durable import storage_errors
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
+from assay_server.campaigns.bundles.stored import FOLDER as BUNDLES
+from assay_server.campaigns.bundles.stored import PACKED, TOLD
 
 METADATA = "metadata.sqlite"
 # Their segments are acknowledged, so the agents have deleted them.
@@ -90,10 +93,22 @@ def _named(connection: sqlite3.Connection, state: Path) -> Iterator[StoredFile]:
     for run_id, piece, attempt, size in connection.execute(_STAGED, _LIVE):
         name = f"staging/{run_id}/slice-{piece:05d}-attempt-{attempt:04d}"
         yield StoredFile(name, fixed=False, most_bytes=size)
+    yield from _bundles(connection, state / BUNDLES)
     for (campaign_id,) in connection.execute("SELECT campaign_id FROM campaigns WHERE has_report"):
         for path in sorted((state / "reports" / campaign_id).glob("report.*")):
             if path.suffix in (".json", ".html"):
                 yield StoredFile(f"reports/{campaign_id}/{path.name}")
+
+
+def _bundles(connection: sqlite3.Connection, folder: Path) -> Iterator[StoredFile]:
+    """All bundles that are there, and those that campaigns name; with what is known of each."""
+    columns = [row[1] for row in connection.execute("PRAGMA table_info(campaigns)")]
+    compiled = connection.execute("SELECT compiled FROM campaigns") if "compiled" in columns else ()
+    names = {str(each["sha256"]) for (text,) in compiled for each in json.loads(text).get("bundles") or ()}
+    names |= {path.name.removesuffix(PACKED) for path in folder.glob(f"*{PACKED}")}
+    for sha256 in sorted(names):
+        yield StoredFile(f"{BUNDLES}/{sha256}{TOLD}", fixed=False)
+        yield StoredFile(f"{BUNDLES}/{sha256}{PACKED}")
 
 
 def foreign_keys_broken(database: Path) -> list[str]:

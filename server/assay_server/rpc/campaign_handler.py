@@ -59,7 +59,11 @@ class CampaignHandler:
     def submit(self, submission: Submission) -> Submitted:
         """Plan a campaign; raises CampaignError naming line and field."""
         campaign_id, runs = submit(
-            self._coordinator, submission.text, submission.file_name, submission.base_directory
+            self._coordinator,
+            submission.text,
+            submission.file_name,
+            submission.base_directory,
+            submission.bundles,
         )
         return Submitted(campaign_id, runs)
 

@@ -21,9 +21,11 @@ from assay_core.server_address import ServerAddress, require_our_socket
 from assay_protos import (
     agent_pb2_grpc,
     archive_pb2_grpc,
+    bundle_pb2_grpc,
     campaign_pb2_grpc,
     ingest_pb2_grpc,
     lab_pb2_grpc,
+    records_pb2_grpc,
 )
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditLog
@@ -41,6 +43,8 @@ from assay_server.rpc.admission.quotas import QuotaKeeper, Quotas
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
+from assay_server.rpc.bundles.handler import BundleHandler
+from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import Changes
 from assay_server.rpc.identity_servicers import Identified, add_identity_services, add_joining
@@ -50,6 +54,8 @@ from assay_server.rpc.lab.servicer import LabServicer
 from assay_server.rpc.observing.calls import CallMeter, Observing
 from assay_server.rpc.observing.health import HealthServicer
 from assay_server.rpc.places import Places
+from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
 from assay_server.store.protocols import MetadataStore
 
@@ -74,6 +80,8 @@ class RpcServer:
         changes: Changes,
         *,
         archives: ArchiveHandler,
+        bundles: BundleHandler,
+        published: PublishedHandler,
         lab: LabHandler,
         budgets: BudgetHandler,
         recognition: Recognition,
@@ -92,6 +100,8 @@ class RpcServer:
         self._agents = agents
         self._campaigns = campaigns
         self._archives = archives
+        self._bundles = bundles
+        self._published = published
         self._lab = lab
         self._budgets = budgets
         self._ingest = ingest
@@ -244,6 +254,12 @@ class RpcServer:
         )
         archive_pb2_grpc.add_ArchiveServiceServicer_to_server(  # type: ignore[no-untyped-call]
             ArchiveServicer(self._archives, threads, self._limits.archives), server
+        )
+        bundle_pb2_grpc.add_BundleServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            BundleServicer(self._bundles, threads, self._limits), server
+        )
+        records_pb2_grpc.add_RecordsServiceServicer_to_server(  # type: ignore[no-untyped-call]
+            PublishedServicer(self._published, threads, self._limits), server
         )
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits), server

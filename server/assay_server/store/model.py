@@ -128,12 +128,14 @@ class Need:
     """What a slot must have for a run. Runs of a campaign with one need wait in one lane.
 
     ``synthetic`` and ``partitions`` (of the SMs) are False for recorded runs, which any player plays.
+    ``bundles``: it runs files of its submitter.
     """
 
     profiler: str
     device_key: str = ""
     synthetic: bool = False
     partitions: bool = False
+    bundles: bool = False
     placement: Placement = NOT_PLACED
 
 
@@ -142,7 +144,8 @@ def need_of(run: Run) -> Need:
     if not run.device_key:
         return Need(run.profiler, placement=run.placement)
     partitions = run.condition.sm_share == "partition"
-    return Need(run.profiler, run.device_key, run.synthetic, partitions, run.placement)
+    bundles = run.command is not None and run.command.bundle is not None
+    return Need(run.profiler, run.device_key, run.synthetic, partitions, bundles, run.placement)
 
 
 @dataclass(frozen=True)

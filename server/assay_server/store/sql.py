@@ -20,6 +20,7 @@ from assay_core.records.failure import Failure
 from assay_core.records.lab import AuditEntry
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_core.records.runs_request import RunsRequest
+from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.errors import StorageError
@@ -738,7 +739,9 @@ _OF_NEED = attrgetter("campaign_id", "profiler", "device_key", "synthetic", "con
 
 
 def _command(document: Mapping[str, Any]) -> CommandSource:
-    return CommandSource(**{**document, "argv": tuple(document["argv"])})
+    bundle = document.get("bundle")
+    read = {"argv": tuple(document["argv"]), "bundle": None if bundle is None else Bundle(**bundle)}
+    return CommandSource(**{**document, **read})
 
 
 def _slice_time(row: Row) -> SliceTime:

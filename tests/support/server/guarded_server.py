@@ -18,7 +18,16 @@ from grpc_health.v1 import health_pb2
 from assay_core.identity.certificates import SERVER_NAME, certificate_pem
 from assay_core.identity.credentials import Credentials
 from assay_core.identity.keys import key_pem, new_key
-from assay_protos import agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2
+from assay_protos import (
+    agent_pb2,
+    archive_pb2,
+    bundle_pb2,
+    campaign_pb2,
+    identity_pb2,
+    ingest_pb2,
+    lab_pb2,
+    records_pb2,
+)
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
 from assay_server.access.caller import current_caller
@@ -35,7 +44,10 @@ from assay_server.store.model import Identity
 from assay_server.store.protocols import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 
-FILES = (agent_pb2, archive_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, health_pb2)
+FILES = (
+    agent_pb2, archive_pb2, bundle_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, records_pb2,
+    health_pb2,
+)  # fmt: skip
 
 
 def every_call() -> Iterator[MethodDescriptor]:

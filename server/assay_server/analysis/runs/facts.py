@@ -36,6 +36,7 @@ def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
         tools=tuple(dict.fromkeys(_plain(tool) for facts in attempts for tool in facts.tools)),
         libraries=_by_name(library for facts in attempts for library in facts.libraries.found),
         library_notes=distinct_texts(facts.libraries.note for facts in attempts),
+        bundles=distinct_texts(facts.bundle for facts in attempts),
     )
 
 

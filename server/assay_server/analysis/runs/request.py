@@ -27,6 +27,7 @@ class RunFacts:
         tools: (name, version) of the tools that measured.
         libraries: those that the workload loaded: by name, the version for people by build.
         library_notes: notes about the libraries.
+        bundles: SHA-256 of the submitter's files that it ran.
         days: those on which a live run was measured on silicon, as ISO dates in UTC.
     """
 
@@ -35,6 +36,7 @@ class RunFacts:
     tools: tuple[tuple[str, str], ...] = ()
     libraries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     library_notes: tuple[str, ...] = ()
+    bundles: tuple[str, ...] = ()
     days: tuple[str, ...] = ()
 
     @property

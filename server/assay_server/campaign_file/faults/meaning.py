@@ -46,7 +46,7 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
     if workload.command is None:
         if not workload.recordings:
             yield Fault(place, "it has nothing to run; give a 'command' or 'recordings'")
-        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto", "processes"):
+        for key in ("environment", "timeout_s", "memory_limit_bytes", "kineto", "processes", "bundle"):
             if key in workload.model_fields_set:
                 yield Fault((*place, key), "this key needs a 'command' in the workload")
         return
@@ -55,6 +55,8 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
     yield from command_faults(workload.command, workload.environment, place)
     yield from kineto_faults(workload.kineto or "", place)
     yield from _process_faults(workload, place)
+    if "\0" in (workload.bundle or ""):
+        yield Fault((*place, "bundle"), "a path cannot hold a null character")
 
 
 def _process_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:

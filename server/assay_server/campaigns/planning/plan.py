@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from assay_core.records.upload import Bundle
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import CommandSource, RecordedSource
 from assay_sampling.counters.definitions import COST_COUNTERS
@@ -46,6 +47,7 @@ class _Base:
     directory: str
     file_name: str
     costs: SliceCosts
+    bundles: Mapping[str, Bundle]
 
 
 def plan_campaign(
@@ -54,6 +56,8 @@ def plan_campaign(
     base_directory: str,
     file_name: str,
     costs: SliceCosts | None = None,
+    *,
+    bundles: Mapping[str, Bundle] | None = None,
 ) -> Plan:
     """The runs of every workload in the order of the file; CampaignError for a path without a base.
 
@@ -62,9 +66,9 @@ def plan_campaign(
     ``detailed: none``), a light run, and the runs of its conditions
     (:func:`assay_server.campaign_file.condition_runs.condition_runs`). ``costs`` size slices whose
     number of launches the file does not give; None: the assumed costs. With ``detailed.first: auto`` detailed
-    runs have no slices yet: these are chosen when the light run has ended.
+    runs have no slices yet: these are chosen when the light run has ended. ``bundles``: by folder.
     """
-    base = _Base(campaign_id, base_directory, file_name, costs or SliceCosts())
+    base = _Base(campaign_id, base_directory, file_name, costs or SliceCosts(), bundles or {})
     runs: list[Run] = []
     slices: list[Slice] = []
     for workload in campaign.workloads:
@@ -159,6 +163,8 @@ def _run(campaign: Campaign, base: _Base, **fields: Any) -> Run:
 
 def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
     """The command; a program given by a path is relative to the file's folder."""
+    if workload.bundle is not None:
+        return _bundled(workload, base.bundles.get(workload.bundle))
     if not PurePosixPath(base.directory).is_absolute():
         raise CampaignError(
             base.file_name,
@@ -176,6 +182,18 @@ def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
         memory_limit_bytes=workload.memory_limit_bytes or 0,
         kineto_file=workload.kineto or "",
         processes=workload.processes or 0,
+    )
+
+
+def _bundled(workload: WorkloadSpec, bundle: Bundle | None) -> CommandSource:
+    """The command of a workload with files of its own, in which it runs, wherever an agent unpacks them."""
+    return CommandSource(
+        argv=tuple(workload.command or ()),
+        environment=dict(workload.environment),
+        timeout_s=float(workload.timeout_s or 0.0),
+        memory_limit_bytes=workload.memory_limit_bytes or 0,
+        kineto_file=workload.kineto or "",
+        bundle=bundle,
     )
 
 

@@ -24,6 +24,7 @@ class Lack(StrEnum):
     MARK = "mark"
     PROFILER = "profiler"
     PARTITIONS = "partitions"
+    BUNDLES = "bundles"
     ARCHITECTURE = "architecture"
     NAME = "gpu"
     SM_COUNT = "sm_count"
@@ -46,6 +47,8 @@ def lacking(need: Need, slot: Slot, agent: Agent) -> Lack | None:
         return Lack.PROFILER
     if need.partitions and not slot.sm_partitions:
         return Lack.PARTITIONS
+    if need.bundles and not slot.bundles:
+        return Lack.BUNDLES
     requires = need.placement.requires
     unmet = None if requires == NO_REQUIREMENTS else _unmet(requires, slot, agent)
     return unmet or (None if need.placement.gang == 1 else _lacking_for_gang(need, slot, agent))

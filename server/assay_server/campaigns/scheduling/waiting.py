@@ -25,6 +25,8 @@ _REQUIRED = (
     Lack.ARCHITECTURE, Lack.NAME, Lack.SM_COUNT, Lack.MEMORY, Lack.DRIVER, Lack.TOOLS, Lack.LABELS, Lack.MIG,
 )  # fmt: skip
 _PARTITIONS_NEED = "they need Ampere or newer, NVIDIA's MPS of CUDA 13.1, and an agent of this release"
+_BUNDLES_NEED = "its agent's policy file must enable bundles: 'assay docs bundles'"
+_NOT_OFFERED = {Lack.PARTITIONS: _PARTITIONS_NEED, Lack.BUNDLES: _BUNDLES_NEED}
 
 
 class WaitKind(StrEnum):
@@ -219,7 +221,8 @@ def _kind_wanted(run: Run) -> str:
     mark = "synthetic" if run.synthetic else "measured"
     gang = f" and a gang of {run.placement.gang} such GPUs in one box" if run.placement.gang > 1 else ""
     partitions = " and static partitions of its SMs" if need_of(run).partitions else ""
-    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}{gang}"
+    bundles = " and bundles" if need_of(run).bundles else ""
+    return f"{mark} {run.device_kind} with {_in_words(run.profiler)}{partitions}{bundles}{gang}"
 
 
 def _in_words(profiler: str) -> str:
@@ -231,8 +234,8 @@ def _nearest(run: Run, agents: Sequence[Agent]) -> str:
     need = need_of(run)
     slots = [(slot, lacking(need, slot, agent)) for agent in agents for slot in agent.slots]
     for slot, lacks in slots:
-        if lacks is Lack.PARTITIONS:
-            return f": its {slot.device_name or 'GPU'} has none ({_PARTITIONS_NEED})"
+        if lacks in _NOT_OFFERED:
+            return f": its {slot.device_name or 'GPU'} has none ({_NOT_OFFERED[lacks]})"
         if run.device_key and lacks is Lack.PROFILER:
             has = ", ".join(name for name in slot.profilers if name not in _PROFILERS) or "no profiler"
             return f": its {slot.device_name or 'GPU'} has {has}"

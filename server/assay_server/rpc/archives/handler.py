@@ -14,6 +14,7 @@ from assay_core.records.archive import (
     ImportedCampaign,
 )
 from assay_sampling.errors import StorageError
+from assay_server.campaigns.bundles.named import named_bundles
 from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.keeping.archives import export_campaign
@@ -37,6 +38,9 @@ class ArchiveHandler:
             deleted = delete_campaign(self._coordinator, request)
         with self._coordinator.snapshot() as store:
             self._room.look(store)
+            named = named_bundles(store)
+        if self._coordinator.bundles is not None:
+            self._coordinator.bundles.forget(named)
         return deleted
 
     def export(self, request: ExportRequest) -> Iterator[ArchiveChunk]:

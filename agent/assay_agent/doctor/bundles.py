@@ -1,0 +1,45 @@
+"""The doctor's look at bundles: whether files of submitters can run here, and why not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from assay_agent.doctor.check import Check
+from assay_agent.execution.confinement.means import Means, find_means
+from assay_agent.policy.file import DEFAULT_POLICY_FILE, Bundles, read_policy
+from assay_sampling.errors import AssayError
+
+_NAME = "bundles"
+_NEEDED = "see 'assay docs bundles' for what each way needs, or take [bundles] out of the policy file"
+_USER = "nobody"
+
+
+def bundles_check() -> Check:
+    """Whether the box's policy lets bundles run, and whether the box can confine them."""
+    given = os.environ.get("ASSAY_AGENT_POLICY")
+    path = Path(given) if given else DEFAULT_POLICY_FILE
+    try:
+        allowed = read_policy(path).bundles if given or path.exists() else None
+    except AssayError as error:
+        return Check(_NAME, "note", f"the policy file {path} cannot be read: {error.cause}", error.remedy)
+    if allowed is None:
+        return Check(_NAME, "ok", f"off: no policy file enables them; {_could()}")
+    means = means_of(allowed)
+    if isinstance(means, Means):
+        return Check(_NAME, "ok", f"{path} lets files of submitters run {means.said}")
+    return Check(_NAME, "missing", f"{path} enables them, but they cannot be confined: {means}", _NEEDED)
+
+
+def means_of(allowed: Bundles) -> Means | str:
+    """How a policy's bundles would be confined, or why they cannot be."""
+    return find_means(allowed.run_as or "", bubblewrap=allowed.bubblewrap)
+
+
+def _could() -> str:
+    """Which ways would work here."""
+    found = [find_means(_USER, bubblewrap=False), find_means("", bubblewrap=True)]
+    ways = [means.said for means in found if isinstance(means, Means)]
+    if ways:
+        return f"this box could run them {' or '.join(ways)}"
+    return f"this box could not confine them: {'; '.join(str(why) for why in found)}"

@@ -1,0 +1,1 @@
+"""Confinement: running files of submitters where they see little of the box and nothing of the agent."""

@@ -1,0 +1,91 @@
+"""What a confined program sees of the box: system programs and devices to read, a few folders to write.
+
+A list of what is there, not of what is hidden: home folders, the agent's state, other runs, the box's
+processes and most of /etc are not named, so they do not exist inside.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_SYSTEM = ("/usr", "/opt")
+# On most systems links into /usr.
+_LINKED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_OF_ETC = (
+    "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "passwd", "group", "nsswitch.conf",
+    "localtime", "ssl/certs", "OpenCL", "vulkan", "nvidia", "python3",
+)  # fmt: skip
+_NETWORK = ("hosts", "resolv.conf")
+_GPUS = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-caps", "nvidia[0-9]*")
+_TEMPORARY = ("/tmp", "/var/tmp", "/run")
+Mount = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class View:
+    """What is in the space, in the order in which it is put there; later entries cover earlier ones.
+
+    Args:
+        readable: further folders and files that can be read, by their own paths.
+        writable: folders that can be written.
+        copied: folders of programs that only the agent's user can read; inside they are copies.
+        hidden: folders that are empty inside, even where a readable one holds them.
+        network: whether the box's network is there.
+    """
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    network: bool = False
+
+    def mounts(self) -> list[Mount]:
+        """(kind, path inside, source) of each; kinds as in :mod:`assay_agent.execution.confinement.entry`."""
+        found: list[Mount] = [("read", path, path) for path in _SYSTEM if Path(path).is_dir()]
+        for place in map(Path, _LINKED):
+            if place.is_symlink():
+                found.append(("link", str(place), str(place.readlink())))
+            elif place.is_dir():
+                found.append(("read", str(place), str(place)))
+        for name in (*_OF_ETC, *(_NETWORK if self.network else ())):
+            place = Path("/etc", name)
+            if place.exists() and "/etc" not in self.readable:
+                found.append(("read", str(place), str(place.resolve())))
+        found += [("proc", "/proc", ""), ("read", "/sys", "/sys"), ("devices", "/dev", "")]
+        found += [("device", str(place), str(place)) for place in _gpus()]
+        found += [("temporary", path, "") for path in _TEMPORARY]
+        known = set(_SYSTEM)
+        for path in sorted({*self.readable}, key=len):
+            if not known & {path, *map(str, Path(path).parents)} and Path(path).exists():
+                known.add(path)
+                found.append(("read", path, path))
+        found += [("hidden", path, "") for path in self.hidden]
+        found += [("copy", path, path) for path in self.copied]
+        found += [("write", path, path) for path in self.writable]
+        return found
+
+
+def view_of(path: str, state: Path, *, copied: bool, readable: tuple[str, ...] = ()) -> View:
+    """What tools found by a PATH need to read; ``state``: the agent's folder, which is not there.
+
+    ``copied``: the first folder of the path holds stand-in tools that only the agent's user can read.
+    """
+    folders = [folder for folder in path.split(":") if folder.startswith("/")]
+    own = tuple(folders[:1]) if copied else ()
+    rest = folders[len(own) :]
+    python = tuple(interpreter()) if copied else ()
+    named = (*(each for each in rest if each != "/"), *python, *readable)
+    return View(readable=named, copied=own, hidden=(str(state),))
+
+
+def interpreter() -> Iterator[str]:
+    """What the stand-in tools of virtual GPUs need to read: this Python, and where it imports from."""
+    yield from (sys.prefix, sys.base_prefix)
+    yield from (place for place in sys.path if place.startswith("/") and Path(place).is_dir())
+
+
+def _gpus() -> Iterable[Path]:
+    return sorted(path for pattern in _GPUS for path in Path("/dev").glob(pattern))

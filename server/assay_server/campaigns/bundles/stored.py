@@ -1,0 +1,287 @@
+"""Bundles on a local disk, by their hash: equal files are kept once.
+
+    <state>/bundles/<sha256>.tar.z    the compressed archive, as its first sender compressed it
+    <state>/bundles/<sha256>.json     its size, and who sent it when: its holders
+    <state>/bundles/incoming/...      on their way in; removed at every start
+
+Only who sent a bundle may name it in a campaign: the hash of somebody's files must not be enough to have them
+run, or to learn that they are here. A holder's claim goes when no campaign of theirs names the bundle any
+more and they did not ask for it for a while; the files go with the last claim.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from assay_core.bundles.form import BundleBounds, is_hash
+from assay_core.bundles.reading import BundleReader, Checked
+from assay_core.files.durable import (
+    make_folder,
+    replacing,
+    storage_errors,
+    sync_directory,
+    write_atomically,
+)
+from assay_core.files.free_space import free_space
+from assay_core.records.upload import Bundle
+from assay_sampling.errors import AssayError, InputError, StorageError
+from assay_server.clock import wall_ms
+from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+
+_log = logging.getLogger(__name__)
+
+FOLDER, PACKED, TOLD = "bundles", ".tar.z", ".json"
+_PIECE_BYTES = 1 << 20
+_AGAIN = "submit the campaign again: it is sent then"
+_counter = itertools.count()
+
+
+@dataclass
+class _Kept:
+    """A bundle that is here; ``holders``: when each last asked for it (Unix ms)."""
+
+    bundle: Bundle
+    stored_bytes: int
+    holders: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> bytes:
+        bundle = self.bundle
+        document = {"bytes": bundle.bytes, "files": bundle.files, "holders": self.holders}
+        return json.dumps(document, sort_keys=True).encode()
+
+
+class BundleStore:
+    """The bundles of a server. Thread-safe.
+
+    Args:
+        state: the server's state folder.
+        limits: bounds of one bundle, of what one identity may have here, and of all.
+        minimum_free_bytes: what must stay free on the disk.
+        now_ms: the wall clock.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        limits: BundleLimits = DEFAULT_LIMITS.bundles,
+        minimum_free_bytes: int = 0,
+        now_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self._folder = state / FOLDER
+        self.limits = limits
+        self.bounds = BundleBounds(limits.bundle_bytes, limits.bundle_entries, limits.bundle_path_bytes)
+        self._minimum_free_bytes = minimum_free_bytes
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._kept: dict[str, _Kept] = {}
+        with storage_errors(self._folder):
+            shutil.rmtree(self._folder / "incoming", ignore_errors=True)
+            if self._folder.is_dir():
+                self._read()
+
+    def path(self, sha256: str) -> Path:
+        """Where a bundle is, or would be."""
+        assert is_hash(sha256)
+        return self._folder / f"{sha256}{PACKED}"
+
+    def missing(self, holder: str, bundles: Iterable[Bundle]) -> tuple[str, ...]:
+        """Those that this holder must send, each once; the others are kept for a while."""
+        with self._lock, storage_errors(self._folder):
+            return tuple(
+                dict.fromkeys(each.sha256 for each in bundles if not self._touched(holder, each.sha256))
+            )
+
+    def require(self, holder: str, bundles: Iterable[Bundle]) -> None:
+        """Raises InputError unless the holder sent all of them, as they are described."""
+        for each in bundles:
+            with self._lock, storage_errors(self._folder):
+                here = self._touched(holder, each.sha256) and self._kept[each.sha256].bundle == each
+            if not here:
+                raise InputError(f"bundle {each.sha256[:64]}", "you have not sent it to this server", _AGAIN)
+
+    def begin(self, holder: str, bundle: Bundle) -> Incoming:
+        """Begin to receive a bundle. Raises InputError or StorageError if it cannot be taken."""
+        reader = BundleReader(bundle, Checked(), self.bounds)
+        with self._lock, storage_errors(self._folder):
+            mine = sum(each.stored_bytes for each in self._kept.values() if holder in each.holders)
+            total = sum(each.stored_bytes for each in self._kept.values())
+            room = min(
+                self.limits.bundle_identity_bytes - mine,
+                self.limits.bundle_total_bytes - total,
+                free_space(self._folder).free_bytes - self._minimum_free_bytes,
+            )
+            make_folder(self._folder / "incoming")
+        if room <= 0:
+            raise _no_room(self.limits, mine, total)
+        return Incoming(self, holder, bundle, reader, room)
+
+    def keep(self, holder: str, bundle: Bundle, packed: Path) -> None:
+        """Give a checked file its name and its holder, durably; a second copy changes nothing."""
+        path = self.path(bundle.sha256)
+        with self._lock, storage_errors(path):
+            kept = self._kept.get(bundle.sha256)
+            if kept is None:
+                packed.replace(path)
+                sync_directory(path.parent)
+                kept = _Kept(bundle, path.stat().st_size)
+            kept.holders[holder] = self._now_ms()
+            self._tell(kept)
+            self._kept[bundle.sha256] = kept
+
+    def stored_bytes(self, sha256: str) -> int:
+        """The compressed bytes of a bundle; 0: it is not here."""
+        kept = self._kept.get(sha256)
+        return 0 if kept is None else kept.stored_bytes
+
+    def pieces(self, sha256: str) -> Iterator[bytes]:
+        """The compressed bundle. Raises StorageError if it is not here."""
+        return _pieces(self.path(sha256))
+
+    def forget(self, named: Mapping[str, frozenset[str]]) -> list[str]:
+        """Remove what nobody needs; ``named``: by bundle, the owners of campaigns that name it.
+
+        Returns the bundles that are gone.
+        """
+        before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
+        gone = []
+        with self._lock, storage_errors(self._folder):
+            for sha256, kept in list(self._kept.items()):
+                owners = named.get(sha256, frozenset())
+                holders = {who: at for who, at in kept.holders.items() if at >= before or who in owners}
+                if not holders and not owners:
+                    self._tell_path(sha256).unlink(missing_ok=True)
+                    self.path(sha256).unlink(missing_ok=True)
+                    del self._kept[sha256]
+                    gone.append(sha256)
+                elif holders != kept.holders:
+                    kept.holders = holders
+                    self._tell(kept)
+        if gone:
+            _log.info("%d bundles are gone that no campaign names any more", len(gone))
+        return gone
+
+    def incoming(self) -> Path:
+        """A new name for a file on its way in."""
+        return self._folder / "incoming" / f"{os.getpid()}-{next(_counter)}"
+
+    def _touched(self, holder: str, sha256: str) -> bool:
+        kept = self._kept.get(sha256)
+        if kept is None or holder not in kept.holders:
+            return False
+        kept.holders[holder] = self._now_ms()
+        self._tell(kept)
+        return True
+
+    def _tell_path(self, sha256: str) -> Path:
+        return self._folder / f"{sha256}{TOLD}"
+
+    def _tell(self, kept: _Kept) -> None:
+        write_atomically(self._tell_path(kept.bundle.sha256), kept.to_json())
+
+    def _read(self) -> None:
+        """What is here. A file without its description was never acknowledged, and goes."""
+        for path in self._folder.glob(f"*{PACKED}"):
+            sha256 = path.name.removesuffix(PACKED)
+            try:
+                told = json.loads(self._tell_path(sha256).read_bytes())
+                bundle = Bundle(sha256, int(told["bytes"]), int(told["files"]))
+                holders = {str(who): int(at) for who, at in told["holders"].items()}
+            except FileNotFoundError:
+                path.unlink()
+                continue
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                _log.warning(
+                    "the description of bundle %s is damaged (%s): it must be sent again", path, error
+                )
+                continue
+            self._kept[sha256] = _Kept(bundle, path.stat().st_size, holders)
+
+
+def bundle_fault(path: Path, bundle: Bundle) -> str:
+    """Why a file is not the bundle, compressed; "" if it is. Reads all of it."""
+    if not path.exists():
+        return "it is missing"
+    try:
+        reader = BundleReader(bundle, Checked())
+        for piece in _pieces(path):
+            reader.feed(piece)
+        reader.finish()
+    except AssayError as error:
+        return error.cause
+    return ""
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with storage_errors(path), path.open("rb") as file:
+        while data := file.read(_PIECE_BYTES):
+            yield data
+
+
+class Incoming:
+    """A bundle on its way in: :meth:`feed` its pieces, then :meth:`finish`. A context manager."""
+
+    def __init__(
+        self, store: BundleStore, holder: str, bundle: Bundle, reader: BundleReader, most_bytes: int
+    ) -> None:
+        self._store, self._holder, self.bundle = store, holder, bundle
+        self._reader, self._room = reader, most_bytes
+        self._path = store.incoming()
+        self._open = contextlib.ExitStack()
+        with storage_errors(self._path):
+            temporary = self._path.with_suffix(".part")
+            self._file: IO[bytes] = self._open.enter_context(replacing(self._path, temporary=temporary))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece. Raises InputError for what is not the bundle, StorageError without room."""
+        self._room -= len(data)
+        if self._room < 0:
+            raise _no_room(self._store.limits, 0, 0)
+        self._reader.feed(data)
+        with storage_errors(self._path):
+            self._file.write(data)
+
+    def finish(self) -> None:
+        """Raises InputError unless it came whole; then it is durable."""
+        self._reader.finish()
+        with storage_errors(self._path):
+            self._open.close()
+        self._store.keep(self._holder, self.bundle, self._path)
+
+    def close(self) -> None:
+        """Remove what was received, unless it was finished."""
+        with contextlib.suppress(_Abandoned):
+            self._open.__exit__(_Abandoned, _Abandoned(), None)
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+
+class _Abandoned(Exception):
+    """A bundle did not come whole."""
+
+
+def _no_room(limits: BundleLimits, mine: int, total: int) -> StorageError:
+    return StorageError(
+        "bundle",
+        f"there is no room for it: yours take {mine:,} of {limits.bundle_identity_bytes:,} bytes, all "
+        f"{total:,} of {limits.bundle_total_bytes:,}, and the disk must keep its free space",
+        "delete campaigns that name bundles you no longer need: assay campaigns delete ID --yes",
+    )

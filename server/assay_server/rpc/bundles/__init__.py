@@ -1,0 +1,1 @@
+"""Bundles over gRPC: sent by people, fetched by agents."""

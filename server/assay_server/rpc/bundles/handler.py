@@ -1,0 +1,67 @@
+"""Answers requests about bundles. Plain functions; they may block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay_core.records.campaign import AttemptState
+from assay_core.records.upload import (
+    BundleChunk,
+    BundlesMissing,
+    BundlesNamed,
+    BundleWanted,
+    StoredBundle,
+)
+from assay_sampling.errors import InputError, NotPermittedError, ParameterError
+from assay_server.access.audit import note_subject
+from assay_server.campaigns.bundles.named import holder
+from assay_server.campaigns.bundles.stored import BundleStore, Incoming
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+
+
+class BundleHandler:
+    """What is missing, what is sent, what is fetched."""
+
+    def __init__(self, coordinator: Coordinator, store: BundleStore) -> None:
+        self._coordinator = coordinator
+        self._store = store
+
+    def missing(self, named: BundlesNamed) -> BundlesMissing:
+        """Those that the caller must send."""
+        most = self._store.limits.campaign_bundles
+        if len(named.bundles) > most:
+            raise ParameterError("bundles", f"a campaign names at most {most:,}", "make several campaigns")
+        return BundlesMissing(self._store.missing(holder(), named.bundles))
+
+    def begin(self, first: BundleChunk) -> Incoming:
+        """Begin to receive a bundle, which the first chunk names."""
+        if first.bundle is None:
+            raise InputError("bundle", "the stream does not begin with its name", "send it again")
+        if self._coordinator.room is not None:
+            self._coordinator.room.require()
+        note_subject(f"bundle {first.bundle.sha256[:64]}", f"{first.bundle.files} files")
+        return self._store.begin(holder(), first.bundle)
+
+    def finish(self, incoming: Incoming) -> StoredBundle:
+        """The answer once the bundle is durable."""
+        incoming.finish()
+        bundle = incoming.bundle
+        return StoredBundle(bundle, self._store.stored_bytes(bundle.sha256))
+
+    def fetch(self, wanted: BundleWanted) -> Iterator[BundleChunk]:
+        """The bundle of a run, for whoever holds its lease. Raises NotPermittedError for all others."""
+        key = wanted.claim.key
+        with self._coordinator.snapshot() as store:
+            attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
+            run = store.run(key.run_id)
+        bundle = run.command.bundle if run is not None and run.command is not None else None
+        held = (
+            attempt is not None and attempt.state is AttemptState.LEASED and attempt.is_held_by(wanted.claim)
+        )
+        if not held or bundle is None or bundle.sha256 != wanted.sha256:
+            raise NotPermittedError(
+                f"bundle {wanted.sha256[:64]}",
+                "only the agent that holds the lease of a run gets that run's bundle",
+                "wait for a run of the campaign that names it",
+            )
+        return (BundleChunk(piece) for piece in self._store.pieces(bundle.sha256))

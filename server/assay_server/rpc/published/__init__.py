@@ -1,0 +1,1 @@
+"""Published records over gRPC: which files a campaign has, and their content."""

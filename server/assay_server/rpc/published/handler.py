@@ -1,0 +1,67 @@
+"""Answers requests for published records. Plain functions; they may block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay_core.files.durable import storage_errors
+from assay_core.records.archive import RecordFile, RecordsAsked, RecordsChunk, RecordsPage, RecordWanted
+from assay_sampling.errors import ParameterError
+from assay_server.campaigns.errors import UnknownThingError, known_campaign
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.limits import QueryLimits
+
+_CHUNK_BYTES = 1 << 20
+
+
+class PublishedHandler:
+    """Lists and reads published files; a file is never written again, so any part of it can be read later."""
+
+    def __init__(self, coordinator: Coordinator, limits: QueryLimits) -> None:
+        self._coordinator = coordinator
+        self._limits = limits
+
+    def list(self, asked: RecordsAsked) -> RecordsPage:
+        """The files of a page of runs."""
+        first, most = max(0, asked.first), self._limits.status_page_runs
+        with self._coordinator.snapshot() as store:
+            known_campaign(store.campaign(asked.campaign_id), asked.campaign_id)
+            overviews = store.run_overviews(asked.campaign_id, first=first, most=most + 1)
+            runs = [overview.run for overview in overviews]
+            files = tuple(
+                RecordFile(
+                    run.run_id,
+                    run.workload,
+                    piece.index,
+                    piece.file,
+                    piece.file_bytes,
+                    piece.content_hash,
+                    piece.launches,
+                )
+                for run in runs[:most]
+                for piece in store.slices(run.run_id)
+                if piece.file
+            )
+        return RecordsPage(files, runs[most].ordinal if len(runs) > most else 0)
+
+    def read(self, wanted: RecordWanted) -> Iterator[RecordsChunk]:
+        """A file from an offset on."""
+        with self._coordinator.snapshot() as store:
+            run = store.run(wanted.run_id)
+            piece = store.slice(wanted.run_id, wanted.slice)
+        if run is None or run.campaign_id != wanted.campaign_id or piece is None or not piece.file:
+            raise UnknownThingError(
+                f"records of run {wanted.run_id[:100]!r}",
+                "the server has published no such file",
+                "see the files of a campaign: assay fetch CAMPAIGN",
+            )
+        if not 0 <= wanted.offset <= piece.file_bytes:
+            raise ParameterError("offset", f"the file has {piece.file_bytes:,} bytes", "start from its begin")
+        return self._chunks(piece.file, wanted.offset)
+
+    def _chunks(self, name: str, offset: int) -> Iterator[RecordsChunk]:
+        path = self._coordinator.records.path(name)
+        with storage_errors(path), path.open("rb") as file:
+            file.seek(offset)
+            while data := file.read(_CHUNK_BYTES):
+                yield RecordsChunk(data)

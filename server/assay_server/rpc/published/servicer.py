@@ -1,0 +1,46 @@
+"""The RecordsService of assay_protos: from the event loop to the handler's threads and back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from assay_core.records.archive import RecordsAsked, RecordsChunk, RecordWanted
+from assay_protos import records_pb2_grpc
+from assay_server.limits import Limits
+from assay_server.rpc.errors import abort
+from assay_server.rpc.places import Places
+from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.rpc.servicers import Context, Threads, answer, sent
+
+
+class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
+    """Published files of campaigns."""
+
+    def __init__(self, handler: PublishedHandler, threads: Threads, limits: Limits) -> None:
+        self._handler = handler
+        self._threads = threads
+        self._places = Places(
+            lambda: limits.queries.download_streams, lambda: limits.callers.place_share_percent
+        )
+
+    async def ListRecords(self, request: Any, context: Context) -> Any:
+        read = RecordsAsked.from_proto
+        return await sent(context, self._threads.status, self._handler.list, read, request)
+
+    async def ReadRecords(self, request: Any, context: Context) -> AsyncIterator[Any]:
+        with self._places.taken() as place:
+            if not place:
+                await abort(context, self._places.refusal("downloads"), "ReadRecords")
+            people, read = self._threads.people, RecordWanted.from_proto
+            chunks = await answer(context, people, self._handler.read, read, request)
+            while (chunk := await answer(context, people, _next, _as_it_is, chunks)) is not None:
+                yield chunk.to_proto()
+
+
+def _next(chunks: Iterator[RecordsChunk]) -> RecordsChunk | None:
+    return next(chunks, None)
+
+
+def _as_it_is(record: Any) -> Any:
+    return record

@@ -1,0 +1,234 @@
+"""Bundles on the server: who may send, name and fetch them, how long they stay, and that they are whole."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from assay_client.remote.archives import export_to, import_from
+from assay_client.remote.bundles import send_bundles
+from assay_client.remote.connection import Connection
+from assay_core.bundles.packing import pack_bundle
+from assay_core.identity.roles import Role
+from assay_core.records.attempt import Claim
+from assay_core.records.machine import InstalledDevice, Slot
+from assay_core.records.upload import Bundle, BundleChunk, BundleWanted
+from assay_protos import bundle_pb2_grpc
+from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
+from assay_server.access.caller import OWNER_ID, Caller, called_by
+from assay_server.app import Server
+from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaigns.bundles.named import sent_bundles
+from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.keeping.backup import make_backup
+from assay_server.keeping.check import check_state
+from assay_server.keeping.restore import restore_backup
+from assay_server.limits import DEFAULT_LIMITS, BundleLimits
+from tests.support.server.playing_agent import PlayingAgent
+
+CAMPAIGN = """\
+campaign: sent
+gpus: [V100]
+detailed: none
+workloads: [{name: w, bundle: files, command: [./run.sh]}]
+"""
+GPU = Slot("GPU-1", ("nsight_systems",), device=InstalledDevice(0, "V100"), bundles=True)
+
+
+def packed(folder: Path, content: str = "exit 0\n", name: str = "files") -> tuple[Bundle, bytes]:
+    """A bundle of one script, with its compressed bytes."""
+    (folder / name).mkdir(exist_ok=True)
+    (folder / name / "run.sh").write_text(content)
+    target = folder / f"{name}.packed"
+    target.unlink(missing_ok=True)
+    return pack_bundle(folder / name, target), target.read_bytes()
+
+
+def put(store: BundleStore, who: str, bundle: Bundle, data: bytes) -> None:
+    with store.begin(who, bundle) as incoming:
+        incoming.feed(data)
+        incoming.finish()
+
+
+def files(store_folder: Path) -> list[str]:
+    return sorted(path.name for path in (store_folder / "bundles").rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def person(server: Server) -> Iterator[Connection]:
+    with Connection(server.addresses[0]) as connection:
+        yield connection
+
+
+def submitted(connection: Connection, folder: Path) -> str:
+    packed(folder)
+    sent = send_bundles(connection, CAMPAIGN, folder)
+    return connection.submit(CAMPAIGN, "sent.yaml", str(folder), sent).campaign_id
+
+
+def test_only_who_sent_a_bundle_may_name_it(tmp_path: Path) -> None:
+    store = BundleStore(tmp_path)
+    bundle, data = packed(tmp_path)
+    assert store.missing("ann", [bundle]) == (bundle.sha256,)
+    put(store, "ann", bundle, data)
+    assert store.missing("ann", [bundle]) == ()
+    # Bob knows the hash, and learns nothing by it: not even that the files are here.
+    assert store.missing("bob", [bundle]) == (bundle.sha256,)
+    spec = load_campaign(CAMPAIGN, "sent.yaml")
+    with called_by(Caller("bob", "bob", Role.SUBMITTER)), pytest.raises(InputError, match="not sent it"):
+        sent_bundles(spec, {"files": bundle}, store, "sent.yaml")
+    with called_by(Caller("ann", "ann", Role.SUBMITTER)):
+        assert sent_bundles(spec, {"files": bundle}, store, "sent.yaml") == {"files": bundle}
+        with pytest.raises(InputError):
+            sent_bundles(spec, {"files": replace(bundle, bytes=bundle.bytes + 512)}, store, "sent.yaml")
+        with pytest.raises(CampaignError, match="were not sent"):
+            sent_bundles(spec, {}, store, "sent.yaml")
+    put(store, "bob", bundle, zlib.compress(zlib.decompress(data), 1))
+    assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
+    assert store.path(bundle.sha256).read_bytes() == data
+    assert BundleStore(tmp_path).missing("bob", [bundle]) == ()
+
+
+def test_a_bundle_stays_while_a_campaign_names_it_and_for_an_hour(tmp_path: Path) -> None:
+    now = [10_000_000]
+    store = BundleStore(tmp_path, now_ms=lambda: now[0])
+    one, other = packed(tmp_path), packed(tmp_path, "exit 1\n", "other")
+    for bundle, data in (one, other):
+        put(store, "ann", bundle, data)
+    now[0] += 3_599_000
+    assert store.forget({}) == []
+    assert store.missing("ann", [one[0]]) == ()  # asking keeps it for another hour
+    now[0] += 2_000
+    assert store.forget({}) == [other[0].sha256]
+    now[0] += 10_000_000
+    assert store.forget({one[0].sha256: frozenset({"bob"})}) == []
+    assert store.missing("ann", [one[0]]) == (one[0].sha256,), "its claim is gone, the files of bob's are not"
+    assert store.forget({}) == [one[0].sha256]
+    assert files(tmp_path) == []
+
+
+def test_what_does_not_come_whole_leaves_nothing(tmp_path: Path) -> None:
+    store = BundleStore(tmp_path)
+    bundle, data = packed(tmp_path)
+    for broken in (data[:-9], data[:20] + bytes([data[20] ^ 1]) + data[21:], b"", data + b"x"):
+        with pytest.raises(InputError):
+            put(store, "ann", bundle, broken)
+    assert files(tmp_path) == [] and store.missing("ann", [bundle]) == (bundle.sha256,)
+    put(store, "ann", bundle, data)
+    (tmp_path / "bundles" / f"{bundle.sha256}.json").unlink()
+    assert BundleStore(tmp_path).missing("ann", [bundle]) == (bundle.sha256,)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "limit", ["bundle_identity_bytes", "bundle_total_bytes", "bundle_bytes", "bundle_entries"]
+)
+def test_quotas_and_bounds_are_kept(limit: str, tmp_path: Path) -> None:
+    one, other = packed(tmp_path), packed(tmp_path, "exit 1\n", "other")
+    most = {"bundle_identity_bytes": len(one[1]), "bundle_total_bytes": len(one[1]), "bundle_bytes": 2047}
+    store = BundleStore(tmp_path, replace(BundleLimits(), **{limit: most.get(limit, 0)}))
+    if limit not in ("bundle_bytes", "bundle_entries"):
+        put(store, "ann", *one)
+    who = "ann" if limit == "bundle_identity_bytes" else "bob"
+    with pytest.raises((StorageError, InputError)):
+        put(store, who, *other)
+    if limit == "bundle_identity_bytes":
+        put(store, "bob", *other)
+
+
+def test_only_the_agent_with_the_lease_of_its_run_gets_a_bundle(
+    server: Server, person: Connection, tmp_path: Path
+) -> None:
+    submitted(person, tmp_path)
+    bundle, data = packed(tmp_path)
+    with PlayingAgent(server.addresses[0]) as agent, PlayingAgent(server.addresses[0], "agent-2") as other:
+        agent.register((replace(GPU, bundles=False),))
+        other.register((replace(GPU, slot_id="GPU-2"),))
+        assert agent.lease("GPU-1").work is None, "its policy does not enable bundles"
+        work = other.lease("GPU-2").work
+        assert work is not None and work.command is not None and work.command.bundle == bundle
+        assert work.command.argv == ("./run.sh",) and work.command.working_directory == ""
+        claim = Claim(work.key, "agent-2", "session-1", work.write_secret)
+        stub = bundle_pb2_grpc.BundleServiceStub(agent.channel)
+
+        def fetched(wanted: BundleWanted) -> bytes | str:
+            try:
+                return b"".join(chunk.data for chunk in stub.FetchBundle(wanted.to_proto(), timeout=20))
+            except Exception as error:  # noqa: BLE001 - what gRPC raises
+                return str(error.code().name)  # type: ignore[attr-defined]
+
+        assert fetched(BundleWanted(claim, bundle.sha256)) == data
+        for wrong in (
+            BundleWanted(replace(claim, secret=b"x" * 32), bundle.sha256),
+            BundleWanted(replace(claim, agent_id="agent-1"), bundle.sha256),
+            BundleWanted(replace(claim, session_id="session-2"), bundle.sha256),
+            BundleWanted(claim, "0" * 64),
+        ):
+            assert fetched(wrong) == "PERMISSION_DENIED"
+        other.fail(work.key)
+        assert fetched(BundleWanted(claim, bundle.sha256)) == "PERMISSION_DENIED"
+
+
+def test_a_run_waits_for_an_agent_that_runs_bundles_and_says_so(
+    server: Server, person: Connection, tmp_path: Path
+) -> None:
+    campaign_id = submitted(person, tmp_path)
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register((replace(GPU, bundles=False),))
+        [waiting] = agent.status(campaign_id).waiting
+    assert "bundles" in waiting.reason and "policy" in waiting.reason
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [[], [BundleChunk(b"x")], "large", "two"],
+    ids=["nothing", "no name", "too large a chunk", "two bundles"],
+)  # fmt: skip
+def test_a_stream_that_is_no_bundle_is_refused(chunks: object, person: Connection, tmp_path: Path) -> None:
+    bundle, data = packed(tmp_path)
+    made = {
+        "large": [BundleChunk(b"", bundle), BundleChunk(bytes((1 << 20) + 1))],
+        "two": [BundleChunk(data[:5], bundle), BundleChunk(data[5:], bundle)],
+    }.get(str(chunks), chunks)
+    with pytest.raises(AssayError):
+        person.send_bundle(iter(made))  # type: ignore[call-overload]
+    assert person.missing_bundles((bundle,)) == (bundle.sha256,)
+
+
+def test_bundles_are_in_backups_archives_and_checks(
+    make_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    bundles = replace(DEFAULT_LIMITS.bundles, bundle_unnamed_seconds=0)
+    server = make_server(limits=replace(DEFAULT_LIMITS, bundles=bundles))
+    with Connection(server.addresses[0]) as person:
+        _kept_everywhere(server, person, tmp_path)
+
+
+def _kept_everywhere(server: Server, person: Connection, tmp_path: Path) -> None:
+    campaign_id = submitted(person, tmp_path)
+    state = server.settings.state_dir
+    bundle, data = packed(tmp_path)
+    make_backup(state, tmp_path / "backup", without_authority=True)
+    restore_backup(tmp_path / "backup", tmp_path / "restored")
+    assert BundleStore(tmp_path / "restored").missing(OWNER_ID, [bundle]) == ()
+    assert check_state(tmp_path / "restored").findings == ()
+    path = tmp_path / "restored" / "bundles" / f"{bundle.sha256}.tar.z"
+    path.write_bytes(data[:-3])
+    assert [(f.kind, f.subject) for f in check_state(tmp_path / "restored").findings] == [
+        ("changed", f"bundles/{path.name}")
+    ]
+    path.unlink()
+    assert [f.kind for f in check_state(tmp_path / "restored").findings] == ["missing"]
+    # An archive takes it along, and the campaign's deletion takes it away.
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.cancel(campaign_id)
+    export_to(person, campaign_id, tmp_path / "sent.tar")
+    person.delete(campaign_id, confirmed=True)
+    assert files(state) == []
+    import_from(person, tmp_path / "sent.tar")
+    assert (state / "bundles" / f"{bundle.sha256}.tar.z").read_bytes() == data
+    assert check_state(state).findings == ()
