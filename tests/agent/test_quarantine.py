@@ -208,7 +208,7 @@ def registers(box: Box) -> threading.Thread:
     """What the agent's main thread does: registers again when something was announced."""
 
     def run() -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while box.session.registered and time.monotonic() < until:
             time.sleep(0.001)
         box.session.register(box.session.announced)
@@ -221,7 +221,7 @@ def registers(box: Box) -> threading.Thread:
 def lost(box: Box, slot_health: SlotHealth, found: Failure | None = None) -> Failure | None:
     registering = registers(box)
     judged = slot_health.judged(WORK, found, AttemptLog(telemetry_json=json.dumps(LOST)))
-    registering.join(30)
+    registering.join(90)
     return judged
 
 
@@ -259,7 +259,7 @@ def test_in_doubt_the_driver_is_asked(box: Box) -> None:
     box.against = "it needs a reset (NVML error 16)"
     registering = registers(box)
     told = kept.judged(WORK, doubtful, AttemptLog())
-    registering.join(30)
+    registering.join(90)
     assert told is not None
     assert told.failure_class is FailureClass.GPU_LOST
 

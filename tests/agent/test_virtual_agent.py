@@ -52,7 +52,7 @@ def running(server: FakeServer, state: Path, *virtual: str, recorded_slots: int 
         yield agent
     finally:
         agent.stop(0)
-        thread.join(30)
+        thread.join(90)
         assert not thread.is_alive()
 
 

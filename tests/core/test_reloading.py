@@ -115,7 +115,7 @@ def test_a_hangup_reloads_while_the_terminal_is_there_and_ends_the_program_when_
         os.execv(sys.executable, [sys.executable, "-c", DAEMON, str(said)])
 
     def wait_for(text: str) -> None:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while not said.exists() or said.read_text() != text:
             assert time.monotonic() < until, said.read_text()
             time.sleep(0.02)

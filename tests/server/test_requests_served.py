@@ -131,7 +131,7 @@ def test_a_second_request_waits_until_the_first_is_carried_out(coordinator: Coor
     with coordinator.snapshot() as store:
         assert [each.action for each in store.pending_requests()] == [RunsAction.CANCEL]
     go_on.set()
-    first.join(20)
-    second.join(20)
+    first.join(60)
+    second.join(60)
     with coordinator.snapshot() as store:
         assert [str(run.state) for run in store.runs("made-1")] == ["waiting"] * 3
