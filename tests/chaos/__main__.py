@@ -27,7 +27,7 @@ from tests.chaos.printing import Asked, Printer, document
 from tests.chaos.schedule import plan
 from tests.chaos.work import Size, write_campaigns
 
-LONG = Size(10_000_000, runs=320, campaigns=8, live_runs=36, agents=4, slots=2, undisturbed_seconds=240)
+LONG = Size(10_000_000, runs=320, campaigns=8, live_runs=36, agents=4, slots=2, undisturbed_seconds=200)
 SHORT = Size(240_000, runs=24, campaigns=3, live_runs=4, agents=3, slots=2, undisturbed_seconds=14)
 LONG_FAULTS, SHORT_FAULTS = 200, 18
 LEAST_KINDS = 12
@@ -85,7 +85,7 @@ def _run(
 
     def course(name: str, number_of_faults: int, server: tuple[str, ...]) -> Course:
         with laboratory(root / name, size, seed, server) as lab:
-            with_spares = number_of_faults + number_of_faults // 5
+            with_spares = number_of_faults + number_of_faults // 2
             planned = plan(Random(seed), with_spares, kinds, sorted(lab.boxes))
             left = given.minutes * 60 - (time.monotonic() - began)
             try:
