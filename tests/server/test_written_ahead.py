@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
 from assay_server.store.ahead import AheadLimits
 from assay_server.store.model import Segment
@@ -55,6 +57,25 @@ def test_a_file_written_ahead_has_the_bytes_of_one_written_from_staged_segments(
 
     assert store.publish(KEY, records) == expected
     assert files(tmp_path / "ahead" / "records") == ["made-1.0000/slice-00000.parquet"]
+
+
+def test_memory_of_the_last_rows_is_given_to_nobody_before_the_file_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The writer keeps rows that fill no row group until the end, in the memory that they were copied to."""
+    expected = published_at_the_end(tmp_path / "end", SMALL)
+    store = LocalRecordStore(tmp_path / "ahead")
+    records = bring(store, SMALL, KEY, ahead=True)
+    other, real = AttemptKey("made-1.0001", 0, 1, 8), LaunchFileUnderWay.end
+    first, second = made_segments((300, 157))
+    of_other_launches = [replace(second, index=0, names=first.names)]
+
+    def end(file: LaunchFileUnderWay) -> str:
+        bring(store, of_other_launches, other, ahead=True)
+        return real(file)
+
+    monkeypatch.setattr(LaunchFileUnderWay, "end", end)
+    assert store.publish(KEY, records) == expected
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -126,6 +126,7 @@ class FileAhead:
         try:
             if not self._dropped:
                 self._write(self._full)
+                self._give_back(self._full)
                 written = True
         except (AssayError, OSError) as error:
             _log.info("%s is not written ahead: %s", self._path, error)
@@ -145,7 +146,6 @@ class FileAhead:
             names, self._names = self._names, {}
         # Ingest has checked each id against all names so far.
         self._file.write(LaunchBatch(group.batch(), names), named=True)
-        self._groups.give_back(group, self._schema.schema)
 
     def is_of(self, segments: Sequence[Segment]) -> bool:
         """Whether it holds exactly these segments; waits until nothing is added or written."""
@@ -155,11 +155,20 @@ class FileAhead:
 
     def end(self) -> str:
         """Complete the file, durably, under its name; returns its content hash. Raises StorageError."""
-        if self._filling is not None:
-            group, self._filling = self._filling, None
+        group, self._filling = self._filling, None
+        if group is not None:
             self._write(group)
         assert self._file is not None
-        return self._file.end()
+        content_hash = self._file.end()
+        # The writer reads rows that fill no row group only now, from the group's own memory.
+        if group is not None:
+            self._give_back(group)
+        return content_hash
+
+    def _give_back(self, group: RowGroup) -> None:
+        """Let others use the memory of a row group that is in the file."""
+        assert self._schema is not None
+        self._groups.give_back(group, self._schema.schema)
 
     def drop(self) -> None:
         """Remove what was written; waits until nothing is added or written."""
