@@ -174,10 +174,10 @@ def test_a_campaign_that_another_of_its_name_overtakes_gets_the_next_number(
     box = Box(tmp_path)  # has submitted made-1
     real, text = submit.plan_campaign, TEXT.format(synthetic="false")
 
-    def overtaken(*arguments: Any) -> Plan:
+    def overtaken(*arguments: Any, **keywords: Any) -> Plan:
         monkeypatch.setattr(submit, "plan_campaign", real)
         assert submit.submit(box.coordinator, text, "c.yaml", "/data") == ("made-2", 2)
-        return real(*arguments)
+        return real(*arguments, **keywords)
 
     monkeypatch.setattr(submit, "plan_campaign", overtaken)
     assert submit.submit(box.coordinator, text, "c.yaml", "/data") == ("made-3", 2)
