@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from assay_agent.config import AgentSettings
+from assay_client.remote.lab_model import AgentsDocument, BudgetsDocument, GpusDocument, QueueDocument
 from assay_client.settings import ClientSettings
 from assay_core.identity.roles import Role
 from assay_core.settings.table import settings_table
@@ -66,12 +67,20 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "notes": note_table,
     "report-fields": lambda: field_tables(Report),
     "selection-fields": lambda: field_tables(SelectionDocument),
+    "agents-fields": lambda: field_tables(AgentsDocument),
+    "gpus-fields": lambda: field_tables(GpusDocument),
+    "queue-fields": lambda: field_tables(QueueDocument),
+    "budgets-fields": lambda: field_tables(BudgetsDocument),
     "server-settings": lambda: settings_table(ServerSettings),
     "agent-settings": lambda: settings_table(AgentSettings),
     "client-settings": lambda: settings_table(ClientSettings),
 }
 # The published schemas, in docs/schemas.
 SCHEMAS: Mapping[str, type[Part]] = {
+    "agents.schema.json": AgentsDocument,
+    "budget.schema.json": BudgetsDocument,
+    "gpus.schema.json": GpusDocument,
+    "queue.schema.json": QueueDocument,
     "report.schema.json": Report,
     "selection.schema.json": SelectionDocument,
 }

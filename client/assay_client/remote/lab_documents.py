@@ -1,4 +1,7 @@
-"""The lab's agents, GPUs and queue as plain dictionaries, for ``--json`` and notebooks."""
+"""The lab's agents, GPUs, queue and budgets as plain dictionaries, for ``--json`` and notebooks.
+
+Keys, types and units are those of :mod:`assay_client.remote.lab_model`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,18 @@ from dataclasses import asdict
 from typing import Any
 
 from assay_client.remote.documents import estimate_document, moment
+from assay_client.remote.lab_model import (
+    AgentEntry,
+    AgentsDocument,
+    BudgetEntry,
+    BudgetsDocument,
+    EstimateEntry,
+    GpuEntry,
+    GpusDocument,
+    QueuedEntry,
+    QueueDocument,
+    SlotEntry,
+)
 from assay_core.records.lab import (
     Budgets,
     LabAgent,
@@ -19,12 +34,12 @@ from assay_core.records.lab import (
 
 def agents_document(found: LabAgents) -> dict[str, Any]:
     """Every agent: who and where it is, since when, its versions, its labels, and its slots."""
-    return {"agents": [_agent(agent) for agent in found.agents]}
+    return AgentsDocument(agents=[_agent(agent) for agent in found.agents]).to_dict()
 
 
 def gpus_document(found: LabAgents) -> dict[str, Any]:
     """Every GPU of every agent with what it is and does; ``health`` is null if it takes no runs at all."""
-    return {"gpus": [gpu for agent in found.agents for gpu in _gpus(agent)]}
+    return GpusDocument(gpus=[gpu for agent in found.agents for gpu in _gpus(agent)]).to_dict()
 
 
 def queue_document(found: LabQueue) -> dict[str, Any]:
@@ -32,51 +47,53 @@ def queue_document(found: LabQueue) -> dict[str, Any]:
 
     Campaigns that the caller may not know of are null.
     """
-    return {
-        "queue": [_queued(each) for each in found.queued],
-        "campaigns_left_out": found.campaigns_left_out,
-    }
+    queued = [_queued(each) for each in found.queued]
+    return QueueDocument(queue=queued, campaigns_left_out=found.campaigns_left_out).to_dict()
 
 
 def budgets_document(found: Budgets) -> dict[str, Any]:
     """People with their budgets, which count the GPU time of so many days."""
-    return {"people": [person_budget_document(each) for each in found.people], "days": found.days}
+    return BudgetsDocument(people=[_budget(each) for each in found.people], days=found.days).to_dict()
 
 
 def person_budget_document(one: PersonBudget) -> dict[str, Any]:
-    """Null: no budget of their own, and no limit."""
+    """One person with a budget; null: no budget of their own, and no limit."""
+    return _budget(one).to_dict()
+
+
+def _budget(one: PersonBudget) -> BudgetEntry:
     left = None if one.gpu_hours is None else max(0.0, one.gpu_hours - one.used_gpu_hours)
-    return {**asdict(one), "role": str(one.role), "left_gpu_hours": left}
+    return BudgetEntry(**asdict(one), left_gpu_hours=left)
 
 
-def _agent(agent: LabAgent) -> dict[str, Any]:
+def _agent(agent: LabAgent) -> AgentEntry:
     box = agent.inventory
-    return {
-        "agent_id": agent.agent_id,
-        "name": agent.name,
-        "host": box.host,
-        "present": agent.present,
-        "seen_at": moment(agent.seen_at_ms),
-        "since": moment(agent.since_ms),
-        "labels": list(agent.labels),
-        "agent_version": box.agent_version,
-        "driver_version": box.driver_version,
-        "cuda_driver_version": box.cuda_driver_version,
-        "cpu_count": box.cpu_count,
-        "memory_bytes": box.memory_bytes,
-        "no_device_reason": box.no_device_reason,
-        "slots": [_slot(slot) for slot in agent.slots],
-    }
+    return AgentEntry(
+        agent_id=agent.agent_id,
+        name=agent.name,
+        host=box.host,
+        present=agent.present,
+        seen_at=moment(agent.seen_at_ms),
+        since=moment(agent.since_ms),
+        labels=list(agent.labels),
+        agent_version=box.agent_version,
+        driver_version=box.driver_version,
+        cuda_driver_version=box.cuda_driver_version,
+        cpu_count=box.cpu_count,
+        memory_bytes=box.memory_bytes,
+        no_device_reason=box.no_device_reason,
+        slots=[_slot(slot) for slot in agent.slots],
+    )
 
 
-def _slot(slot: LabSlot) -> dict[str, Any]:
-    return {
-        "slot": slot.slot.slot_id,
-        "gpu": slot.slot.device_name or None,
-        "profilers": list(slot.slot.profilers),
-        "synthetic": slot.slot.synthetic,
+def _slot(slot: LabSlot) -> SlotEntry:
+    return SlotEntry(
+        slot=slot.slot.slot_id,
+        gpu=slot.slot.device_name or None,
+        profilers=list(slot.slot.profilers),
+        synthetic=slot.slot.synthetic,
         **_state(slot),
-    }
+    )
 
 
 def _state(slot: LabSlot) -> dict[str, Any]:
@@ -90,7 +107,7 @@ def _state(slot: LabSlot) -> dict[str, Any]:
     }
 
 
-def _gpus(agent: LabAgent) -> list[dict[str, Any]]:
+def _gpus(agent: LabAgent) -> list[GpuEntry]:
     slots = {slot.slot.slot_id: slot for slot in agent.slots}
     found = []
     for device in agent.inventory.devices or tuple(s.slot.device for s in agent.slots if s.slot.device):
@@ -98,36 +115,36 @@ def _gpus(agent: LabAgent) -> list[dict[str, Any]]:
         nothing = {"health": None, "why": device.left_out or device.problem, "rest_remaining_ms": 0,
                    "run_id": None, "slice": None, "leased_at": None}  # fmt: skip
         found.append(
-            {
-                "agent": agent.name,
-                "host": agent.inventory.host,
-                "uuid": device.uuid,
-                "name": device.name,
-                "compute_capability": device.compute_capability or None,
-                "sm_count": device.sm_count or None,
-                "memory_bytes": device.memory_bytes or None,
-                "driver_version": agent.inventory.driver_version,
-                "labels": list(agent.labels),
-                "synthetic": slot.slot.synthetic if slot else False,
-                "profilers": list(slot.slot.profilers) if slot else [],
+            GpuEntry(
+                agent=agent.name,
+                host=agent.inventory.host,
+                uuid=device.uuid,
+                name=device.name,
+                compute_capability=device.compute_capability or None,
+                sm_count=device.sm_count or None,
+                memory_bytes=device.memory_bytes or None,
+                driver_version=agent.inventory.driver_version,
+                labels=list(agent.labels),
+                synthetic=slot.slot.synthetic if slot else False,
+                profilers=list(slot.slot.profilers) if slot else [],
                 **(_state(slot) if slot else nothing),
-            }
+            )
         )
     return found
 
 
-def _queued(each: QueuedRuns) -> dict[str, Any]:
-    return {
-        "campaign_id": each.campaign_id or None,
-        "owner_name": each.owner_name,
-        "project": each.project,
-        "first_run_id": each.first_run_id or None,
-        "runs": each.runs,
-        "device_kind": each.device_kind,
-        "profiler": each.profiler,
-        "kind": each.kind,
-        "reason": each.reason,
-        "ahead": [campaign_id or None for campaign_id in each.ahead],
-        "runs_ahead": each.runs_ahead,
-        "eta": estimate_document(each.estimate),
-    }
+def _queued(each: QueuedRuns) -> QueuedEntry:
+    return QueuedEntry(
+        campaign_id=each.campaign_id or None,
+        owner_name=each.owner_name,
+        project=each.project,
+        first_run_id=each.first_run_id or None,
+        runs=each.runs,
+        device_kind=each.device_kind,
+        profiler=each.profiler,
+        kind=each.kind,
+        reason=each.reason,
+        ahead=[campaign_id or None for campaign_id in each.ahead],
+        runs_ahead=each.runs_ahead,
+        eta=EstimateEntry(**estimate_document(each.estimate)),
+    )
