@@ -8,13 +8,12 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from assay_core.files.durable import storage_errors, write_atomically
-from assay_core.files.private_folders import take_state_folder
 from assay_core.metrics.endpoint import MetricsEndpoint
-from assay_core.records.campaign import AttemptState
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
@@ -24,7 +23,6 @@ from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.carry_out import RequestRunner
-from assay_server.campaigns.ingest.lost_records import look_for_lost_records
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.queue.windows import windows_of
@@ -32,8 +30,8 @@ from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.retry import RetryPolicy
-from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy, live_keys
-from assay_server.clock import Clock, SteadyClock, wall_ms
+from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
+from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.identity.authority import read_authority
 from assay_server.identity.enrolment import Enrolment
@@ -49,6 +47,7 @@ from assay_server.limits import (
 )
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.metrics.timed_store import TimedStore
+from assay_server.opening import opened_database, recover
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
@@ -58,17 +57,25 @@ from assay_server.rpc.identity_servicers import Identified
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
-from assay_server.state_lock import locked_state
-from assay_server.store.protocols import KnownFiles, MetadataStore
+from assay_server.store.protocols import MetadataStore
 from assay_server.store.records import LocalRecordStore
-from assay_server.store.set_aside import warn_of
-from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
 
 __all__ = ["Server", "ServerSettings"]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Who may call, and the record of who did what."""
+
+    metadata: AuditedStore
+    directory: IdentityDirectory
+    withdrawn: WithdrawnCertificates
+    identified: Identified
+    audit: AuditLog
 
 
 class Server:
@@ -140,87 +147,118 @@ class Server:
 
     def _start(self, resources: contextlib.ExitStack) -> None:
         state = self.settings.state_dir
-        with storage_errors(state):
-            take_state_folder(state)
-        resources.enter_context(locked_state(state))
-        database = SqliteStore(state / "metadata.sqlite")
-        resources.callback(database.close)
-        database.require_sound()
-        metadata = AuditedStore(database)
-        metrics = self.metrics
+        database = opened_database(state, resources)
         self.writability = writability = WritabilityWatch(state, self._writable)
-        timed = TimedStore(metadata, metrics, writability.refused)
-        policy = _policy(self.settings)
-        self._coordinator = coordinator = Coordinator(timed, LocalRecordStore(state), policy, self._clock)
-        room = coordinator.room = Room(
-            state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes
-        )
-        bundles = coordinator.bundles = BundleStore(
-            state, self._limits.bundles, self.settings.minimum_free_bytes
-        )
-        _recover(coordinator)
-        changes = Changes()
-        coordinator.listen(lambda effects: changes.announce(_topics(effects)))
-        ingest = Ingest(coordinator)
-        resources.callback(ingest.close)
-        heartbeats = Heartbeats(coordinator)
-        resources.callback(heartbeats.close)
-        publisher = Publisher(coordinator)
+        access = self._access(AuditedStore(database))
+        room = Room(state, self.settings.records_limit_bytes, self.settings.minimum_free_bytes)
+        bundles = BundleStore(state, self._limits.bundles, self.settings.minimum_free_bytes)
+        timed = TimedStore(access.metadata, self.metrics, writability.refused)
+        self._coordinator = coordinator = self._coordinate(timed, room, bundles)
         analyses = self._analyses(coordinator, resources)
-        requests = RequestRunner(coordinator)
-        directory = IdentityDirectory(metadata)
-        audit = AuditLog(metadata, self.settings.audit_days, self._limits.log.refusals_audited_per_minute)
-        metrics.watch(coordinator, lambda: analyses.running)
-        withdrawn = WithdrawnCertificates(metadata)
-        identified = self._identified(metadata, directory, withdrawn)
-        self.rpc = server = RpcServer(
-            [check_listen_address(address) for address in self.settings.listen],
-            AgentHandler(coordinator, publisher, heartbeats, self.settings.heartbeat_ms, self._limits.agents),
-            CampaignHandler(coordinator, self._limits.queries, requests),
-            ingest,
-            changes,
-            recognition=Recognition(directory, is_withdrawn=lambda one: one.serial in withdrawn),
-            lab=LabHandler(coordinator, self._limits.queries),
-            budgets=BudgetHandler(coordinator),
-            metadata=metadata,
-            identified=identified,
-            audit=audit,
-            people=PeopleHandler(metadata, directory),
-            bundles=BundleHandler(coordinator, bundles),
-            published=PublishedHandler(coordinator, self._limits.queries),
+        self.metrics.watch(coordinator, lambda: analyses.running)
+        publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
+        self.rpc = server = self._rpc(
+            coordinator,
+            publisher,
+            requests,
+            access,
             archives=ArchiveHandler(coordinator, state, room),
-            limits=self._limits,
-            meter=metrics,
+            bundles=BundleHandler(coordinator, bundles),
+            resources=resources,
         )
         resources.callback(server.stop)
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
-        self.addresses = server.start()
-        self.joins = server.joins
-        if self.joins:
-            resources.enter_context(_address_file(state / "join-address", self.joins))
-        # The last of them: who waits for it finds everything else in place.
-        resources.enter_context(_address_file(state / "address", self.addresses))
+        self._listen(server, resources)
         resources.enter_context(
             upkeep(
                 coordinator,
                 publisher,
                 requests,
                 Housekeeper(coordinator, self.settings.keep_logs_seconds),
-                directory=directory,
-                withdrawn=withdrawn,
-                audit=audit,
+                directory=access.directory,
+                withdrawn=access.withdrawn,
+                audit=access.audit,
             )
         )
         resources.enter_context(writability.watching(database))
-        self._endpoint = endpoint = MetricsEndpoint(metrics.registry)
+        self._serve_metrics(access.identified.certificate, resources)
+        analyses.resume()
+
+    def _access(self, metadata: AuditedStore) -> _Access:
+        directory, withdrawn = IdentityDirectory(metadata), WithdrawnCertificates(metadata)
+        refusals = self._limits.log.refusals_audited_per_minute
+        return _Access(
+            metadata,
+            directory,
+            withdrawn,
+            self._identified(metadata, directory, withdrawn),
+            AuditLog(metadata, self.settings.audit_days, refusals),
+        )
+
+    def _coordinate(self, metadata: TimedStore, room: Room, bundles: BundleStore) -> Coordinator:
+        records = LocalRecordStore(self.settings.state_dir)
+        coordinator = Coordinator(metadata, records, _policy(self.settings), self._clock)
+        coordinator.room, coordinator.bundles = room, bundles
+        recover(coordinator)
+        return coordinator
+
+    def _rpc(
+        self,
+        coordinator: Coordinator,
+        publisher: Publisher,
+        requests: RequestRunner,
+        access: _Access,
+        *,
+        archives: ArchiveHandler,
+        bundles: BundleHandler,
+        resources: contextlib.ExitStack,
+    ) -> RpcServer:
+        """The RPC server with all handlers; it does not listen yet."""
+        limits, settings, withdrawn = self._limits, self.settings, access.withdrawn
+        changes = Changes()
+        coordinator.listen(lambda effects: changes.announce(_topics(effects)))
+        ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
+        resources.callback(ingest.close)
+        resources.callback(heartbeats.close)
+        return RpcServer(
+            [check_listen_address(address) for address in settings.listen],
+            AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
+            CampaignHandler(coordinator, limits.queries, requests),
+            ingest,
+            changes,
+            recognition=Recognition(access.directory, is_withdrawn=lambda one: one.serial in withdrawn),
+            lab=LabHandler(coordinator, limits.queries),
+            budgets=BudgetHandler(coordinator),
+            metadata=access.metadata,
+            identified=access.identified,
+            audit=access.audit,
+            people=PeopleHandler(access.metadata, access.directory),
+            archives=archives,
+            bundles=bundles,
+            published=PublishedHandler(coordinator, limits.queries),
+            limits=limits,
+            meter=self.metrics,
+        )
+
+    def _listen(self, server: RpcServer, resources: contextlib.ExitStack) -> None:
+        state = self.settings.state_dir
+        self.addresses = server.start()
+        self.joins = server.joins
+        if self.joins:
+            resources.enter_context(_address_file(state / "join-address", self.joins))
+        # The last of them: who waits for it finds everything else in place.
+        resources.enter_context(_address_file(state / "address", self.addresses))
+
+    def _serve_metrics(self, own: ServerCertificate | None, resources: contextlib.ExitStack) -> None:
+        self._endpoint = endpoint = MetricsEndpoint(self.metrics.registry)
         resources.callback(endpoint.close)
-        own = identified.certificate
-        metrics.tell_certificates(
-            state, lambda: endpoint.certificate, lambda: None if own is None else own.current()
+        self.metrics.tell_certificates(
+            self.settings.state_dir,
+            lambda: endpoint.certificate,
+            lambda: None if own is None else own.current(),
         )
         endpoint.serve(self.settings.metrics_place)
         self.metrics_address = endpoint.address
-        analyses.resume()
 
     def _identified(
         self, metadata: MetadataStore, directory: IdentityDirectory, withdrawn: WithdrawnCertificates
@@ -291,31 +329,6 @@ def _policy(settings: ServerSettings) -> SchedulePolicy:
 def _topics(effects: Effects) -> list[str]:
     topics = [campaign_topic(campaign_id) for campaign_id in effects.campaigns]
     return [*topics, WORK] if effects.work else topics
-
-
-def _recover(coordinator: Coordinator) -> None:
-    """Begin an epoch of tokens, clean up the files, restart every lease's clock.
-
-    Campaigns from an earlier release that this release cannot compile fail here.
-    """
-    with coordinator.snapshot() as store:
-        unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
-        known = KnownFiles(
-            live=live_keys(unended),
-            publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
-            published=[piece.file for piece in store.published_slices()],
-            campaigns={campaign.campaign_id for campaign in store.campaigns()},
-            has_attempt=lambda *key: store.attempt(*key) is not None,
-        )
-        moved = coordinator.records.sweep(known)
-    if moved is not None:
-        warn_of(moved)
-    with coordinator.schedule() as schedule:
-        schedule.store.begin_epoch(wall_ms())
-        schedule.extend_all()
-        schedule.mend_clocks()
-        schedule.fail_uncompiled()
-    look_for_lost_records(coordinator)
 
 
 @contextlib.contextmanager

@@ -130,7 +130,7 @@ class ArchiveLimits:
     archive_idle_seconds: int = 60
 
 
-@dataclass(frozen=True)
+@dataclass
 class BundleLimits:
     """Bounds of bundles (:mod:`assay_server.campaigns.bundles.stored`).
 

@@ -78,7 +78,7 @@ class Leases(Transitions):
                 f"its identity {agent.agent_id} is also that of agent {known.name} on host "
                 f"{known.inventory.host or 'unknown'}, seen {silent_ms // 1000} s ago: one state "
                 "folder is a copy of the other",
-                "on the copy: assay-agent new-identity --state DIR, then start that agent again",
+                "on the copy: assay-agent new-identity --state DIR, join again (over TCP), start that agent",
             )
         return known
 

@@ -1,0 +1,54 @@
+"""Opening a state folder: for one process alone, and then what an earlier server left is taken up."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from assay_core.files.durable import storage_errors
+from assay_core.files.private_folders import take_state_folder
+from assay_core.records.campaign import AttemptState
+from assay_server.campaigns.ingest.lost_records import look_for_lost_records
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.transitions import live_keys
+from assay_server.clock import wall_ms
+from assay_server.state_lock import locked_state
+from assay_server.store.protocols import KnownFiles
+from assay_server.store.set_aside import warn_of
+from assay_server.store.sqlite import SqliteStore
+
+
+def opened_database(state: Path, resources: contextlib.ExitStack) -> SqliteStore:
+    """The state folder's database, for this process alone; ``resources`` closes it. Raises StorageError."""
+    with storage_errors(state):
+        take_state_folder(state)
+    resources.enter_context(locked_state(state))
+    database = SqliteStore(state / "metadata.sqlite")
+    resources.callback(database.close)
+    database.require_sound()
+    return database
+
+
+def recover(coordinator: Coordinator) -> None:
+    """Begin an epoch of tokens, clean up the files, restart every lease's clock.
+
+    Campaigns from an earlier release that this release cannot compile fail here.
+    """
+    with coordinator.snapshot() as store:
+        unended = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING, AttemptState.EXPIRED))
+        known = KnownFiles(
+            live=live_keys(unended),
+            publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
+            published=[piece.file for piece in store.published_slices()],
+            campaigns={campaign.campaign_id for campaign in store.campaigns()},
+            has_attempt=lambda *key: store.attempt(*key) is not None,
+        )
+        moved = coordinator.records.sweep(known)
+    if moved is not None:
+        warn_of(moved)
+    with coordinator.schedule() as schedule:
+        schedule.store.begin_epoch(wall_ms())
+        schedule.extend_all()
+        schedule.mend_clocks()
+        schedule.fail_uncompiled()
+    look_for_lost_records(coordinator)
