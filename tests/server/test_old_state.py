@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from assay_client.remote.client import Client
 from assay_core.records.campaign import CampaignState
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import CompileFault, RepeatRule, Slicing
+from assay_server.keeping.check import check_state
 from assay_server.store.model import Campaign
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments
@@ -113,3 +115,28 @@ def test_a_campaign_whose_text_no_longer_compiles_is_kept_and_fails_with_the_rea
     server.stop()
     assert stored(old_state)["broken-1"].text == before["broken-1"].text
     assert stored(old_state)["stopped-1"].state is CampaignState.CANCELLED
+
+
+# As the server of schema 0013 gave it out with the lease, and the agent keeps it in its spool.
+SECRET_OF_0013 = bytes.fromhex("46603ca9e41275f0c1687a2934ed4bb0a83a21148d3e678a1e8a9b1ce8f5f3e3")
+
+
+@pytest.mark.parametrize("old_state", ["0013"], indirect=True)
+def test_a_campaign_of_before_gangs_and_budgets_goes_on_where_it_was(
+    old_state: Path, make_server: Callable[..., Server]
+) -> None:
+    before = contents(old_state / "records")
+    server = make_server()
+    assert check_state(old_state).findings == ()
+    with PlayingAgent(server.addresses[0]) as agent, Client(server.addresses[0]) as client:
+        [leased] = agent.run("two-1.0001").attempts
+        agent.know(leased.key, SECRET_OF_0013)
+        assert agent.register(sealed=[leased.key]).drop == ()
+        agent.upload(leased.key, made_segments((40, 30))[1:])
+        assert agent.finish(leased.key, 2, 70).published
+        eventually(lambda: agent.status("two-1").state == "done", "the end of the campaign")
+        assert [run.launches for run in agent.status("two-1").runs] == [20, 70]
+        [vera] = client.budgets()["people"]
+        assert (vera["name"], vera["project"], vera["own_gpu_hours"]) == ("vera", "vision", None)
+        assert client.set_budget("vera", 1.5)["gpu_hours"] == 1.5
+    assert contents(old_state / "records").items() >= before.items()
