@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,11 @@ from assay_sampling.errors import NotReadyError
 from assay_server.cli.extras import server_extra
 from assay_server.clock import wall_ms
 from assay_server.config import ServerSettings
-from assay_server.identity.authority import read_authority
+from assay_server.identity.authority import Authority, read_authority
+
+if TYPE_CHECKING:
+    from assay_server.identity.tokens import MadeToken
+    from assay_server.store.protocols import MetadataStore
 
 
 @with_settings(ServerSettings, "state_dir", "advertise_join")
@@ -37,11 +41,7 @@ def token(
 
     It can be used once and for an hour, unless --uses and --valid say otherwise. The server may run."""
     with server_extra():
-        # These need the extra.
-        from assay_server.access.audit import DONE, Note  # noqa: PLC0415
-        from assay_server.access.caller import OWNER_ID, Caller, How  # noqa: PLC0415
-        from assay_server.identity.tokens import make_token  # noqa: PLC0415
-        from assay_server.store.sqlite import SqliteStore  # noqa: PLC0415
+        from assay_server.store.sqlite import SqliteStore  # noqa: PLC0415 - needs the extra
 
     state = settings.state_dir.absolute()
     authority = read_authority(state)
@@ -50,36 +50,49 @@ def token(
             str(state), "this server has no certificate authority", "run: assay-server init --state DIR"
         )
     valid_ms = round(1000 * parse_span_seconds(valid, "--valid"))
-    asked = TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms)
     store = SqliteStore(state / "metadata.sqlite")
     try:
-        with store.transaction() as transaction:
-            made = make_token(transaction, authority, asked, wall_ms())
-            note = Note(
-                "assay-server token",
-                "state folder",
-                Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET),
-                f"token {made.stored.token_id}",
-                f"{role} {name}, {uses} uses",
-            )
-            transaction.add_audit(note.entry(DONE))
+        made = _make(store, authority, TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms))
     finally:
         store.close()
+    _show(made, authority.fingerprint, settings.advertise_join, json_output)
+
+
+def _make(store: MetadataStore, authority: Authority, asked: TokenAsked) -> MadeToken:
+    """Make and store the token, with its entry in the audit log."""
+    from assay_server.access.audit import DONE, Note  # noqa: PLC0415 - these need the extra
+    from assay_server.access.caller import OWNER_ID, Caller, How  # noqa: PLC0415
+    from assay_server.identity.tokens import make_token  # noqa: PLC0415
+
+    with store.transaction() as transaction:
+        made = make_token(transaction, authority, asked, wall_ms())
+        note = Note(
+            "assay-server token",
+            "state folder",
+            Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET),
+            f"token {made.stored.token_id}",
+            f"{asked.role} {asked.name}, {asked.uses} uses",
+        )
+        transaction.add_audit(note.entry(DONE))
+    return made
+
+
+def _show(made: MadeToken, fingerprint: str, join_at: str, as_json: bool) -> None:
     until = datetime.fromtimestamp(made.stored.expires_at_ms / 1000, UTC)
     document = {
         "token": made.text,
         "token_id": made.stored.token_id,
-        "fingerprint": authority.fingerprint,
+        "fingerprint": fingerprint,
         "expires_at": f"{until:%Y-%m-%dT%H:%M:%SZ}",
-        "join_address": settings.advertise_join or None,
+        "join_address": join_at or None,
     }
-    if json_output:
+    if as_json:
         typer.echo(json.dumps(document))
     else:
         typer.echo(
             f"{made.text}\nid {made.stored.token_id}, to be used before {document['expires_at']}\n"
-            f"authority {authority.fingerprint}"
+            f"authority {fingerprint}"
         )
-        if settings.advertise_join:
-            verb = "assay-agent join" if role is Role.AGENT else "assay login"
-            typer.echo(f"{verb} {settings.advertise_join} --token TOKEN")
+        if join_at:
+            verb = "assay-agent join" if made.stored.role is Role.AGENT else "assay login"
+            typer.echo(f"{verb} {join_at} --token TOKEN")
