@@ -196,6 +196,9 @@ _AT_START = frozenset(
         *(each.name for group in (CallLimits, JoinLimits) for each in fields(group)),
         "status_threads",
         "upload_held_bytes",
+        "bundle_bytes",
+        "bundle_entries",
+        "bundle_path_bytes",
         "refusals_audited_per_minute",
     }
 )
