@@ -84,7 +84,7 @@ class Box:
 class Laboratory:
     """A lab in a folder; :func:`laboratory` makes one and ends it."""
 
-    def __init__(self, root: Path, size: Size, seed: int, server_module: tuple[str, ...]) -> None:
+    def __init__(self, root: Path, size: Size, server_module: tuple[str, ...]) -> None:
         self.root = root
         self.size = size
         self.state = root / "server"
@@ -104,10 +104,15 @@ class Laboratory:
             "server", self._server_command, root / "server.log",
             Meddling(self._library, root / "server.control", self.state), before_start=self._forget_addresses,
         )  # fmt: skip
+        self._keeper: Keeper | None = None
+        self.boxes: dict[str, Box] = {}
+
+    def begin(self, size: Size, seed: int) -> None:
+        """Start the server, have the agents join, and start them; from now on all are kept running."""
         self.server.start()
         self.wait_for_server()
-        self._keeper: Keeper | None = None
-        self.boxes = {f"box-{n}": self._box(f"box-{n}", seed + n) for n in range(size.agents)}
+        for number in range(size.agents):
+            self.boxes[f"box-{number}"] = self._box(f"box-{number}", seed + number)
         with ThreadPoolExecutor(size.agents) as pool:
             list(pool.map(self._joined, self.boxes.values()))
         self._keeper = Keeper([self.server, *(box.program for box in self.boxes.values())])
@@ -116,7 +121,7 @@ class Laboratory:
         """End all processes."""
         if self._keeper is not None:
             self._keeper.close()
-        for box in getattr(self, "boxes", {}).values():
+        for box in self.boxes.values():
             box.program.end()
             box.wire.close()
             if box.disk is not None:
@@ -247,8 +252,9 @@ def laboratory(
 ) -> Iterator[Laboratory]:
     """A lab in a new folder, which must be short: Unix sockets have paths of at most 100 bytes."""
     root.mkdir(mode=0o700)
-    made = Laboratory(root, size, seed, server_module)
+    made = Laboratory(root, size, server_module)
     try:
+        made.begin(size, seed)
         yield made
     finally:
         made.close()
