@@ -138,7 +138,8 @@ class BundleLimits:
     ``bundle_path_bytes``: of the longest name; ``bundle_chunk_bytes``: per message;
     ``bundle_identity_bytes``: compressed, of all that one identity sent; ``bundle_total_bytes``: of all;
     ``bundle_unnamed_seconds``: how long one is kept that no campaign names; ``bundle_streams``: on their way
-    at a time, either way; ``bundle_idle_seconds``: wait for the next chunk.
+    at a time, either way; ``bundle_idle_seconds``: wait for the next chunk, and for
+    the receiver to take one.
     """
 
     bundle_bytes: int = 256 * _MIB

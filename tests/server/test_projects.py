@@ -19,6 +19,7 @@ from assay_core.records.lab import LabAgents, LabQuestion, LabQueue
 from assay_protos import lab_pb2_grpc
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, How, called_by
+from assay_server.access.priorities import require_priority
 from assay_server.access.sight import EVERY_PROJECT, project_for, sight_of
 from assay_server.app import Server
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -70,6 +71,22 @@ def test_a_submitter_submits_to_their_own_project(caller: Caller, named: str | N
             project_for(caller, named)
 
 
+@given(callers, st.integers(-100, 100))
+def test_only_operators_and_admins_put_a_campaign_before_those_of_others(
+    caller: Caller, priority: int
+) -> None:
+    if priority <= 0 or caller.role in (Role.OPERATOR, Role.ADMIN):
+        require_priority(caller, priority)
+    else:
+        with pytest.raises(NotPermittedError, match=f"priority {priority}: .*leave 'priority' out"):
+            require_priority(caller, priority)
+
+
+def test_the_owner_of_the_socket_and_the_servers_own_work_give_any_priority() -> None:
+    require_priority(Caller("owner", "owner", Role.SUBMITTER, how=How.SOCKET), 100)
+    require_priority(None, 100)
+
+
 def person(number: int, role: Role, project: str) -> Identity:
     name = f"{role} of {project or 'none'}"
     return Identity(f"{number:032x}", IdentityKind.PERSON, name, role, project)
@@ -77,7 +94,7 @@ def person(number: int, role: Role, project: str) -> Identity:
 
 VISION, SOUND = person(1, Role.SUBMITTER, "vision"), person(2, Role.SUBMITTER, "sound")
 VIEWER, LAB = person(3, Role.VIEWER, "vision"), person(4, Role.VIEWER, EVERY_PROJECT)
-NOBODY = person(5, Role.VIEWER, "")
+NOBODY, OPERATOR = person(5, Role.VIEWER, ""), person(6, Role.OPERATOR, "")
 
 
 @pytest.fixture
@@ -85,7 +102,7 @@ def server(make_server: Callable[..., Server], short_path: Path) -> Server:
     made = tls_server(make_server, short_path)
     store = SqliteStore(made.settings.state_dir / "metadata.sqlite")
     with store.transaction() as transaction:
-        for each in (VISION, SOUND, VIEWER, LAB, NOBODY):
+        for each in (VISION, SOUND, VIEWER, LAB, NOBODY, OPERATOR):
             transaction.put_identity(each)
     store.close()
     return made
@@ -156,6 +173,20 @@ def test_a_submission_to_a_project_of_others_is_refused_and_leaves_nothing(serve
         assert listed(all_seeing) == []
         own = vision.submit(f"project: vision\n{CAMPAIGN}")
         assert listed(vision) == [own]
+
+
+def test_a_submission_with_a_priority_that_a_submitter_may_not_give_is_refused(server: Server) -> None:
+    with calling(server, VISION, OPERATOR) as (vision, operator):
+        with pytest.raises(grpc.RpcError) as caught:
+            vision.submit(f"priority: 1\n{CAMPAIGN}")
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        told = ErrorMetadata.beside(caught.value)
+        assert told is not None and isinstance(told.error(), NotPermittedError)
+        assert (told.subject, "have an operator submit" in told.remedy) == ("priority 1", True)
+        assert listed(operator) == []
+        kept = [vision.submit(f"priority: {each}\n{CAMPAIGN}") for each in (0, -100)]
+        first = operator.submit(f"priority: 100\n{CAMPAIGN}")
+        assert sorted(listed(operator)) == sorted([*kept, first])
 
 
 def test_the_overview_names_changed_and_moved_files_only_to_who_may_know_of_them(

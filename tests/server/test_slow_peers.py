@@ -14,14 +14,25 @@ import grpc
 import pytest
 
 from assay_core.identity.roles import Role
-from assay_core.records.archive import ExportRequest
+from assay_core.records.archive import ExportRequest, RecordWanted
+from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.campaign import ReportFormat, ReportRequest, StatusRequest
+from assay_core.records.upload import BundleWanted
 from assay_server.access.caller import Caller, How, set_caller
 from assay_server.app import Server
-from assay_server.limits import DEFAULT_LIMITS, ArchiveLimits, CallerLimits, CallLimits, QueryLimits
+from assay_server.limits import (
+    DEFAULT_LIMITS,
+    ArchiveLimits,
+    BundleLimits,
+    CallerLimits,
+    CallLimits,
+    QueryLimits,
+)
 from assay_server.rpc.archives.servicer import ArchiveServicer
+from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.changes import Changes
 from assay_server.rpc.errors import send_in_time
+from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.servicers import CampaignServicer, Threads
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
 from tests.support.server.playing_agent import PlayingAgent
@@ -88,28 +99,37 @@ class Answers:
             def to_proto(self) -> bytes:
                 return b""
 
-        return lambda _asked: iter([Told()]) if _name in {"report", "export"} else Told()
+        return lambda _asked: iter([Told()]) if _name in {"report", "export", "read", "fetch"} else Told()
 
 
-@pytest.mark.parametrize("call", ["Watch", "GetReport", "Export"])
+@pytest.mark.parametrize("call", ["Watch", "GetReport", "Export", "ReadRecords", "FetchBundle"])
 def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(call: str) -> None:
-    queries = QueryLimits(answer_stalled_seconds=0, watch_streams=1)  # type: ignore[arg-type]
-    limits = replace(DEFAULT_LIMITS, queries=queries, archives=ArchiveLimits(1, 0))
+    queries = QueryLimits(answer_stalled_seconds=0, watch_streams=1, download_streams=1)  # type: ignore[arg-type]
+    bundles = BundleLimits(bundle_idle_seconds=0, bundle_streams=1)
+    limits = replace(DEFAULT_LIMITS, queries=queries, archives=ArchiveLimits(1, 0), bundles=bundles)
     request = {
         "Watch": StatusRequest("c-1"),
         "GetReport": ReportRequest("c-1", ReportFormat("json")),
         "Export": ExportRequest("c-1"),
+        "ReadRecords": RecordWanted("c-1", "c-1.0000", 0),
+        "FetchBundle": BundleWanted(
+            Claim(AttemptKey("c-1.0000", 0, 1, 1), "agent", "session", b"secret"), "0" * 64
+        ),
     }[call].to_proto()
 
     async def test() -> list[grpc.StatusCode]:
         handler: Any = Answers()
         threads = Threads.of(limits)
         campaigns = CampaignServicer(handler, threads, Changes(), limits)
-        archives = ArchiveServicer(handler, threads, limits.archives)
+        others: dict[str, Any] = {
+            "Export": ArchiveServicer(handler, threads, limits.archives),
+            "ReadRecords": PublishedServicer(handler, threads, limits),
+            "FetchBundle": BundleServicer(handler, threads, limits),
+        }
         set_caller(Caller("owner", "owner", Role.ADMIN, how=How.SOCKET))
         context: Any = DeafContext()
         for _ in range(2):  # the second finds the place free
-            stream = getattr(archives if call == "Export" else campaigns, call)(request, context)
+            stream = getattr(others.get(call, campaigns), call)(request, context)
             with pytest.raises(grpc.aio.AbortError):
                 await anext(stream)
         threads.close()

@@ -9,6 +9,7 @@ from assay_core.records.campaign import CampaignState
 from assay_core.records.upload import Bundle
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
+from assay_server.access.priorities import require_priority
 from assay_server.access.sight import project_for
 from assay_server.campaign_file.compiling import compile_campaign
 from assay_server.campaign_file.reading import load_campaign
@@ -31,8 +32,8 @@ def submit(
     """Plan and store a campaign of the caller's; returns its id and the number of its runs.
 
     ``bundles``: those that were sent, by the folder that the file names. Raises CampaignError naming line and
-    field of each fault of the file, NotPermittedError if it names a project of others, and StorageError if
-    there is no room for new work.
+    field of each fault of the file, NotPermittedError if it names a project of others or a priority that
+    the caller may not give, and StorageError if there is no room for new work.
     """
     if coordinator.room is not None:
         coordinator.room.require()
@@ -40,6 +41,7 @@ def submit(
     sent = sent_bundles(spec, bundles or {}, coordinator.bundles, file_name)
     caller = current_caller()
     project = project_for(caller, spec.project)
+    require_priority(caller, spec.priority)
     with coordinator.snapshot() as store:
         planned = _planned(store, spec, base_directory, file_name, sent)
     # Others wait while it is stored, so it was planned before.

@@ -12,7 +12,7 @@ from assay_sampling.errors import AssayError, InputError, StorageError
 from assay_server.campaigns.bundles.stored import Incoming
 from assay_server.limits import Limits
 from assay_server.rpc.bundles.handler import BundleHandler
-from assay_server.rpc.errors import abort
+from assay_server.rpc.errors import abort, send_in_time
 from assay_server.rpc.places import Places
 from assay_server.rpc.servicers import Context, Threads, answer, sent
 
@@ -67,7 +67,9 @@ class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
             short, read = self._threads.short, BundleWanted.from_proto
             pieces = await answer(context, short, self._handler.fetch, read, request)
             while (piece := await answer(context, short, _next, _as_it_is, pieces)) is not None:
-                yield piece.to_proto()
+                await send_in_time(context, piece.to_proto(), self._limits.bundle_idle_seconds)
+        return
+        yield  # a call that answers in parts
 
     async def _patiently(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
         """The messages; a stream that stands still ends."""

@@ -8,7 +8,7 @@ from typing import Any
 from assay_core.records.archive import RecordsAsked, RecordsChunk, RecordWanted
 from assay_protos import records_pb2_grpc
 from assay_server.limits import Limits
-from assay_server.rpc.errors import abort
+from assay_server.rpc.errors import abort, send_in_time
 from assay_server.rpc.places import Places
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.servicers import Context, Threads, answer, sent
@@ -20,6 +20,7 @@ class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
     def __init__(self, handler: PublishedHandler, threads: Threads, limits: Limits) -> None:
         self._handler = handler
         self._threads = threads
+        self._queries = limits.queries
         self._places = Places(
             lambda: limits.queries.download_streams, lambda: limits.callers.place_share_percent
         )
@@ -35,7 +36,9 @@ class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
             people, read = self._threads.people, RecordWanted.from_proto
             chunks = await answer(context, people, self._handler.read, read, request)
             while (chunk := await answer(context, people, _next, _as_it_is, chunks)) is not None:
-                yield chunk.to_proto()
+                await send_in_time(context, chunk.to_proto(), self._queries.answer_stalled_seconds)
+        return
+        yield  # a call that answers in parts
 
 
 def _next(chunks: Iterator[RecordsChunk]) -> RecordsChunk | None:
