@@ -23,7 +23,7 @@ from assay_core.metrics.reading import (
 )
 from assay_core.program import LogFormatSetting, LogLevelSetting
 from assay_core.program_log import LogFormat, LogLevel
-from assay_core.server_address import SERVER_VARIABLE, default_address
+from assay_core.server_address import SERVER_VARIABLE, SOCKET_OWNER_VARIABLE, default_address
 from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
 
@@ -75,6 +75,15 @@ class AgentSettings(ProgramSettings):
             metavar="ADDRESS",
         ),
     ] = Field(default_factory=default_address)
+    socket_owner: Annotated[
+        str,
+        Setting(
+            "User whose shared socket is trusted; what its group may ask for, a policy file must say.",
+            default="only this user's own",
+            variable=SOCKET_OWNER_VARIABLE,
+            metavar="USER",
+        ),
+    ] = ""
     state_dir: Annotated[
         Path,
         Setting(

@@ -111,7 +111,7 @@ def probe(
 
 
 @app.command()
-@with_settings(AgentSettings, "state_dir", "server")
+@with_settings(AgentSettings, "state_dir", "server", "socket_owner")
 def doctor(
     *,
     settings: AgentSettings,
@@ -122,7 +122,8 @@ def doctor(
 ) -> None:
     """Say what is missing on this box, with remedies; exit code 10 if something needed is missing."""
     credentials = credentials_folder(settings.state_dir).read()
-    checks = examine(need, settings.state_dir, server_of(settings, credentials), credentials)
+    server, owner = server_of(settings, credentials), settings.socket_owner
+    checks = examine(need, settings.state_dir, server, credentials, owner)
     if as_json:
         missing = [check.name for check in checks if check.state == "missing"]
         listed = [check.to_dict() for check in checks]

@@ -23,6 +23,7 @@ from assay_client.remote.client import Client
 from assay_client.remote.connection import server_address, utf8
 from assay_client.remote.logins import login_folder
 from assay_client.remote.outcome import Follow, Outcome, last_of, see_through
+from assay_client.settings import settings_of
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, require_free_space
 from assay_core.files.private_folders import take_state_folder
 from assay_core.server_address import parse_address
@@ -326,7 +327,8 @@ def diagnose(need: str, state: Path | None = None, server: str | None = None) ->
         raise _missing(error, "assay doctor", "agent") from error
     address = parse_address(server_address(server), "--server")
     credentials = login_folder(address).read() if address.socket is None else None
-    return [check.to_dict() for check in examine(need, state, address.text, credentials)]
+    owner = settings_of(socket_owner=None).socket_owner
+    return [check.to_dict() for check in examine(need, state, address.text, credentials, owner)]
 
 
 def nsight_compute_limits(compute_capability: str, tool_version: str = "") -> Note | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from assay_core.program import LogFormatSetting
 from assay_core.program_log import LogFormat, LogLevel
-from assay_core.server_address import SERVER_VARIABLE, default_address
+from assay_core.server_address import SERVER_VARIABLE, SOCKET_OWNER_VARIABLE, default_address
 from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_core.settings.settling import settle
 
@@ -30,6 +31,15 @@ class ClientSettings(ProgramSettings):
             metavar="ADDRESS",
         ),
     ] = Field(default_factory=default_address)
+    socket_owner: Annotated[
+        str,
+        Setting(
+            "User whose shared socket is trusted (assay-server --socket-group); given before the verb.",
+            default="only this user's own",
+            variable=SOCKET_OWNER_VARIABLE,
+            metavar="USER",
+        ),
+    ] = ""
     credentials_dir: Annotated[
         Path,
         Setting(
@@ -64,9 +74,19 @@ def _config_home() -> Path:
     return Path(given if given.startswith("/") else f"{os.environ.get('HOME') or '/nonexistent'}/.config")
 
 
+# Flags before the verb that verbs use later; each command line sets them anew.
+_BEFORE_THE_VERB: ContextVar[dict[str, str | None]] = ContextVar("assay_flags_before_the_verb", default={})  # noqa: B039
+
+
+def note_flags(**flags: str | None) -> None:
+    """Keep flags that were given before the verb for :func:`settings_of`."""
+    _BEFORE_THE_VERB.set(flags)
+
+
 def settings_of(**flags: str | None) -> ClientSettings:
     """The settings in force with the command line's ``flags``, by field; None for a flag not given.
 
     Raises ParameterError that names the flag or variable, InputError that names the file and its key.
     """
-    return settle(ClientSettings, dict(flags))
+    before = {name: value for name, value in _BEFORE_THE_VERB.get().items() if flags.get(name, "") is None}
+    return settle(ClientSettings, {**flags, **before})

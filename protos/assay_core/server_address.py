@@ -11,16 +11,25 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import pwd
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_core.files.private_folders import is_our_folder, make_private_folder, why_not_ours
+from assay_core.files.private_folders import (
+    is_our_folder,
+    make_private_folder,
+    user_name,
+    why_not_of,
+    why_not_ours,
+)
 from assay_sampling.errors import ParameterError
 
 __all__ = [
     "SERVER_VARIABLE",
+    "SOCKET_OWNER_VARIABLE",
     "ServerAddress",
     "default_address",
     "is_loopback",
@@ -28,9 +37,11 @@ __all__ = [
     "require_our_socket",
     "runtime_folder",
     "runtime_folders",
+    "user_called",
 ]
 
 SERVER_VARIABLE = "ASSAY_SERVER"
+SOCKET_OWNER_VARIABLE = "ASSAY_SOCKET_OWNER"
 # sockaddr_un.sun_path has 108 bytes with the null at its end (unix(7)).
 LONGEST_SOCKET_PATH = 107
 _UNIX = "unix:"
@@ -152,16 +163,24 @@ def _socket_address(text: str, subject: str) -> ServerAddress:
     return ServerAddress(f"{_UNIX}{shown}", socket=path)
 
 
-def require_our_socket(address: ServerAddress, subject: str = "server address") -> None:
+def require_our_socket(address: ServerAddress, subject: str = "server address", owner: str = "") -> None:
     """Raise ParameterError unless only this user and root can listen at a socket's address.
 
     Every folder on the path, links included, must belong to this user or root and must not be writable by
     others, so nobody gains trust by taking a name in a shared folder first. The folder of the default
     address is created if it is missing. TCP addresses are not checked.
+
+    ``owner``: name or number of a user whose socket is trusted, too, because the person said so: the
+    folder may be that user's and open to its group, if no link leads there and the socket is that user's.
     """
     if address.socket is None:
         return
     folder = address.socket.parent
+    trusted = user_called(owner) if owner else None
+    remedy = (
+        "use a socket in a folder of your own with mode 700 (unix:PATH), or have that folder's owner and "
+        "mode corrected"
+    )
     try:
         if folder == runtime_folder():
             make_private_folder(folder)
@@ -170,12 +189,40 @@ def require_our_socket(address: ServerAddress, subject: str = "server address") 
                 subject, f"{address.text!r}: there is no folder {folder}", f"make it: mkdir -m 700 {folder}"
             )
         why = why_not_ours(folder)
+        if why and trusted is not None:
+            why = why_not_of(folder, trusted) or _why_not_a_socket_of(address.socket, trusted)
+        elif why and not why_not_of(folder, its := folder.stat().st_uid):
+            name = user_name(its).strip("'")
+            remedy += (
+                f"; if user {name} shares a server there and you trust all of its group: "
+                f"--socket-owner {name}, or {SOCKET_OWNER_VARIABLE}={name}"
+            )
     except OSError as error:
         why = f"{error.filename or folder} cannot be read or created ({error.strerror or error})"
     if why:
         raise ParameterError(
-            subject,
-            f"{address.text!r} is not safe: {why}, so another user could answer there",
-            "use a socket in a folder of your own with mode 700 (unix:PATH), or have that folder's owner and "
-            "mode corrected",
+            subject, f"{address.text!r} is not safe: {why}, so another user could answer there", remedy
         )
+
+
+def user_called(name: str) -> int:
+    """The number of the user with a name, or with this number; raises ParameterError if there is none."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        if name.isascii() and name.isdecimal():
+            return int(name)
+        raise ParameterError(
+            "--socket-owner", f"this machine has no user {name!r}", "give the name of a user"
+        ) from None
+
+
+def _why_not_a_socket_of(path: Path, owner: int) -> str:
+    """Why what is there is not the socket of a user; "" if it is, or nothing is there. Raises OSError."""
+    try:
+        state = path.lstat()
+    except FileNotFoundError:
+        return ""
+    if not stat.S_ISSOCK(state.st_mode):
+        return f"{path} is not a socket"
+    return "" if state.st_uid == owner else f"the socket there belongs to user {user_name(state.st_uid)}"

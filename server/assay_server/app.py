@@ -238,6 +238,7 @@ class Server:
             published=PublishedHandler(coordinator, limits.queries),
             limits=limits,
             meter=self.metrics,
+            socket_group=settings.socket_group,
         )
 
     def _listen(self, server: RpcServer, resources: contextlib.ExitStack) -> None:

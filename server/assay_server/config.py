@@ -43,6 +43,14 @@ class ServerSettings(ProgramSettings):
             metavar="ADDRESS",
         ),
     ] = Field(default_factory=lambda: (default_address(),))
+    socket_group: Annotated[
+        str,
+        Setting(
+            "Group whose members open the socket, as its owner with every right; its folder has mode 2770.",
+            default="only this user",
+            metavar="NAME",
+        ),
+    ] = ""
     join: Annotated[
         tuple[str, ...],
         Setting(
@@ -153,6 +161,8 @@ class ServerSettings(ProgramSettings):
                 "--advertise-join", "agents and people who join connect over TCP", "give HOST:PORT"
             )
         listens_on_tcp = any(check_listen_address(each).socket is None for each in self.listen)
+        if self.socket_group and not any(check_listen_address(each).socket for each in self.listen):
+            raise ParameterError("--socket-group", "the server has no socket", "give --listen unix:PATH, too")
         for address in self.join:
             if check_listen_address(address, "join").socket is not None or not listens_on_tcp:
                 raise ParameterError(

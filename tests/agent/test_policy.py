@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.policy.file import Policy, read_policy
-from assay_agent.policy.gate import Gate
+from assay_agent.policy.gate import Gate, gate_for
 from assay_agent.policy.patterns import matches, matches_path
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.work import CommandSource, RecordedSource, Work
@@ -320,6 +320,18 @@ def test_without_a_policy_our_own_server_may_all_and_one_over_tcp_nothing() -> N
     assert "may run any command" in ours.describe()
     with pytest.raises(NotReadyError, match="over TCP other people"):
         tcp.require_a_use()
+
+
+def test_without_a_policy_a_server_whose_socket_others_share_may_do_nothing() -> None:
+    wish = command("/bin/true")
+    assert gate_for(None, "unix:/run/s", "").decide(wish).allowed
+    for address, why in (("unix:/run/s", "every member of its group asks for runs"), ("h:1", "over TCP")):
+        gate = gate_for(None, address, "olga")
+        decision = gate.decide(wish)
+        assert (decision.allowed, why in decision.why) == (False, True)
+        with pytest.raises(NotReadyError, match=why):
+            gate.require_a_use()
+    assert "Unix socket" not in gate_for(None, "unix:/run/s", "olga").decide(wish).remedy
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT", "CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -134,3 +138,73 @@ def test_a_missing_folder_has_its_command(tmp_path: Path) -> None:
 
 def test_nothing_is_asked_of_tcp() -> None:
     require_our_socket(parse_address("127.0.0.1:1"))
+
+
+OWNER, GROUP = 64_201, 64_301
+
+
+@pytest.fixture
+def theirs() -> Iterator[Path]:
+    """A folder of another user, which a group shares, in one like /tmp."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a folder of another user")
+    shared = Path(tempfile.mkdtemp(prefix="assay-", dir="/tmp"))
+    shared.chmod(0o1777)
+    folder = shared / "lab"
+    folder.mkdir()
+    os.chown(folder, OWNER, GROUP)
+    folder.chmod(0o2770)
+    yield folder
+    shutil.rmtree(shared)
+
+
+def refusal(folder: Path, owner: str = "") -> ParameterError:
+    with pytest.raises(ParameterError) as caught:
+        require_our_socket(parse_address(f"unix:{folder}/s"), owner=owner)
+    return caught.value
+
+
+def test_a_folder_of_another_user_is_trusted_only_by_that_users_name(theirs: Path) -> None:
+    require_our_socket(parse_address(f"unix:{theirs}/s"), owner=str(OWNER))
+    untold = refusal(theirs)
+    assert f"{theirs} belongs to user {OWNER}, so another user" in untold.cause
+    assert f"--socket-owner {OWNER}, or ASSAY_SOCKET_OWNER={OWNER}" in untold.remedy
+    assert f"belongs to user {OWNER}, not {GROUP}" in refusal(theirs, str(GROUP)).cause
+    assert "no user 'who-is-this'" in refusal(theirs, "who-is-this").cause
+
+
+def test_the_owner_of_a_shared_folder_says_so_too(theirs: Path) -> None:
+    os.chown(theirs, 0, GROUP)
+    assert "--socket-owner root, or" in refusal(theirs).remedy
+    require_our_socket(parse_address(f"unix:{theirs}/s"), owner="root")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o2772])
+def test_a_folder_that_everybody_may_write_into_is_never_trusted(theirs: Path, mode: int) -> None:
+    theirs.chmod(mode)
+    told = refusal(theirs, str(OWNER))
+    assert f"every user may write into {theirs} (mode {mode:04o})" in told.cause
+    assert "--socket-owner" not in refusal(theirs).remedy
+
+
+def test_no_link_leads_to_a_trusted_folder_and_nobody_else_owns_or_opens_what_it_is_in(theirs: Path) -> None:
+    link = theirs.parent / "link"
+    link.symlink_to(theirs)
+    assert f"{link} is a link" in refusal(link, str(OWNER)).cause
+    theirs.parent.chmod(0o777)  # not sticky: anybody may put another folder in its place
+    assert f"other users may write into {theirs.parent}" in refusal(theirs, str(OWNER)).cause
+    theirs.parent.chmod(0o755)
+    os.chown(theirs.parent, GROUP, GROUP)
+    assert f"{theirs.parent} belongs to user {GROUP}" in refusal(theirs, str(OWNER)).cause
+
+
+def test_what_a_member_puts_in_the_sockets_place_is_not_trusted(theirs: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as planted:
+        planted.bind(str(theirs / "s"))
+        os.chown(theirs / "s", GROUP, GROUP)
+        assert f"the socket there belongs to user {GROUP}" in refusal(theirs, str(OWNER)).cause
+        os.chown(theirs / "s", OWNER, GROUP)
+        require_our_socket(parse_address(f"unix:{theirs}/s"), owner=str(OWNER))
+    (theirs / "s").unlink()
+    (theirs / "s").symlink_to("elsewhere")
+    assert f"{theirs}/s is not a socket" in refusal(theirs, str(OWNER)).cause

@@ -11,9 +11,8 @@ import typer
 
 from assay_agent.config import AgentSettings
 from assay_agent.policy.file import DEFAULT_POLICY_FILE, read_policy
-from assay_agent.policy.gate import Decision, Gate
+from assay_agent.policy.gate import Decision, gate_for
 from assay_core.records.work import CommandSource
-from assay_core.server_address import parse_address
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import ParameterError, RefusedError
 
@@ -33,7 +32,7 @@ def _policy() -> None:
 
 
 @policy_app.command()
-@with_settings(AgentSettings, "server", "policy_file")
+@with_settings(AgentSettings, "server", "socket_owner", "policy_file")
 def check(
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...", help="Program and arguments.")],
     *,
@@ -49,8 +48,8 @@ def check(
     Put -- before a command that has options.
     """
     file = policy_in_force(settings.policy_file)
-    ours = parse_address(settings.server).socket is not None
-    gate = Gate(read_policy(file) if file is not None else None, server_is_ours=ours)
+    policy = read_policy(file) if file is not None else None
+    gate = gate_for(policy, settings.server, settings.socket_owner)
     decision = gate.decide(CommandSource(tuple(command), _variables(environment or []), directory))
     if as_json:
         document = {**dataclasses.asdict(decision), "policy": str(file) if file is not None else None}

@@ -30,7 +30,7 @@ from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
 from assay_agent.metrics.sources import GpuSource, SlotSource
 from assay_agent.policy.file import read_policy
-from assay_agent.policy.gate import Gate
+from assay_agent.policy.gate import Gate, gate_for
 from assay_agent.policy.in_force import PolicyInForce
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.profilers.seam import Profiler
@@ -46,7 +46,6 @@ from assay_core.records.failure import failure
 from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.machine import Inventory, Registration
 from assay_core.records.wire import WireError
-from assay_core.server_address import parse_address
 from assay_core.settings.reloading import reloaded
 from assay_sampling.errors import AssayError, NotReadyError, ServerUnreachableError
 from assay_sampling.running.failures import FailureClass
@@ -132,7 +131,9 @@ class Agent:
             try:
                 inventory = self._read_inventory()
                 places = self._places(inventory, state)
-                connection = Connection(server, _own(credentials, state.agent_id))
+                connection = Connection(
+                    server, _own(credentials, state.agent_id), socket_owner=settings.socket_owner
+                )
                 process = _Process(
                     self,
                     state.agent_id,
@@ -499,7 +500,7 @@ def _own(credentials: Credentials | None, agent_id: str) -> Credentials | None:
 def _gate(settings: AgentSettings, server: str) -> Gate:
     """The gate that judges what the server asks for. Raises InputError, NotReadyError."""
     policy = read_policy(settings.policy_file) if settings.policy_file is not None else None
-    gate = Gate(policy, server_is_ours=parse_address(server).socket is not None)
+    gate = gate_for(policy, server, settings.socket_owner)
     gate.require_user()
     gate.require_a_use()
     return gate

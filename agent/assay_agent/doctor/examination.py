@@ -42,6 +42,7 @@ def examine(
     state: Path | None = None,
     server: str | None = None,
     credentials: Credentials | None = None,
+    socket_owner: str = "",
 ) -> list[Check]:
     """Look at this machine for what ``need`` ("client", "agent", "server" or "all") needs.
 
@@ -49,6 +50,7 @@ def examine(
         need: whose needs count as missing; what others need is a note.
         state: the folder that will hold the state; None: the working folder.
         server: the server's address; None: $ASSAY_SERVER, else this user's own socket.
+        socket_owner: the user whose shared socket is trusted; "": only this user's own.
         credentials: those with which this box or person connects over TCP; None: there are none.
 
     Raises ParameterError for another ``need``. What cannot be looked at is a finding, never an error.
@@ -57,7 +59,10 @@ def examine(
         raise ParameterError("--for", f"there is no {need!r}", f"use {', '.join((*NEEDS, EVERYTHING))}")
     needs = frozenset(NEEDS if need == EVERYTHING else (need,))
     address = server or os.environ.get(SERVER_VARIABLE) or default_address()
-    return [*_checks(needs, state or Path()), server_check(address, "agent" in needs, credentials)]
+    return [
+        *_checks(needs, state or Path()),
+        server_check(address, "agent" in needs, credentials, socket_owner),
+    ]
 
 
 def require_nothing_missing(checks: list[Check], need: str) -> None:

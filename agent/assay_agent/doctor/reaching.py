@@ -19,7 +19,9 @@ _START = "start one with: assay-server --state DIR; or name another with --serve
 _ENROL = "join it first: assay-agent join on a box, which also needs a policy file; assay login for people"
 
 
-def server_check(address: str, needed: bool, credentials: Credentials | None = None) -> Check:
+def server_check(
+    address: str, needed: bool, credentials: Credentials | None = None, socket_owner: str = ""
+) -> Check:
     """The finding for the server at an address.
 
     Args:
@@ -27,6 +29,7 @@ def server_check(address: str, needed: bool, credentials: Credentials | None = N
         needed: whether a server that does not answer is missing, or worth a note.
         credentials: those of this box or person for a server over TCP; None: there are none, so that nobody
             proves anything, and all that can be seen is whether something answers.
+        socket_owner: the user whose shared socket is trusted; "": only this user's own.
     """
     try:
         found = parse_address(address)
@@ -36,7 +39,7 @@ def server_check(address: str, needed: bool, credentials: Credentials | None = N
         return finding("server", needed, f"nothing answers at {address} ({reason})", _START)
     if found.socket is None and credentials is not None:
         return _proved(found, needed, credentials)
-    return _believed(found, needed)
+    return _believed(found, needed, socket_owner)
 
 
 def _proved(address: ServerAddress, needed: bool, credentials: Credentials) -> Check:
@@ -60,10 +63,10 @@ def _proved(address: ServerAddress, needed: bool, credentials: Credentials) -> C
     return Check("server", "ok", f"{address.text} is the lab's server, it serves, and it lets us in")
 
 
-def _believed(address: ServerAddress, needed: bool) -> Check:
+def _believed(address: ServerAddress, needed: bool, socket_owner: str) -> Check:
     """The finding for a server that answers: over TCP it proves itself only to those who have credentials."""
     try:
-        require_our_socket(address)
+        require_our_socket(address, owner=socket_owner)
     except ParameterError as error:
         return finding("server", needed, error.cause, error.remedy)
     if address.socket is None:

@@ -27,6 +27,7 @@ from assay_agent.policy.patterns import matches_path
 from assay_agent.policy.variables import loads_code
 from assay_agent.profilers.kineto_file import KINETO_VARIABLE, kineto_fault
 from assay_core.records.work import CommandSource, Work
+from assay_core.server_address import parse_address
 from assay_sampling.errors import NotReadyError
 from assay_sampling.running.failures import FailureClass
 
@@ -37,10 +38,9 @@ _INJECTING = re.compile(r"LD_(PRELOAD|AUDIT)|(CUDA|NVTX)_INJECTION\w*", re.DOTAL
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CONFINE = "'assay-agent doctor' says what this box lacks; 'assay docs bundles' what is needed"
 _ANYBODY = "over TCP other people and other machines ask for runs, and none of them is this agent's user"
-_SAY_WHAT = (
-    "connect through a Unix socket (leave --server out, or give unix:PATH), or write a policy file that says "
-    "what may run, and start the agent with --policy FILE"
-)
+_SHARED = "at a socket that --socket-owner trusts every member of its group asks for runs"
+_WRITE = "write a policy file that says what may run, and start the agent with --policy FILE"
+_SAY_WHAT = f"connect through a Unix socket (leave --server out, or give unix:PATH), or {_WRITE}"
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Gate:
     Args:
         policy: the policy file; None: no policy file.
         server_is_ours: whether only this user and root can be, or can reach, the server that asks.
+        shared_socket: whether it is not because others share its socket, rather than because of TCP.
         search_path: the PATH in which programs without a slash are looked up; None: this process's.
         user_id: the user that the agent runs as; None: this process's.
     """
@@ -84,11 +85,14 @@ class Gate:
         policy: Policy | None,
         *,
         server_is_ours: bool,
+        shared_socket: bool = False,
         search_path: str | None = None,
         user_id: int | None = None,
     ) -> None:
         self.policy = policy
         self._server_is_ours = server_is_ours
+        self._whoever = _SHARED if shared_socket else _ANYBODY
+        self._remedy = _WRITE if shared_socket else _SAY_WHAT
         self._search_path = os.environ.get("PATH", os.defpath) if search_path is None else search_path
         self._user_id = os.geteuid() if user_id is None else user_id
         self._said: set[str] = set()
@@ -220,7 +224,9 @@ class Gate:
         """Raises NotReadyError if this agent would refuse every run: it would fail them all for good."""
         if self.policy is None and not self._server_is_ours:
             raise NotReadyError(
-                "this agent", f"there is no policy file, and {_ANYBODY}: it may run nothing", _SAY_WHAT
+                "this agent",
+                f"there is no policy file, and {self._whoever}: it may run nothing",
+                self._remedy,
             )
 
     def describe(self) -> str:
@@ -236,7 +242,7 @@ class Gate:
                 "there is no policy file: the server, at a socket of this user's own, may run any command "
                 f"as {name!r}; name one with --policy to say which"
             )
-        return f"there is no policy file, and {_ANYBODY}: nothing is run, and no recording is read"
+        return f"there is no policy file, and {self._whoever}: nothing is run, and no recording is read"
 
     def _without_policy(self, command: CommandSource) -> Decision:
         injecting = sorted(name for name in command.environment if _INJECTING.fullmatch(name))
@@ -251,7 +257,9 @@ class Gate:
     def _everything(self, what: str) -> Decision:
         if self._server_is_ours:
             return Decision(True, f"there is no policy file, and this user's own server may {what}")
-        return Decision(False, f"there is no policy file, and {_ANYBODY}: it may not {what}", _SAY_WHAT)
+        return Decision(
+            False, f"there is no policy file, and {self._whoever}: it may not {what}", self._remedy
+        )
 
     def _by_rules(self, policy: Policy, command: CommandSource, paths: JudgedPaths) -> Decision:
         program = self._program(command)
@@ -399,6 +407,13 @@ def _link_out_of(policy: Policy, recording: str) -> str:
                 f"pattern of 'recordings' in {policy.path} matches"
             )
     return ""
+
+
+def gate_for(policy: Policy | None, server: str, socket_owner: str) -> Gate:
+    """The gate for the server at an address; one whose socket others share is not this user's own."""
+    at_socket = parse_address(server).socket is not None
+    shared = at_socket and bool(socket_owner)
+    return Gate(policy, server_is_ours=at_socket and not shared, shared_socket=shared)
 
 
 def _require(decision: Decision, subject: str) -> None:

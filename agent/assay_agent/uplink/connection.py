@@ -119,15 +119,18 @@ class Connection:
     Args:
         address: "unix:PATH", or "HOST:PORT", which needs ``credentials``.
         credentials: what ``assay-agent join`` got; over TCP both sides prove themselves.
+        socket_owner: the user whose shared socket is trusted; "": only this user's own.
 
     Raises ParameterError for what is not an address, or a socket where others could answer; NotReadyError if
     there are no credentials for TCP.
     """
 
-    def __init__(self, address: str, credentials: Credentials | None = None) -> None:
+    def __init__(
+        self, address: str, credentials: Credentials | None = None, *, socket_owner: str = ""
+    ) -> None:
         self._found = parse_address(address)
         # The answers are run as commands, so nobody else may take the server's place, now or later.
-        require_our_socket(self._found)
+        require_our_socket(self._found, owner=socket_owner)
         if self._found.socket is None and credentials is None:
             raise NotReadyError(
                 f"server {self._found.text}",

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from assay_client.cli.reporters.failure import Failure, render_failure
 from assay_client.ending import signals_noted
-from assay_client.settings import ClientSettings, settings_of
+from assay_client.settings import ClientSettings, note_flags, settings_of
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.program_log import LogFormat, LogLevel, set_up_log
 from assay_core.settings.command_line import option_of
@@ -138,6 +138,7 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def assay(
     ctx: typer.Context,
+    *,
     version: Annotated[bool, version_option("assay")] = False,
     debug: Annotated[
         bool,
@@ -145,8 +146,10 @@ def assay(
     ] = False,
     log_level: Annotated[str | None, option_of(ClientSettings, "log_level")] = None,
     log_format: Annotated[str | None, option_of(ClientSettings, "log_format")] = None,
+    socket_owner: Annotated[str | None, option_of(ClientSettings, "socket_owner")] = None,
 ) -> None:
     """Find the few GPU kernel launches that stand for a whole workload, and prove how well they do."""
+    note_flags(socket_owner=socket_owner)
     settings = settings_of(log_level=log_level, log_format=log_format)
     if settings.log_level is not None and not debug:
         set_up_log(settings.log_level, settings.log_format)

@@ -456,7 +456,7 @@ def _require_ours(address: ServerAddress) -> None:
     if not folder.exists():
         raise unreachable(address.text, f"no server answers there: there is no folder {folder}")
     try:
-        require_our_socket(address)
+        require_our_socket(address, owner=settings_of(socket_owner=None).socket_owner)
     except ParameterError as error:
         raise ServerUnreachableError(address.text, error.cause, error.remedy) from error
 

@@ -59,6 +59,28 @@ def why_not_ours(folder: Path) -> str:
     return ""
 
 
+def why_not_of(folder: Path, owner: int) -> str:
+    """Why others than ``owner``, the folder's group, this user and root could replace it; "" if none could.
+
+    As :func:`why_not_ours`, but the folder must be one of ``owner``, its group may write into it, and no link
+    may be on the path: whoever trusts another user's folder trusts this very one. Raises OSError.
+    """
+    *ancestors, (last, its) = _on_the_way(Path(os.path.abspath(folder)))  # noqa: PTH100
+    for place, state in [*ancestors, (last, its)]:
+        if not stat.S_ISDIR(state.st_mode):
+            return f"{place} is {'a link' if stat.S_ISLNK(state.st_mode) else 'not a folder'}"
+    for place, state in ancestors:
+        if state.st_uid not in (0, os.geteuid(), owner):
+            return f"{place} belongs to user {user_name(state.st_uid)}"
+        if state.st_mode & _OTHERS_WRITE and not state.st_mode & stat.S_ISVTX:
+            return f"other users may write into {place} (mode {state.st_mode & 0o7777:04o})"
+    if its.st_uid != owner:
+        return f"{last} belongs to user {user_name(its.st_uid)}, not {user_name(owner)}"
+    if its.st_mode & stat.S_IWOTH:
+        return f"every user may write into {last} (mode {its.st_mode & 0o7777:04o})"
+    return ""
+
+
 def _on_the_way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """Every folder and link that the system visits to resolve the path, in that order."""
     current, ahead, links = Path("/"), deque(path.parts[1:]), 0

@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from assay_core.server_address import default_address, parse_address, require_our_socket
+from assay_core.server_address import (
+    SOCKET_OWNER_VARIABLE,
+    default_address,
+    parse_address,
+    require_our_socket,
+)
 from assay_sampling.errors import NotReadyError, ParameterError, ServerUnreachableError
 
 _SECONDS = 5.0
@@ -16,6 +21,16 @@ _SECONDS = 5.0
 def health(
     address: Annotated[
         str, typer.Argument(metavar="[ADDRESS]", help="unix:PATH; by default this user's own socket.")
+    ] = "",
+    socket_owner: Annotated[
+        str,
+        typer.Option(
+            "--socket-owner",
+            metavar="USER",
+            envvar=SOCKET_OWNER_VARIABLE,
+            show_envvar=False,
+            help="User whose server with --socket-group is trusted.",
+        ),
     ] = "",
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -29,7 +44,7 @@ def health(
             f"{found.text!r} is not a socket, and over TCP the server must know who asks",
             f"assay health --server {found.text}",
         )
-    require_our_socket(found, "ADDRESS")
+    require_our_socket(found, "ADDRESS", socket_owner)
     serving = _is_serving(found.text)
     if json_output:
         typer.echo(json.dumps({"address": found.text, "serving": serving}))

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
-import os
-import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 
-from assay_core.files.sockets import address_taken, clear_socket
-from assay_core.server_address import ServerAddress, require_our_socket
+from assay_core.server_address import ServerAddress
 from assay_protos import (
     agent_pb2_grpc,
     archive_pb2_grpc,
@@ -43,6 +39,7 @@ from assay_server.rpc.admission.quotas import QuotaKeeper, Quotas
 from assay_server.rpc.agent_handler import AgentHandler
 from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.archives.servicer import ArchiveServicer
+from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.bundles.servicer import BundleServicer
 from assay_server.rpc.campaign_handler import CampaignHandler
@@ -91,12 +88,14 @@ class RpcServer:
         people: PeopleHandler,
         limits: Limits = DEFAULT_LIMITS,
         meter: CallMeter,
+        socket_group: str = "",
     ) -> None:
         self._limits = limits
         self._observing = Observing(meter)
         self._health: HealthServicer | None = None
         self._draining = False
         self._listen = listen
+        self._socket_group = group_called(socket_group) if socket_group else None
         self._agents = agents
         self._campaigns = campaigns
         self._archives = archives
@@ -123,7 +122,7 @@ class RpcServer:
         Raises ParameterError if one is taken, or if others could answer on a socket in the server's place.
         """
         self._require_certificate()
-        with _places_taken(self._listen):
+        with places_taken(self._listen, self._socket_group):
             self._thread.start()
             return self._listening.result()
 
@@ -229,10 +228,10 @@ class RpcServer:
         """Bind all listeners; the addresses of the main ones, with their ports."""
         certificate, enrolment = self._identified.certificate, self._identified.enrolment
         mutual = certificate.credentials(ask_client=True) if certificate is not None else None
-        addresses = tuple(_bound(server, address, mutual) for address in self._listen)
+        addresses = tuple(bound(server, address, mutual, self._socket_group) for address in self._listen)
         if certificate is not None:
             one_sided = certificate.credentials(ask_client=False)
-            joins = [_bound(joining, address, one_sided) for address in self._identified.join]
+            joins = [bound(joining, address, one_sided) for address in self._identified.join]
             enrolment.join_port = _port(joins)
             self.joins = tuple(joins)
         enrolment.port = _port(
@@ -289,42 +288,3 @@ def _options(limits: CallLimits) -> list[tuple[str, int]]:
 def _port(addresses: Iterable[str]) -> int:
     """The port of the first address; 0 without any."""
     return next((int(address.rpartition(":")[2]) for address in addresses), 0)
-
-
-def _bound(server: grpc.aio.Server, address: ServerAddress, tls: grpc.ServerCredentials | None) -> str:
-    """Bind one address, TCP only with TLS; returns it with its port."""
-    # A new socket has the permissions that the umask leaves; nobody else may connect before its chmod.
-    before = os.umask(0o077)
-    try:
-        if address.socket is not None:
-            port = server.add_insecure_port(address.text)
-        else:
-            assert tls is not None  # checked in start
-            port = server.add_secure_port(address.text, tls)
-    except RuntimeError as error:
-        raise address_taken(f"listen address {address.text!r}") from error
-    finally:
-        os.umask(before)
-    if address.socket is not None:
-        address.socket.chmod(stat.S_IRUSR | stat.S_IWUSR)
-        return address.text
-    return f"{address.text.rpartition(':')[0]}:{port}"
-
-
-@contextlib.contextmanager
-def _places_taken(addresses: Sequence[ServerAddress]) -> Iterator[None]:
-    """Check and clear the sockets' folders, and hold them for this process until it listens."""
-    with contextlib.ExitStack() as held:
-        for folder in sorted({address.socket.parent for address in addresses if address.socket}):
-            first = next(a for a in addresses if a.socket and a.socket.parent == folder)
-            require_our_socket(first, f"listen address {first.text!r}")
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            held.callback(os.close, descriptor)
-            # Two servers that start at once would each remove the other's socket as stale. In a folder
-            # that others may read, do not wait for the lock: they could hold it.
-            if not os.fstat(descriptor).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-        for address in addresses:
-            if address.socket is not None:
-                clear_socket(address.socket, f"listen address {address.text!r}")
-        yield
