@@ -36,11 +36,9 @@ def never_go_on(status: Mapping[str, Any]) -> tuple[int, str]:
     Args:
         status: as for :func:`never_begin`.
     """
-    ended = {*_NEVER_MEASURED}
+    ended = {*_NEVER_MEASURED, QueueKind.BUDGET}  # a run that is measured now does not wait for a budget
     if all(rest["failures"] >= _RESTS_WAITED_FOR for rest in status["resting"]):
         ended.add(QueueKind.RESTING)  # else a lock or counters that another program held for a moment
-    if not status["runs_running"]:
-        ended.add(QueueKind.BUDGET)  # runs that have begun end, even if the budget is used up
     rows = status["waiting"]
     left = status["runs_total"] - sum(status[f"runs_{state}"] for state in ("done", "failed", "cancelled"))
     causes = [row["reason"] for row in rows if row["kind"] in ended]

@@ -58,5 +58,6 @@ def test_a_slot_that_rests_is_waited_for_twice(failures: int, left: int) -> None
     assert never_go_on(told)[0] == left
 
 
-def test_a_run_that_has_begun_ends_although_the_budget_is_used_up() -> None:
-    assert never_go_on(status((QueueKind.BUDGET, 6), runs_running=1)) == (0, "")
+def test_a_run_that_has_begun_is_given_up_once_the_budget_keeps_its_next_slice_from_beginning() -> None:
+    assert never_go_on(status((QueueKind.BUDGET, 6), runs_running=1)) == (6, "for budget")
+    assert never_go_on(status((QueueKind.BUDGET, 5), runs_running=1)) == (0, ""), "one is still measured"

@@ -12,6 +12,7 @@ RETRYABLE = {
     "counter_busy", "lock_file", "hang", "report_short", "importer_failed", "dropped_events",
     "gpu_unhealthy", "throttled", "disk_full", "agent_restarted", "lease_expired", "gpu_lost", "window_short",
     "spool_damaged", "box_memory", "driver_unusable", "records_changed",
+    "server_restored", "staging_damaged",
 }  # fmt: skip
 FINAL = {
     "permission", "metric_unknown", "application_failed", "nothing_profiled", "mps_not_in_force",
@@ -31,7 +32,7 @@ def test_what_is_the_fault_of_the_box_or_of_nobody_never_counts_against_the_run(
         "driver_unusable", "spool_damaged",
     }  # fmt: skip
     assert {str(c) for c in FailureClass if c.fault is Fault.NOBODY} == {
-        "agent_restarted", "lease_expired", "cancelled",
+        "agent_restarted", "lease_expired", "cancelled", "server_restored", "staging_damaged",
     }  # fmt: skip
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, RunState, SetAsideReason
+from assay_core.records.failure import failure
 from assay_core.records.machine import Inventory, Slot
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
+from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.ingest.upload import Answer
 from assay_server.store.model import Agent, Segment
 from assay_server.store.records import LocalRecordStore
@@ -77,11 +79,31 @@ def test_another_hash_under_the_same_number_is_refused(box: Box) -> None:
     assert box.state_of() is AttemptState.FAILED
 
 
-def test_a_segment_out_of_order_is_refused(box: Box) -> None:
-    assert (
-        box.refused(made_segments((100, 50))[1])
-        == "server_refused: it came instead of segment 0, which is next"
+def test_acknowledged_segments_that_an_older_backup_lacks_are_measured_again_at_no_cost(box: Box) -> None:
+    """The agent has deleted what was acknowledged, and goes on with what follows."""
+    for attempt in range(1, 6):  # a run has three tries
+        assert box.key.attempt == attempt
+        assert box.refused(made_segments((100, 50))[1]) == (
+            "server_restored: the server was restored from an older backup: it lacks segment 0, which it "
+            "acknowledged"
+        )
+        box.key = box.lease()
+    assert [box.send(each) for each in made_segments((100, 50))] == [DURABLE] * 2
+    assert box.finish(2, 150)
+
+
+def test_an_attempt_whose_end_an_older_backup_lacks_is_measured_again(box: Box) -> None:
+    box.send(made_segments((100, 50))[0])
+    assert not box.finish(2, 150)
+    with box.coordinator.snapshot() as store:
+        [failed] = store.attempts(box.key.run_id)
+    assert failed.failure == failure(
+        FailureClass.SERVER_RESTORED,
+        str(box.key),
+        "the server was restored from an older backup: the agent reports 150 launches in 2 segments, the "
+        "server has 100 in 1",
     )
+    assert box.lease().attempt == 2
 
 
 def test_an_old_token_does_not_even_reach_the_disk(box: Box) -> None:
@@ -237,13 +259,49 @@ def test_segments_behind_one_that_was_not_stored_are_not_stored_and_harm_nothing
     assert box.finish(3, 180)
 
 
-def test_a_staged_segment_that_the_disk_lost_ends_the_attempt_for_another_try(box: Box) -> None:
-    first, second = made_segments((100, 50))
-    box.send(first)
-    box.restart()
+def flip_a_bit(box: Box) -> None:
     [path] = (box.state / "staging").rglob("slice-*")
-    path.write_bytes(b"")
-    assert box.refused(second) == "internal: segment 0 in it has changed since it was acknowledged"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_staged_segment_that_the_disk_changed_costs_no_try_but_a_broken_disk_ends_the_run(box: Box) -> None:
+    first, second = made_segments((100, 50))
+    damaged = "staging_damaged: segment 0 in it has changed since it was acknowledged"
+    for attempt in range(1, 11):
+        assert box.key.attempt == attempt
+        box.send(first)
+        box.restart()
+        flip_a_bit(box)
+        assert box.refused(second) == damaged
+        assert (box.run_state() is RunState.FAILED) == (attempt == 10)
+        if attempt < 10:
+            box.key = box.lease()
+    with box.coordinator.snapshot() as store:
+        run = store.run(box.key.run_id)
+    assert run is not None and run.failure is not None
+    assert (run.failure.failure_class, run.failure.remedy) == (
+        "staging_damaged",
+        "check the server's disk; the slice is measured again, and fails once this has happened ten times",
+    )
+
+
+def test_damage_that_is_found_at_the_finish_is_the_disks_too(
+    box: Box, caplog: pytest.LogCaptureFixture
+) -> None:
+    box.send(made_segments((100,))[0])
+    box.restart()  # what was written ahead is gone, so the staged bytes are read
+    flip_a_bit(box)
+    assert not box.finish(1, 100)
+    with box.coordinator.snapshot() as store:
+        [failed] = store.attempts(box.key.run_id)
+    assert failed.failure is not None and failed.failure.failure_class == "staging_damaged"
+    assert "staging_damaged" in caplog.text
+    [kept] = box.coordinator.records.all_set_aside()
+    assert (kept.reason, len(kept.names)) == (SetAsideReason.CHANGED, 1)
+    assert kept.names[0].startswith(f"staging/{box.key.run_id}/")
+    assert kept.folder in caplog.text
     assert box.lease().attempt == 2
 
 

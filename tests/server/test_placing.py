@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from assay_core.records.campaign import QueueKind
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.campaign_file.compiled import SchedulingRules
@@ -24,7 +25,8 @@ from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.scheduling.lost_gpus import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, wait_reasons
-from assay_server.store.model import Agent, Hold, Need, Run
+from assay_server.rpc.status_board import StatusBoard
+from assay_server.store.model import Agent, Hold, Need, Run, Slice
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign
 
@@ -329,6 +331,28 @@ def test_a_campaign_stops_at_its_budget_and_a_person_at_theirs() -> None:
     assert reason(lab, "c-2.0001") is WaitKind.BUDGET
     lab.clock.ms += 31 * 24 * HOUR_MS
     assert lab.got("v100-0") == "c-2.0001"  # the last 30 days are free; the campaign's budget is spent
+
+
+def test_a_run_that_has_begun_waits_for_the_budget_too_but_not_while_it_is_measured() -> None:
+    """``assay run`` gives up what waits, and must not give up a slice that is measured."""
+    lab = QueueLab(agent_of("v100", 1))
+    campaign, runs = live_campaign(1, ["v100"] * 2, SchedulingRules(budget_gpu_hours=1.5))
+    with lab.coordinator.schedule() as schedule:
+        slices = [*(Slice(runs[0].run_id, index) for index in (0, 1)), Slice(runs[1].run_id, 0)]
+        schedule.add_campaign(campaign, runs, slices)
+
+    def waiting() -> list[tuple[str, int]]:
+        with lab.coordinator.schedule() as schedule:
+            assert schedule.is_registered("v100", "session")  # it is there
+        told = StatusBoard(lab.coordinator).status("c-1").waiting
+        return [(each.first_run_id, each.runs) for each in told if each.kind is QueueKind.BUDGET]
+
+    assert (lab.got("v100-0"), waiting()) == ("c-1.0000", [])
+    lab.clock.ms += 2 * HOUR_MS
+    assert waiting() == [("c-1.0001", 1)]
+    lab.finish("v100-0")
+    assert lab.got("v100-0") == "", "not even the next slice of the run that has begun"
+    assert waiting() == [("c-1.0000", 1), ("c-1.0001", 1)]
 
 
 def test_an_agent_in_maintenance_gets_no_runs_until_it_ends() -> None:

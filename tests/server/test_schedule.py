@@ -301,7 +301,7 @@ def test_a_server_that_was_away_does_not_expire_leases(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("segments", "launches", "failure_class"),
-    [(2, 10, "server_refused"), (1, 11, "server_refused"), (0, 0, "nothing_profiled")],
+    [(2, 10, "server_restored"), (1, 11, "server_refused"), (0, 0, "nothing_profiled")],
 )
 def test_counts_that_do_not_agree_are_never_published(
     desk: Desk, segments: int, launches: int, failure_class: str
@@ -314,6 +314,24 @@ def test_counts_that_do_not_agree_are_never_published(
         AttemptState.FAILED,
         failure_class,
     )
+
+
+def test_what_the_policy_of_an_agent_refuses_ends_at_once_and_names_the_agent(desk: Desk) -> None:
+    """Refused by every agent: each run has one attempt, and nothing is left to lease."""
+    refused = Failure("refused_by_policy", "the command", "no line of /p.toml allows it", "allow it", False)
+    for number in range(3):
+        run_id = f"made-1.{number:04}"
+        key = desk.must_lease()
+        assert key.run_id == run_id
+        desk.fail(key, refused)
+        with desk.store.snapshot() as read:
+            run = read.run(run_id)
+            assert len(read.attempts(run_id)) == 1
+        assert run is not None and run.state is RunState.FAILED and run.failure is not None
+        assert run.failure.failure_class == "refused_by_policy"
+        assert run.failure.cause == "the policy of agent a refuses it: no line of /p.toml allows it"
+    assert desk.lease() is None
+    assert desk.campaign().state is CampaignState.FAILED
 
 
 def test_a_publishing_attempt_cannot_expire_and_frees_its_slot(desk: Desk) -> None:

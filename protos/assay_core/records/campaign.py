@@ -79,7 +79,7 @@ class SetAsideReason(StrEnum):
     """Why the server moved files of its state folder aside; the value names the folder."""
 
     UNKNOWN = "unknown_to_database"  # the database is older than the files, or they belong to another
-    CHANGED = "changed"  # the files differ from what was published
+    CHANGED = "changed"  # the files differ from what was published or staged
 
 
 class FileChange(StrEnum):

@@ -48,6 +48,8 @@ class FailureClass(StrEnum):
     AGENT_RESTARTED = "agent_restarted"
     LEASE_EXPIRED = "lease_expired"
     SERVER_REFUSED = "server_refused"
+    SERVER_RESTORED = "server_restored"
+    STAGING_DAMAGED = "staging_damaged"
     RECORDS_CHANGED = "records_changed"
     REFUSED_BY_POLICY = "refused_by_policy"
     CANCELLED = "cancelled"
@@ -225,6 +227,19 @@ _TABLE: dict[FailureClass, _Entry] = {
         "the server refused what the agent sent, and would refuse it again",
         "run the same release of Assay on agent and server, and look at the server's log",
         False,
+    ),
+    FailureClass.SERVER_RESTORED: _Entry(
+        "the server lacks segments of the attempt that it had acknowledged: it was restored from an older "
+        "backup",
+        "nothing to do: the slice is measured again",
+        True,
+        Fault.NOBODY,
+    ),
+    FailureClass.STAGING_DAMAGED: _Entry(
+        "segments of the attempt on the server's disk changed or vanished before they were published",
+        "check the server's disk; the slice is measured again, and fails once this has happened ten times",
+        True,
+        Fault.NOBODY,
     ),
     FailureClass.RECORDS_CHANGED: _Entry(
         "a published file of the run is missing from the server's disk, or changed after it was published",

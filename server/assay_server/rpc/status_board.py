@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from assay_core.records.campaign import CampaignState, CampaignStatus, Estimate, WaitingRuns
+from assay_core.records.campaign import (
+    AttemptState,
+    CampaignState,
+    CampaignStatus,
+    Estimate,
+    RunState,
+    WaitingRuns,
+)
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.line import Lab, estimate, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.rpc.statuses import campaign_status
-from assay_server.store.model import Campaign, WorkloadCost
+from assay_server.store.model import Campaign, Hold, Need, Run, WorkloadCost, need_of
 from assay_server.store.protocols import MetadataReader
 
 # The reason for waiting also depends on time: agents go away, slots rest.
@@ -21,6 +30,8 @@ _KEPT_SECONDS = 5.0
 _LARGE_RUNS = 5_000
 _COSTS_KEPT_SECONDS = 15.0
 _MOST_KEPT = 256
+
+_Kind = tuple[Need, str, bool, RunState, Collection[Hold]]
 
 
 @dataclass
@@ -32,6 +43,19 @@ class _Summary:
     status: CampaignStatus | None = None
     costs_at: float = 0.0
     costs: list[WorkloadCost] | None = None
+
+
+def _measured(store: MetadataReader, campaign_id: str) -> Counter[_Kind]:
+    """How many runs are measured now, by kind: a budget that is used up does not keep these from ending."""
+    attempts = store.attempts_in((AttemptState.LEASED, AttemptState.PUBLISHING))
+    run_ids = {attempt.key.run_id for attempt in attempts}
+    found = [run for run_id in run_ids if (run := store.run(run_id)) is not None]
+    return Counter(_kind_of(run) for run in found if run.campaign_id == campaign_id)
+
+
+def _kind_of(run: Run) -> _Kind:
+    """What runs that wait for one reason have in common."""
+    return need_of(run), run.device_kind, run.synthetic, run.state, run.holds
 
 
 class StatusBoard:
@@ -79,6 +103,7 @@ class StatusBoard:
             costs = self._costs(store, campaign, sum(counts.values()))
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
+            measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
         resting = self._coordinator.resting()
         status = campaign_status(campaign, counts, resting, paused)
         waiting: tuple[WaitingRuns, ...] = ()
@@ -89,8 +114,8 @@ class StatusBoard:
             eta = _eta(campaign, costs, lab)
             waiting = tuple(
                 WaitingRuns(told[run.run_id].text, run.run_id, count, told[run.run_id].kind)
-                for run, count in progress.needs
-                if run.run_id in told
+                for run, runs_alike in progress.needs
+                if run.run_id in told and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
             )
         return replace(
             status,

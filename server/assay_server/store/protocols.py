@@ -457,6 +457,9 @@ class RecordStore(Protocol):
     def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
         """Set aside the file of a slice that changed since it was published; None if it is gone."""
 
+    def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
+        """Set aside the staged segments of an attempt, which changed on the disk; None if they are gone."""
+
     def all_set_aside(self) -> list[MovedFiles]:
         """The files that were set aside and are still there, oldest first."""
         ...

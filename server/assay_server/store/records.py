@@ -193,6 +193,13 @@ class LocalRecordStore:
             remove_empty_parents(path.parent, self._records)
         return moved
 
+    def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
+        path = self._staging_path(key)
+        with storage_errors(path):
+            moved = self._set_aside.put([path] if path.exists() else [], SetAsideReason.CHANGED)
+            remove_empty_parents(path.parent, self._staging)
+        return moved
+
     def all_set_aside(self) -> list[MovedFiles]:
         return self._set_aside.all()
 

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _MEANINGS = {
     SetAsideReason.UNKNOWN: "which the database does not know (it may be an older backup)",
-    SetAsideReason.CHANGED: "which changed since they were published",
+    SetAsideReason.CHANGED: "which changed since they were stored",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
@@ -93,3 +93,10 @@ class Box:
 
     def finish(self, segments: int, launches: int) -> bool:
         return self.publisher.finish(self.claim(), segments, launches, (), AttemptLog())
+
+    def run_state(self) -> RunState:
+        """The state of the leased run."""
+        with self.coordinator.snapshot() as store:
+            run = store.run(self.key.run_id)
+        assert run is not None
+        return run.state

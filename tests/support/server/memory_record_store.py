@@ -90,6 +90,10 @@ class MemoryRecordStore:
                 unknown.append(name)
         return self._move(unknown, SetAsideReason.UNKNOWN)
 
+    def set_aside_staged(self, key: AttemptKey) -> MovedFiles | None:
+        name = _staged(key.run_id, key.slice_index, key.attempt)
+        return self._move([name] if name in self.files else [], SetAsideReason.CHANGED)
+
     def set_aside(self, run_id: str, slice_index: int) -> MovedFiles | None:
         name = _published(run_id, slice_index)
         return self._move([name] if name in self.files else [], SetAsideReason.CHANGED)

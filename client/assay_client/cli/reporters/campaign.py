@@ -62,7 +62,7 @@ def _spool_lines(spool: Mapping[str, Any]) -> Iterator[str]:
 
 _WHY_SET_ASIDE = {
     "unknown_to_database": "the database does not know them: it may be a backup older than these files",
-    "changed": "they differ from what was published, so their runs are measured again",
+    "changed": "they differ from what was stored, so their runs are measured again",
 }
 
 

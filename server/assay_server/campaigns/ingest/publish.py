@@ -14,6 +14,7 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import AssayError, LaunchTableError
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaign_file.slices.chosen import SlicePlan
+from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -120,7 +121,10 @@ class Publisher:
         moved = self._coordinator.records.set_aside(key.run_id, key.slice_index)
         if moved is not None:
             warn_of(moved)
-        why = Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
+        if isinstance(error, DamagedSegmentError):
+            why = staging_damaged(self._coordinator.records, key, error)
+        else:
+            why = Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
         with self._coordinator.schedule() as schedule:
             schedule.fail(key, why)
         return False

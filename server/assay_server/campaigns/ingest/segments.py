@@ -17,10 +17,11 @@ from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure, failure
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.running.failures import FailureClass
+from assay_server.campaigns.ingest.damaged_staging import staging_damaged
 from assay_server.campaigns.ingest.group_commit import GroupCommit, PreparedSegment
 from assay_server.campaigns.ingest.progress import ChangedOnTheWayError, Progress
 from assay_server.campaigns.ingest.upload import Answer, Upload
-from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome
+from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome, server_restored
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.store.model import Segment
@@ -131,9 +132,7 @@ class Ingest:
         except LaunchTableError as error:
             self._refuse_attempt(upload, _refusal(error.cause, upload, error.remedy))
         except DamagedSegmentError as error:
-            self._refuse_attempt(
-                upload, Failure("internal", error.subject, error.cause, error.remedy, retryable=True)
-            )
+            self._refuse_attempt(upload, staging_damaged(self._coordinator.records, upload.key, error))
 
     def _look_up(self, upload: Upload, progress: Progress) -> PreparedSegment | Answer:
         """The first upload after a start, one again, or one out of order."""
@@ -159,6 +158,10 @@ class Ingest:
             progress.load(run, segments, self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
+        if upload.index > progress.next_index:
+            # An agent begins a stream with the first segment that was not acknowledged.
+            missing = f"it lacks segment {progress.next_index}, which it acknowledged"
+            self._refuse_attempt(upload, server_restored(str(upload), missing))
         if upload.index != progress.next_index:
             cause = f"it came instead of segment {progress.next_index}, which is next"
             self._refuse_attempt(upload, _refusal(cause, upload, retryable=True))

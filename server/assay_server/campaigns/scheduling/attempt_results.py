@@ -67,6 +67,8 @@ class AttemptResults(Transitions):
         """End an attempt that failed; does nothing if it is no longer wanted."""
         attempt = self.live_attempt(key)
         if attempt is not None:
+            if why.failure_class == FailureClass.REFUSED_BY_POLICY:  # each box has a policy of its own
+                why = replace(why, cause=f"the policy of agent {attempt.agent_name} refuses it: {why.cause}")
             self.fail_attempt(replace(attempt, log=log or attempt.log), why, AttemptState.FAILED)
 
     def begin_publish(
@@ -161,6 +163,12 @@ class AttemptResults(Transitions):
         return True
 
 
+def server_restored(subject: str, lacking: str) -> Failure:
+    """The failure of an attempt of which the server lacks what it acknowledged."""
+    cause = f"the server was restored from an older backup: {lacking}"
+    return failure(FailureClass.SERVER_RESTORED, subject, cause)
+
+
 def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> Failure | None:
     behind_the_end = attempt.key.slice_index > 0 and segments == launches == 0
     if (not segments or not launches) and not behind_the_end:
@@ -171,4 +179,6 @@ def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> Failure | N
         f"the agent reports {launches:,} launches in {segments:,} segments, "
         f"the server has {attempt.launches:,} in {attempt.segments:,}"
     )
+    if attempt.segments < segments:  # the agent finishes once all of them were acknowledged
+        return server_restored(str(attempt.key), cause)
     return failure(FailureClass.SERVER_REFUSED, str(attempt.key), cause, retryable=True)

@@ -15,7 +15,7 @@ from assay_server.campaigns.queue.places import elsewhere, lacking, may_join_gan
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Candidate, Standing
 from assay_server.campaigns.scheduling.resting import RestingSlots
-from assay_server.campaigns.scheduling.retry import is_loss
+from assay_server.campaigns.scheduling.retry import is_blameless
 from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of
 from assay_server.store.protocols import MetadataReader
 
@@ -237,7 +237,7 @@ def _lane_of(run: Run, lanes: Mapping[int, Need]) -> int:
 def _is_worth_another_slot(attempt: Attempt) -> bool:
     """Whether an attempt's failure may be due to its slot."""
     why = attempt.failure
-    if why is None or is_loss(why):
+    if why is None or is_blameless(why):
         return False
     failure_class = failure_class_named(why.failure_class)
     return failure_class.retryable or failure_class.fault is Fault.BOX

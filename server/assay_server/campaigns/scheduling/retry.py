@@ -10,7 +10,7 @@ from assay_sampling.running.failures import FailureClass, Fault
 from assay_server.store.model import Attempt
 
 # Nobody's fault: the attempt was lost, not refused. Only many of them end a run.
-LOSSES = (FailureClass.LEASE_EXPIRED, FailureClass.AGENT_RESTARTED)
+LOSSES = (FailureClass.LEASE_EXPIRED, FailureClass.AGENT_RESTARTED, FailureClass.SERVER_RESTORED)
 # A workload that loses this many different GPUs is assumed to break them.
 MOST_GPUS_LOST = 2
 LONGEST_DELAY_MS = 60_000
@@ -18,7 +18,8 @@ LONGEST_DELAY_MS = 60_000
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """``most_failures`` attempts may fail before a run does, ``most_losses`` may be lost.
+    """``most_failures`` attempts may fail before a run does, ``most_losses`` may be lost, and
+    ``most_damaged`` may lose segments through the server's disk, which would break any run.
 
     After a failure the slice rests ``delay_ms``, twice as long after each further one, at most a minute.
     A lost GPU is out of service, so the next try uses another one, and the loss does not count:
@@ -29,6 +30,7 @@ class RetryPolicy:
 
     most_failures: int = 3
     most_losses: int = 50
+    most_damaged: int = 10
     delay_ms: int = 1000
 
     def delay_after(self, attempts: Sequence[Attempt], failure: Failure) -> int | None:
@@ -39,9 +41,15 @@ class RetryPolicy:
             return 0 if lost < self.most_losses else None
         if lost_gpu(failure):
             return 0
+        if _is_damage(failure):
+            damaged = sum(1 for attempt in attempts if _is_damage(attempt.failure))
+            return self._delay(damaged) if damaged < self.most_damaged else None
         if not failure.retryable or failed >= self.most_failures:
             return None
-        return min(self.delay_ms << max(0, failed - 1), LONGEST_DELAY_MS)
+        return self._delay(failed)
+
+    def _delay(self, failures: int) -> int:
+        return min(self.delay_ms << max(0, failures - 1), LONGEST_DELAY_MS)
 
 
 def is_loss(failure: Failure | None) -> bool:
@@ -54,7 +62,16 @@ def lost_gpu(failure: Failure | None) -> bool:
     return failure is not None and failure.failure_class == FailureClass.GPU_LOST
 
 
+def is_blameless(failure: Failure | None) -> bool:
+    """Whether neither the run nor its slot had to do with a failure: another slot would not help."""
+    return is_loss(failure) or _is_damage(failure)
+
+
+def _is_damage(failure: Failure | None) -> bool:
+    return failure is not None and failure.failure_class == FailureClass.STAGING_DAMAGED
+
+
 def _counts(failure: Failure) -> bool:
     if failure.failure_class == FailureClass.CANCELLED:  # a person stopped it
         return False
-    return not is_loss(failure) and failure.known_class.fault is not Fault.BOX
+    return not is_blameless(failure) and failure.known_class.fault is not Fault.BOX
