@@ -17,8 +17,8 @@ from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.parquet import LaunchWriter
 from assay_sampling.readers import open_recording
-from assay_server.app import _recover
 from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.opening import recover
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
@@ -77,7 +77,7 @@ def test_a_power_cut_anywhere_in_publishing_loses_nothing_and_doubles_nothing(
         box.finish(2, 150)
     monkeypatch.undo()
     box.restart()
-    _recover(box.coordinator)
+    recover(box.coordinator)
     # Either the agent asks again, or the server goes on by itself: the end is the same.
     if list(POINTS).index(point) % 2:
         box.publisher.resume()
@@ -104,7 +104,7 @@ def test_what_is_finished_is_published_by_the_next_server_without_its_agent(
         box.finish(1, 100)
     monkeypatch.undo()
     box.restart()
-    _recover(box.coordinator)
+    recover(box.coordinator)
     box.publisher.resume()
     assert box.state_of() is AttemptState.PUBLISHED
     box.close()
@@ -121,7 +121,7 @@ def test_a_file_without_its_commit_is_replaced_by_the_attempt_that_wins(
     with box.coordinator.schedule() as schedule:
         schedule.cancel("made-1")
     box.restart()
-    _recover(box.coordinator)
+    recover(box.coordinator)
     assert files(box.state, "records") == []
     assert not box.finish(1, 100)
     box.close()
@@ -245,7 +245,7 @@ def test_a_slice_behind_the_end_of_its_workload_is_published_as_empty(box: Box) 
     assert (second.state, second.file, second.launches) == (SliceState.DONE, "", 0)
     assert request.runs[0].files == (str(box.state / "records" / first.file),)
     assert request.runs[0].content_hash == first.content_hash
-    _recover(box.coordinator)
+    recover(box.coordinator)
     assert files(box.state, "records") == [f"records/{run_id}/slice-00000.parquet"]
     box.close()
 
