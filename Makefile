@@ -74,7 +74,7 @@ services:  ## Debian's Prometheus and bubblewrap into a cache folder (19 MB once
 .PHONY: test-services
 test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, promtool checks the alerts, and bubblewrap confines; skipped if they cannot be downloaded
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
-	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundles.py -k bubblewrap $(PYTEST_ARGS)
+	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
 
 # Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
 export ASSAY_TRACER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/tracer

@@ -162,7 +162,7 @@ def test_an_unknown_need_is_refused(box: Path) -> None:
 
 
 def test_what_is_missing_is_named_in_the_error(box: Path) -> None:
-    with pytest.raises(NotReadyError, match=r"6 of 19 checks .* agent needs: NVIDIA driver, GPUs, ncu"):
+    with pytest.raises(NotReadyError, match=r"6 of 20 checks .* agent needs: NVIDIA driver, GPUs, ncu"):
         require_nothing_missing(examine("agent", box, REFUSING), "agent")
 
 

@@ -203,7 +203,7 @@ def test_every_call_has_a_rule_and_every_rule_a_call() -> None:
 
 
 def from_agent(name: str, agent_id: str) -> Any:
-    """A request of AgentService or IngestService that says which agent sent it."""
+    """A request of an agent that says which agent sent it."""
     made = GetMessageClass(METHODS[name].input_type)()
     field = RULES[f"{METHODS[name].containing_service.full_name}/{name}"].sender
     target = made.header if field.startswith("header.") else made
@@ -212,10 +212,13 @@ def from_agent(name: str, agent_id: str) -> Any:
 
 
 AGENTS_CALLS = [
-    method.name
-    for file in (agent_pb2, ingest_pb2)
-    for service in file.DESCRIPTOR.services_by_name.values()
-    for method in service.methods
+    *(
+        method.name
+        for file in (agent_pb2, ingest_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    ),
+    "FetchBundle",
 ]
 
 
@@ -349,12 +352,12 @@ def test_every_call_of_agents_says_who_sends_it() -> None:
 
 
 def test_what_submitters_change_is_their_own() -> None:
-    """Submitting makes a campaign of one's own; renewing and leaving are for one's own certificate."""
+    """Campaigns and bundles that they send are theirs; renewing and leaving concern one's own login."""
     changing = {name for name, rule in RULES.items() if Role.SUBMITTER in rule.roles and rule.audited}
     own = {name for name, rule in RULES.items() if rule.own_campaign}
     assert changing - own == {
-        "assay.v1.CampaignService/Submit", "assay.v1.EnrolmentService/Renew",
-        "assay.v1.EnrolmentService/Leave",
+        "assay.v1.CampaignService/Submit", "assay.v1.BundleService/SendBundle",
+        "assay.v1.EnrolmentService/Renew", "assay.v1.EnrolmentService/Leave",
     }  # fmt: skip
     by_name = {
         method.full_name.replace(f".{method.name}", f"/{method.name}"): method for method in every_call()

@@ -49,7 +49,7 @@ def test_the_entry_of_a_workload_names_all_that_its_numbers_rest_on(lab: Lab) ->
                 {"name": "libcublas", "versions": ["12.4.5.8"]},
                 {"name": "libcudart", "versions": ["12.4.127"]},
             ],
-            "library_notes": [], "measured_on": {"first": "2026-11-20", "last": "2026-11-21"},
+            "library_notes": [], "bundles": [], "measured_on": {"first": "2026-11-20", "last": "2026-11-21"},
             "runs": [light.run_id, detailed.run_id, "c-1.b"], "flags": [],
         }
     ]  # fmt: skip
