@@ -30,6 +30,7 @@ from tests.support.client.demo_kills import (
     small_campaign,
     wait_until_gone,
 )
+from tests.support.integration.kills import AT_MANY_MOMENTS
 
 pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("demo")]
 
@@ -75,6 +76,7 @@ def test_the_demo_leaves_no_process_behind(undisturbed: tuple[Path, str, list[st
     assert wait_until_gone(undisturbed[0], 0.0) == []
 
 
+@AT_MANY_MOMENTS
 def test_kills_of_every_child_are_mended_and_change_nothing(
     undisturbed: tuple[Path, str, list[str]], campaign: Path, tmp_path: Path
 ) -> None:

@@ -1,13 +1,12 @@
 """Real recordings through server and agent as separate processes; kills at any moment change nothing.
 
-Four moments in every test, ten by ``make kills``.
+Four moments by ``make kills-short``, ten by ``make kills``.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import sqlite3
 import time
@@ -20,11 +19,12 @@ import pytest
 
 from assay_sampling.readers import read_launches
 from tests.support.integration.harness import Lab, lab, wait_until
+from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
 
 pytestmark = pytest.mark.processes
 
 # Tenths of the time that an undisturbed campaign takes.
-MOMENTS = range(10) if os.environ.get("ASSAY_KILLS") == "full" else (0, 3, 6, 9)
+MOMENTS = range(10) if MANY_KILLS else (0, 3, 6, 9)
 
 CAMPAIGN = """\
 campaign: real-recordings
@@ -161,6 +161,7 @@ def undisturbed(shared_data: Path) -> tuple[dict[str, str], dict[str, Any], floa
         return laboratory.store_digest(), laboratory.report(campaign_id), time.monotonic() - began
 
 
+@AT_MANY_MOMENTS
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_kill_nine_of_agent_then_server_at_any_moment_changes_nothing(
     shared_data: Path, undisturbed: tuple[dict[str, str], dict[str, Any], float], moment: int

@@ -1,12 +1,11 @@
 """Kills of agent, server and both in a campaign of recorded runs: nothing differs.
 
-The short form runs with every test; ``make kills`` kills thirty times in 32 runs.
+``make kills-short`` kills nine times in 12 runs, ``make kills`` thirty times in 32.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from pathlib import Path
@@ -14,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.integration.harness import Lab, lab
+from tests.support.integration.kills import AT_MANY_MOMENTS, MANY_KILLS
 from tests.support.integration.paced_recordings import write_paced_recordings
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, AT_MANY_MOMENTS]
 
 LAUNCHES = 400
-RUNS, KILLS = (32, 30) if os.environ.get("ASSAY_KILLS") == "full" else (12, 9)
+RUNS, KILLS = (32, 30) if MANY_KILLS else (12, 9)
 PLAYED_SECONDS = 0.4  # each recording is played at its own pace, so that kills fall into it
 
 

@@ -5,18 +5,18 @@ Sixty runs in every test, two hundred by ``make kills``.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from assay_client.api import Client
 from tests.support.integration.harness import Lab, lab, wait_until
+from tests.support.integration.kills import MANY_KILLS
 from tests.support.integration.made_trace import campaign
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 
-RUNS = 200 if os.environ.get("ASSAY_KILLS") == "full" else 60
+RUNS = 200 if MANY_KILLS else 60
 # No disk has that much space left: every attempt of this agent ends in "disk_full".
 FULL = ("--minimum-free", str(1 << 62))
 
