@@ -48,7 +48,8 @@ def bundle_folders(text: str) -> list[str]:
     except (yaml.YAMLError, ValueError, RecursionError):
         return []
     workloads = document.get("workloads") if isinstance(document, dict) else None
-    named = [each.get("bundle") for each in workloads or () if isinstance(each, dict)]
+    listed = workloads if isinstance(workloads, list) else []
+    named = [each.get("bundle") for each in listed if isinstance(each, dict)]
     return list(dict.fromkeys(folder for folder in named if isinstance(folder, str) and folder))
 
 
