@@ -49,7 +49,7 @@ def test_a_state_folder_of_before_leases_had_secrets_opens_and_its_campaign_ends
         assert b"".join(c.data for c in agent.report("ended-1")) == REPORT
         states = [(r.state, r.launches) for r in agent.status("half-1").runs]
         assert states == [("done", 30), ("running", 20), ("waiting", 0)]
-        # Nobody can prove a lease of before, so its slice is measured again; what was published stays.
+        # Nobody can prove the lease of an older server: its slice is measured again; published ones stay.
         [old] = agent.run("half-1.0001").attempts
         assert [k.run_id for k in agent.heartbeat([old.key]).drop] == ["half-1.0001"]
         agent.session_id = "session-2"

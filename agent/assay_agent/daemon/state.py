@@ -27,7 +27,7 @@ def credentials_folder(state: Path) -> CredentialsFolder:
 
 
 def kept_agent_id(state: Path) -> str | None:
-    """The identity in a state directory, whether or not an agent uses it now; None if there is none yet.
+    """The identity in a state directory, whether or not an agent uses it now; None before its first agent.
 
     Raises StorageError if it is damaged.
     """

@@ -51,7 +51,7 @@ def examine(
         state: the folder that will hold the state; None: the working folder.
         server: the server's address; None: $ASSAY_SERVER, else this user's own socket.
         socket_owner: the user whose shared socket is trusted; "": only this user's own.
-        credentials: those with which this box or person connects over TCP; None: there are none.
+        credentials: those with which this box or person connects over TCP; None without a login.
 
     Raises ParameterError for another ``need``. What cannot be looked at is a finding, never an error.
     """

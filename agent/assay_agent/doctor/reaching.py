@@ -27,8 +27,8 @@ def server_check(
     Args:
         address: as people give it.
         needed: whether a server that does not answer is missing, or worth a note.
-        credentials: those of this box or person for a server over TCP; None: there are none, so that nobody
-            proves anything, and all that can be seen is whether something answers.
+        credentials: those of this box or person for a server over TCP; None without a login: then
+            nobody proves anything, and all that can be seen is whether something answers.
         socket_owner: the user whose shared socket is trusted; "": only this user's own.
     """
     try:

@@ -88,7 +88,7 @@ def default_cache() -> Path:
 
 
 def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
-    """The tracer to inject: $ASSAY_TRACER, else the build of these sources; None if there is none.
+    """The tracer to inject: $ASSAY_TRACER, else the build of these sources; None before it is built.
 
     A build with the headers of CUDA 13 also reads the records of CUDA 12, so it comes first.
 

@@ -367,7 +367,7 @@ class MetadataTransaction(MetadataReader, Protocol):
         """Add an entry to the audit log; the store numbers it."""
 
     def forget_audit(self, before_ms: int) -> None:
-        """Remove the entries of before this moment."""
+        """Remove the entries older than this moment."""
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

@@ -32,5 +32,5 @@ def add(connection: sa.Connection, entry: AuditEntry) -> None:
 
 
 def forget(connection: sa.Connection, before_ms: int) -> None:
-    """Remove the entries of before a moment."""
+    """Remove the entries older than a moment."""
     connection.execute(sa.delete(tables.audit).where(_C.at_ms < before_ms))
