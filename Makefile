@@ -76,6 +76,17 @@ test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, pro
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
 
+# A browser for tests of pages, from Debian's packages; nothing is installed. ASSAY_SCREENSHOTS=DIR keeps its pictures.
+BROWSER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/browser
+
+.PHONY: browser
+browser:  ## Debian's headless Chromium and a font into a cache folder (91 MB once)
+	$(PYTHON) tests/browser/unpack.py --cache "$(BROWSER)"
+
+.PHONY: test-browser
+test-browser: $(STAMP) browser  ## reports and pages in a real browser: sizes, a phone, print, accessibility; skipped if it cannot be downloaded
+	ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest tests/browser $(PYTEST_ARGS)
+
 # Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
 export ASSAY_TRACER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/tracer
 

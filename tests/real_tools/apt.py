@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OS_RELEASE = Path("/etc/os-release")
+_INSTALLED = Path("/var/lib/dpkg/status")
 _COMPONENTS = "main contrib non-free"
 _SECONDS = 1800.0
 _CONFIGURATION = """\
@@ -105,6 +106,13 @@ class Mirror:
         if lacking:
             raise UnavailableError(f"Debian {self.release} on this mirror has no {', '.join(lacking)}")
         return [found[name] for name in names]
+
+    def lacking(self, names: list[str]) -> list[str]:
+        """These packages and all that they need and this machine lacks; raises UnavailableError."""
+        status = f"Dir::State::status={_INSTALLED}"
+        command = ["apt-get", "--simulate", "--no-install-recommends", "--reinstall", "-o", status, "install"]
+        text = _run([*command, *names], self._environment)
+        return re.findall(r"^Inst (\S+) ", text, re.MULTILINE)
 
     def download(self, names: list[str], folder: Path) -> dict[str, Path]:
         """The .deb files, checked by apt; raises UnavailableError."""
