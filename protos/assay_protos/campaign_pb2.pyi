@@ -88,7 +88,7 @@ REPORT_FORMAT_JSON: ReportFormat
 REPORT_FORMAT_HTML: ReportFormat
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("campaign_yaml", "file_name", "base_directory", "bundles")
+    __slots__ = ("campaign_yaml", "file_name", "base_directory", "bundles", "asks_for_folders")
     class BundlesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -100,19 +100,33 @@ class SubmitRequest(_message.Message):
     FILE_NAME_FIELD_NUMBER: _ClassVar[int]
     BASE_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     BUNDLES_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FOR_FOLDERS_FIELD_NUMBER: _ClassVar[int]
     campaign_yaml: str
     file_name: str
     base_directory: str
     bundles: _containers.MessageMap[str, _common_pb2.Bundle]
-    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ..., bundles: _Optional[_Mapping[str, _common_pb2.Bundle]] = ...) -> None: ...
+    asks_for_folders: bool
+    def __init__(self, campaign_yaml: _Optional[str] = ..., file_name: _Optional[str] = ..., base_directory: _Optional[str] = ..., bundles: _Optional[_Mapping[str, _common_pb2.Bundle]] = ..., asks_for_folders: _Optional[bool] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("campaign_id", "runs")
+    __slots__ = ("campaign_id", "runs", "folders")
     CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
+    FOLDERS_FIELD_NUMBER: _ClassVar[int]
     campaign_id: str
     runs: int
-    def __init__(self, campaign_id: _Optional[str] = ..., runs: _Optional[int] = ...) -> None: ...
+    folders: _containers.RepeatedCompositeFieldContainer[BundleFolder]
+    def __init__(self, campaign_id: _Optional[str] = ..., runs: _Optional[int] = ..., folders: _Optional[_Iterable[_Union[BundleFolder, _Mapping]]] = ...) -> None: ...
+
+class BundleFolder(_message.Message):
+    __slots__ = ("folder", "workload", "line")
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    LINE_FIELD_NUMBER: _ClassVar[int]
+    folder: str
+    workload: str
+    line: int
+    def __init__(self, folder: _Optional[str] = ..., workload: _Optional[str] = ..., line: _Optional[int] = ...) -> None: ...
 
 class ListCampaignsRequest(_message.Message):
     __slots__ = ("campaigns_from", "campaigns_most")

@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 
 from assay_client.remote.archives import export_to, import_from
-from assay_client.remote.bundles import send_bundles
+from assay_client.remote.bundles import submit_with_files
 from assay_client.remote.connection import Connection
 from assay_core.bundles.packing import pack_bundle
 from assay_core.identity.roles import Role
 from assay_core.records.attempt import Claim
+from assay_core.records.campaign import BundleFolder, Submitted
+from assay_core.records.lab import AuditAsked
 from assay_core.records.machine import InstalledDevice, Slot
 from assay_core.records.upload import Bundle, BundleChunk, BundleWanted
 from assay_protos import bundle_pb2_grpc
 from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
 from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.app import Server
-from assay_server.campaign_file.reading import load_campaign
-from assay_server.campaigns.bundles.named import sent_bundles
+from assay_server.campaign_file.reading import read_campaign_file
+from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.keeping.backup import make_backup
 from assay_server.keeping.check import check_state
@@ -66,8 +68,7 @@ def person(server: Server) -> Iterator[Connection]:
 
 def submitted(connection: Connection, folder: Path) -> str:
     packed(folder)
-    sent = send_bundles(connection, CAMPAIGN, folder)
-    return connection.submit(CAMPAIGN, "sent.yaml", str(folder), sent).campaign_id
+    return submit_with_files(connection, CAMPAIGN, folder / "sent.yaml").campaign_id
 
 
 def test_only_who_sent_a_bundle_may_name_it(tmp_path: Path) -> None:
@@ -78,15 +79,16 @@ def test_only_who_sent_a_bundle_may_name_it(tmp_path: Path) -> None:
     assert store.missing("ann", [bundle]) == ()
     # Bob knows the hash, and learns nothing by it: not even that the files are here.
     assert store.missing("bob", [bundle]) == (bundle.sha256,)
-    spec = load_campaign(CAMPAIGN, "sent.yaml")
+    named = folders_named(read_campaign_file(CAMPAIGN, "sent.yaml"), store)
+    assert named == (BundleFolder("files", "w", 4),)
     with called_by(Caller("bob", "bob", Role.SUBMITTER)), pytest.raises(InputError, match="not sent it"):
-        sent_bundles(spec, {"files": bundle}, store, "sent.yaml")
+        sent_bundles(named, {"files": bundle}, store, "sent.yaml")
     with called_by(Caller("ann", "ann", Role.SUBMITTER)):
-        assert sent_bundles(spec, {"files": bundle}, store, "sent.yaml") == {"files": bundle}
+        assert sent_bundles(named, {"files": bundle}, store, "sent.yaml") == {"files": bundle}
         with pytest.raises(InputError):
-            sent_bundles(spec, {"files": replace(bundle, bytes=bundle.bytes + 512)}, store, "sent.yaml")
+            sent_bundles(named, {"files": replace(bundle, bytes=bundle.bytes + 512)}, store, "sent.yaml")
         with pytest.raises(CampaignError, match="were not sent"):
-            sent_bundles(spec, {}, store, "sent.yaml")
+            sent_bundles(named, {}, store, "sent.yaml")
     put(store, "bob", bundle, zlib.compress(zlib.decompress(data), 1))
     assert files(tmp_path) == [f"{bundle.sha256}.json", f"{bundle.sha256}.tar.z"]
     assert store.path(bundle.sha256).read_bytes() == data
@@ -171,6 +173,17 @@ def test_only_the_agent_with_the_lease_of_its_run_gets_a_bundle(
             assert fetched(wrong) == "PERMISSION_DENIED"
         other.fail(work.key)
         assert fetched(BundleWanted(claim, bundle.sha256)) == "PERMISSION_DENIED"
+
+
+def test_who_asks_is_told_the_folders_and_nothing_is_submitted(server: Server, person: Connection) -> None:
+    told = person.submit(CAMPAIGN, "sent.yaml", "/home/ann", asks_for_folders=True)
+    assert told == Submitted("", 0, (BundleFolder("files", "w", 4),))
+    with pytest.raises(CampaignError, match="not sent") as caught:
+        person.submit(CAMPAIGN, "sent.yaml", "/home/ann")
+    assert caught.value.subject == "sent.yaml:4"
+    assert person.campaigns().campaigns == ()
+    # What changed nothing is not in the audit log; the refused submission is.
+    assert len([each for each in person.audit(AuditAsked()).entries if each.call == "Submit"]) == 1
 
 
 def test_a_run_waits_for_an_agent_that_runs_bundles_and_says_so(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, Submission
 from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
 from assay_server.app import Server
@@ -29,7 +29,7 @@ HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
     made = Coordinator(SqliteStore(None), LocalRecordStore(tmp_path), SchedulePolicy(60_000), HandClock())
-    submit(made, CAMPAIGN, "c.yaml", "/data")
+    submit(made, Submission(CAMPAIGN, "c.yaml", "/data"))
     with made.schedule() as schedule:
         schedule.register(
             Agent("a", "s", "a", Inventory(), (Slot("0", ("recorded",)), Slot("1", ("recorded",))), 0), {}

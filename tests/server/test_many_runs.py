@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.campaign import AttemptState, CampaignState, RunState, Submission, Submitted
 from assay_core.records.failure import Failure
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, SegmentOutcome
@@ -58,7 +58,7 @@ def laboratory(state: Path, agents: list[Agent]) -> Iterator[Coordinator]:
     metadata = SqliteStore(state / "metadata.sqlite")
     policy = SchedulePolicy(lease_ms=10**9)
     coordinator = Coordinator(metadata, LocalRecordStore(state), policy, TickingClock())
-    assert submit(coordinator, CAMPAIGN, "c.yaml", "/data") == ("many-1", 1000)
+    assert submit(coordinator, Submission(CAMPAIGN, "c.yaml", "/data")) == Submitted("many-1", 1000)
     for agent in agents:
         with coordinator.schedule() as schedule:
             schedule.register(agent, {})
@@ -140,7 +140,7 @@ def steps_of_a_lease(state: Path, workloads: int, slot: Slot) -> int:
     text += "".join(f"  - {{name: w{i}, command: [w{i}.toml]}}\n" for i in range(workloads))
     metadata = SqliteStore(state / f"{workloads}.sqlite")
     coordinator = Coordinator(metadata, LocalRecordStore(state), SchedulePolicy(), TickingClock())
-    submit(coordinator, text, "c.yaml", "/data")
+    submit(coordinator, Submission(text, "c.yaml", "/data"))
     with metadata.transaction() as store:
         *others, last = [run for run in store.runs("many-1") if run.device_key == slot.device_key]
         for run in others:

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from assay_core.records.campaign import Submission
 from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_sampling.errors import StorageError
 from assay_server.app import Server
@@ -85,7 +86,7 @@ def test_the_next_server_carries_on_what_a_crash_left(
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Coordinator:
     made = Coordinator(MemoryMetadataStore(), LocalRecordStore(tmp_path), SchedulePolicy(), HandClock())
-    submit(made, CAMPAIGN, "c.yaml", "/data")
+    submit(made, Submission(CAMPAIGN, "c.yaml", "/data"))
     return made
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
-from assay_core.records.campaign import RunState
+from assay_core.records.campaign import RunState, Submission
 from assay_core.records.failure import Failure, failure
 from assay_core.records.machine import Inventory, Slot
 from assay_sampling.running.failures import FailureClass, Fault
@@ -39,7 +39,7 @@ class Lab:
         self.coordinator = Coordinator(SqliteStore(None), LocalRecordStore(folder), policy, self.clock)
         recording = "recordings: [{device: V100, light: r.sqlite}]"
         workloads = "".join(f"  - {{name: w{i}, {recording}}}\n" for i in range(runs))
-        submit(self.coordinator, f"campaign: c\nworkloads:\n{workloads}", "c.yaml", "/data")
+        submit(self.coordinator, Submission(f"campaign: c\nworkloads:\n{workloads}", "c.yaml", "/data"))
 
     def register(self, *names: str, session: str = "s") -> None:
         for name in names:

@@ -1,31 +1,76 @@
-"""The files of workloads: packed on this machine, and sent unless the server has them from this person."""
+"""The files of workloads: packed on this machine, and sent unless the server has them from this person.
+
+The server reads the campaign file and tells which folders it names. Nothing here reads YAML; an answer is
+believed only if the line that it gives names that folder, so that no server gets files that its user's text
+does not name (docs/security.md).
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from assay_client.remote.connection import Connection
 from assay_core.bundles.packing import pack_bundle
 from assay_core.files.durable import storage_errors
+from assay_core.records.campaign import BundleFolder, Submitted
 from assay_core.records.upload import Bundle, BundleChunk
+from assay_sampling.errors import CampaignError, InputError
 
 _CHUNK_BYTES = 1 << 20
+# The line breaks of YAML 1.1, section 5.4, by which servers count lines.
+_LINE_BREAKS = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_COMMENT = re.compile(r"(?:^|\s)#")
+_KEY = r"""(?:^|[\s{,\[])(["']?)bundle\1\s*:\s*"""
 
 
-def send_bundles(connection: Connection, text: str, base: Path) -> dict[str, Bundle]:
-    """The bundle of each folder that a campaign file names, all of them on the server.
+def submit_with_files(connection: Connection, text: str, path: Path) -> Submitted:
+    """Submit the text of the campaign file ``path``, and send the files of its bundles before.
 
-    Raises InputError, with the name, for what cannot be in a bundle.
+    Raises CampaignError naming file and line, also for a folder that cannot be a bundle.
     """
-    folders = bundle_folders(text)
-    if not folders:
-        return {}
+    base = path.resolve().parent
+    answer = connection.submit(text, str(path), str(base), asks_for_folders=True)
+    if not answer.folders:
+        return answer
+    for folder in answer.folders:
+        _require_named(text, folder, path)
+    return connection.submit(text, str(path), str(base), _sent(connection, answer.folders, path))
+
+
+def names_folder(line: str, folder: str) -> bool:
+    """Whether a line of a campaign file has the key "bundle" with this value, outside of comments.
+
+    Plainly or in quotes, on one line, as one writes a path: more of YAML would need a reader of YAML.
+    """
+    quoted = "|".join(
+        re.escape(each)
+        for each in ("'" + folder.replace("'", "''") + "'", json.dumps(folder, ensure_ascii=False))
+    )
+    plain = re.escape(folder) + r"(?=\s*$|\s+#|\s*[,}\]])"
+    found = re.search(f"{_KEY}(?:{quoted}|{plain})", line)
+    return found is not None and _COMMENT.search(line[: found.start() + 1]) is None
+
+
+def _require_named(text: str, named: BundleFolder, path: Path) -> None:
+    lines = _LINE_BREAKS.split(text)
+    line = lines[named.line - 1] if 0 < named.line <= len(lines) else ""
+    if not names_folder(line, named.folder):
+        raise CampaignError(
+            f"{path}:{named.line}",
+            f"the server asks for the folder {named.folder!r}, and that line does not name it as a bundle",
+            "write 'bundle: FOLDER' on one line, without escapes; if it is so, do not trust that server",
+        )
+
+
+def _sent(connection: Connection, folders: Sequence[BundleFolder], path: Path) -> dict[str, Bundle]:
+    """By folder its bundle, which is on the server then."""
     with tempfile.TemporaryDirectory(prefix="assay-bundles-") as work:
-        packed = {folder: Path(work) / str(number) for number, folder in enumerate(folders)}
-        bundles = {folder: pack_bundle(base / folder, path) for folder, path in packed.items()}
+        packed = {each.folder: Path(work) / str(number) for number, each in enumerate(folders)}
+        bundles = {each.folder: _packed(each, path, packed[each.folder]) for each in folders}
         missing = set(connection.missing_bundles(tuple(bundles.values())))
         for folder, bundle in bundles.items():
             if bundle.sha256 in missing:
@@ -34,23 +79,12 @@ def send_bundles(connection: Connection, text: str, base: Path) -> dict[str, Bun
     return bundles
 
 
-def bundle_folders(text: str) -> list[str]:
-    """The folders that workloads of a campaign file name, each once; none in a file that cannot be read.
-
-    Then, or without the extra "server", the server says what is wrong.
-    """
+def _packed(named: BundleFolder, path: Path, target: Path) -> Bundle:
     try:
-        import yaml  # noqa: PLC0415 - an extra, and most files name no bundle
-    except ModuleNotFoundError:
-        return []
-    try:
-        document: Any = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return []
-    workloads = document.get("workloads") if isinstance(document, dict) else None
-    listed = workloads if isinstance(workloads, list) else []
-    named = [each.get("bundle") for each in listed if isinstance(each, dict)]
-    return list(dict.fromkeys(folder for folder in named if isinstance(folder, str) and folder))
+        return pack_bundle(path.resolve().parent / named.folder, target)
+    except InputError as error:
+        cause = f"the files of workload {named.workload!r} cannot be sent: {error.subject}: {error.cause}"
+        raise CampaignError(f"{path}:{named.line}", cause, error.remedy) from error
 
 
 def _chunks(bundle: Bundle, path: Path) -> Iterator[BundleChunk]:

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from assay_client.files import AnyPath, read_campaign
-from assay_client.remote.bundles import send_bundles
+from assay_client.remote.bundles import submit_with_files
 from assay_client.remote.connection import CONNECT_SECONDS, Connection
 from assay_client.remote.documents import (
     audit_document,
@@ -80,17 +80,14 @@ class Client:
         """Hand a campaign file to the server and return the campaign's id.
 
         Paths in the file are relative to the file. The files of its bundles are sent before. Raises
-        CampaignError naming line and field, and InputError for a folder that cannot be a bundle.
+        CampaignError naming line and field, also for a folder that cannot be a bundle.
         """
         return str(self.submit_document(campaign_file)["campaign_id"])
 
     def submit_document(self, campaign_file: AnyPath) -> dict[str, Any]:
         """Submit a file like :meth:`submit`; returns ``campaign_id`` and the planned ``runs_total``."""
         path = Path(campaign_file)
-        text = read_campaign(path)
-        folder = path.resolve().parent
-        bundles = send_bundles(self._connection, text, folder)
-        answer = self._connection.submit(text, str(path), str(folder), bundles)
+        answer = submit_with_files(self._connection, read_campaign(path), path)
         return {"campaign_id": answer.campaign_id, "runs_total": answer.runs}
 
     def campaigns(self) -> list[dict[str, Any]]:

@@ -198,9 +198,17 @@ class Connection:
             self._old_channel.close()
 
     def submit(
-        self, text: str, file_name: str, base_directory: str, bundles: Mapping[str, Bundle] | None = None
+        self,
+        text: str,
+        file_name: str,
+        base_directory: str,
+        bundles: Mapping[str, Bundle] | None = None,
+        *,
+        asks_for_folders: bool = False,
     ) -> Submitted:
-        submission = Submission(text, utf8(file_name), utf8(base_directory), bundles or {})
+        submission = Submission(
+            text, utf8(file_name), utf8(base_directory), bundles or {}, asks_for_folders=asks_for_folders
+        )
         return self._call(lambda: self._stub.Submit, submission, Submitted.from_proto)
 
     def missing_bundles(self, bundles: tuple[Bundle, ...]) -> tuple[str, ...]:

@@ -112,13 +112,15 @@ _REPORT_FORMATS = ClosedSet(campaign_pb2.ReportFormat, ReportFormat)
 class Submission:
     """A campaign file; its relative paths start from ``base_directory``.
 
-    ``bundles``: for each folder that it names under "bundle", the bundle that was sent.
+    ``bundles``: for each folder that it names under "bundle", the bundle that was sent. ``asks_for_folders``:
+    to be told those folders, if it names any, without submitting it.
     """
 
     text: str
     file_name: str
     base_directory: str
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
+    asks_for_folders: bool = False
 
     def to_proto(self) -> campaign_pb2.SubmitRequest:
         return campaign_pb2.SubmitRequest(
@@ -126,27 +128,53 @@ class Submission:
             file_name=self.file_name,
             base_directory=self.base_directory,
             bundles={folder: bundle.to_proto() for folder, bundle in self.bundles.items()},
+            asks_for_folders=self.asks_for_folders,
         )
 
     @classmethod
     def from_proto(cls, message: campaign_pb2.SubmitRequest) -> Submission:
         bundles = {folder: Bundle.from_proto(bundle) for folder, bundle in message.bundles.items()}
-        return cls(message.campaign_yaml, message.file_name, message.base_directory, bundles)
+        return cls(
+            message.campaign_yaml,
+            message.file_name,
+            message.base_directory,
+            bundles,
+            message.asks_for_folders,
+        )
+
+
+@dataclass(frozen=True)
+class BundleFolder:
+    """A folder that a campaign file names, as written; ``line`` (from 1) of the first workload that does."""
+
+    folder: str
+    workload: str
+    line: int
+
+    def to_proto(self) -> campaign_pb2.BundleFolder:
+        return campaign_pb2.BundleFolder(folder=self.folder, workload=self.workload, line=self.line)
+
+    @classmethod
+    def from_proto(cls, message: campaign_pb2.BundleFolder) -> BundleFolder:
+        return cls(message.folder, message.workload, message.line)
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """An accepted campaign, with the number of its runs."""
+    """An accepted campaign, with the number of its runs; or ``folders`` whose files must be sent first."""
 
     campaign_id: str
     runs: int
+    folders: tuple[BundleFolder, ...] = ()
 
     def to_proto(self) -> campaign_pb2.SubmitResponse:
-        return campaign_pb2.SubmitResponse(campaign_id=self.campaign_id, runs=self.runs)
+        folders = [each.to_proto() for each in self.folders]
+        return campaign_pb2.SubmitResponse(campaign_id=self.campaign_id, runs=self.runs, folders=folders)
 
     @classmethod
     def from_proto(cls, message: campaign_pb2.SubmitResponse) -> Submitted:
-        return cls(message.campaign_id, message.runs)
+        folders = tuple(BundleFolder.from_proto(each) for each in message.folders)
+        return cls(message.campaign_id, message.runs, folders)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Doubtful entries of a valid campaign file: GPUs that no agent has, files that are missing.
+"""Doubtful entries of a valid campaign file: unknown GPUs, files that are missing or cannot be sent.
 
 An agent may run on another box, so a file that is missing here may exist there: the calling verb decides
 whether that is an error.
@@ -14,7 +14,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from assay_sampling.errors import CampaignError
+from assay_core.bundles.packing import entries_of
+from assay_sampling.errors import CampaignError, InputError
 from assay_sampling.running.gpu_names import GPU_NAMES, either, nearest
 from assay_sampling.running.identity import device_key
 from assay_server.campaign_file.faults.messages import field_path
@@ -96,7 +97,7 @@ def look_at(file: CampaignFile, folder: Path, virtual_gpus: Sequence[str]) -> Fi
         folder: the file's folder; relative paths start there.
         virtual_gpus: all kinds of virtual GPUs.
     """
-    found = [*_gpus(file, virtual_gpus), *_files(file, folder)]
+    found = [*_gpus(file, virtual_gpus), *_files(file, folder), *_bundles(file, folder)]
     return Findings(file.name, tuple(sorted(found, key=lambda finding: finding.line)))
 
 
@@ -136,6 +137,19 @@ def _files(file: CampaignFile, folder: Path) -> Iterator[Finding]:
             for level, path in reversed(list(recording.levels())):
                 here = (*place, "recordings", number, level)
                 yield from _missing("recording", path, here, file, folder)
+
+
+def _bundles(file: CampaignFile, folder: Path) -> Iterator[Finding]:
+    """Folders whose files cannot be sent: they are sent from the machine of whoever submits, so from here."""
+    for position, workload in enumerate(file.campaign.workloads):
+        if workload.bundle is None:
+            continue
+        try:
+            entries_of(folder / workload.bundle)
+        except InputError as error:
+            place: Place = ("workloads", position, "bundle")
+            cause = f"its files cannot be sent: {error.subject}: {error.cause}"
+            yield Finding(file.line(place), field_path(place), cause, error.remedy, Weight.CERTAIN)
 
 
 def _program(program: str, place: Place, file: CampaignFile, folder: Path) -> Iterator[Finding]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from assay_core.records.campaign import CampaignState
+from assay_core.records.campaign import CampaignState, Submission, Submitted
 from assay_core.records.upload import Bundle
-from assay_server.access.audit import note_subject
+from assay_server.access.audit import note_nothing_new, note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.priorities import require_priority
 from assay_server.access.sight import project_for
 from assay_server.campaign_file.compiling import compile_campaign
-from assay_server.campaign_file.reading import load_campaign
+from assay_server.campaign_file.reading import read_campaign_file
 from assay_server.campaign_file.spec import Campaign as CampaignSpec
-from assay_server.campaigns.bundles.named import sent_bundles
+from assay_server.campaigns.bundles.named import folders_named, sent_bundles
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
@@ -22,26 +22,26 @@ from assay_server.store.model import Campaign
 from assay_server.store.protocols import MetadataReader
 
 
-def submit(
-    coordinator: Coordinator,
-    text: str | bytes,
-    file_name: str,
-    base_directory: str,
-    bundles: Mapping[str, Bundle] | None = None,
-) -> tuple[str, int]:
-    """Plan and store a campaign of the caller's; returns its id and the number of its runs.
+def submit(coordinator: Coordinator, submission: Submission) -> Submitted:
+    """Plan and store a campaign of the caller's, or tell which folders' files must be sent first.
 
-    ``bundles``: those that were sent, by the folder that the file names. Raises CampaignError naming line and
-    field of each fault of the file, NotPermittedError if it names a project of others or a priority that
-    the caller may not give, and StorageError if there is no room for new work.
+    Raises CampaignError naming line and field of each fault of the file, NotPermittedError if it names a
+    project of others or a priority that the caller may not give, and StorageError if there is no room for
+    new work.
     """
     if coordinator.room is not None:
         coordinator.room.require()
-    spec = load_campaign(text, file_name or "campaign file")
-    sent = sent_bundles(spec, bundles or {}, coordinator.bundles, file_name)
+    file_name, base_directory = submission.file_name, submission.base_directory
+    file = read_campaign_file(submission.text, file_name or "campaign file")
+    spec = file.campaign
     caller = current_caller()
     project = project_for(caller, spec.project)
     require_priority(caller, spec.priority)
+    folders = folders_named(file, coordinator.bundles)
+    if folders and submission.asks_for_folders:
+        note_nothing_new()
+        return Submitted("", 0, folders)
+    sent = sent_bundles(folders, submission.bundles, coordinator.bundles, file_name)
     with coordinator.snapshot() as store:
         planned = _planned(store, spec, base_directory, file_name, sent)
     # Others wait while it is stored, so it was planned before.
@@ -58,7 +58,7 @@ def submit(
                 number=planned.number,
                 synthetic=spec.synthetic,
                 state=CampaignState.RUNNING,
-                text=text if isinstance(text, str) else text.decode(),
+                text=submission.text,
                 file_name=file_name,
                 base_directory=base_directory,
                 compiled=compile_campaign(spec, sent.values()),
@@ -70,7 +70,7 @@ def submit(
             runs,
             planned.plan.slices,
         )
-    return planned.campaign_id, len(runs)
+    return Submitted(planned.campaign_id, len(runs))
 
 
 @dataclass(frozen=True)

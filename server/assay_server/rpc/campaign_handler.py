@@ -57,15 +57,8 @@ class CampaignHandler:
         self._board = StatusBoard(coordinator)
 
     def submit(self, submission: Submission) -> Submitted:
-        """Plan a campaign; raises CampaignError naming line and field."""
-        campaign_id, runs = submit(
-            self._coordinator,
-            submission.text,
-            submission.file_name,
-            submission.base_directory,
-            submission.bundles,
-        )
-        return Submitted(campaign_id, runs)
+        """Plan a campaign, or tell the folders to send first; raises CampaignError naming line and field."""
+        return submit(self._coordinator, submission)
 
     def list_campaigns(self, page: CampaignsPage) -> Overview:
         """A page of the campaigns, and news about the whole server."""

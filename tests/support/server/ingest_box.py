@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
-from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.campaign import AttemptState, RunState, Submission
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
@@ -41,7 +41,7 @@ class Box:
         state.mkdir(parents=True, exist_ok=True)
         self.clock = HandClock()
         self.open()
-        submit(self.coordinator, TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data")
+        submit(self.coordinator, Submission(TEXT.format(synthetic=str(synthetic).lower()), "c.yaml", "/data"))
         slots = (Slot("0", ("recorded",)), Slot("1", ("recorded",)))
         with self.coordinator.schedule() as schedule:
             schedule.register(Agent("a", "s", "a", Inventory(), slots, 0), {})

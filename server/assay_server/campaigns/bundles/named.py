@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from assay_core.records.campaign import BundleFolder
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import CampaignError
 from assay_server.access.caller import OWNER_ID, current_caller
-from assay_server.campaign_file.spec import Campaign
+from assay_server.campaign_file.reading import CampaignFile
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.store.protocols import MetadataReader
 
@@ -19,25 +20,35 @@ def holder() -> str:
     return OWNER_ID if caller is None else caller.identity_id
 
 
-def sent_bundles(
-    spec: Campaign, sent: Mapping[str, Bundle], store: BundleStore | None, file_name: str
-) -> dict[str, Bundle]:
-    """The bundle of each folder that a campaign names. Raises CampaignError, or InputError, for others."""
-    folders = list(dict.fromkeys(each.bundle for each in spec.workloads if each.bundle is not None))
-    for folder in folders:
-        if store is None or folder not in sent:
-            raise CampaignError(
-                file_name or "campaign file",
-                f"the files of the bundle {folder!r} were not sent",
-                "submit it with 'assay submit' of this release, installed with the extra 'server'",
-            )
-    if store is not None and len(folders) > store.limits.campaign_bundles:
+def folders_named(file: CampaignFile, store: BundleStore | None) -> tuple[BundleFolder, ...]:
+    """The folders of bundles that a campaign file names, each once; raises CampaignError for too many."""
+    found: dict[str, BundleFolder] = {}
+    for position, workload in enumerate(file.campaign.workloads):
+        if workload.bundle is not None:
+            line = file.line(("workloads", position, "bundle"))
+            found.setdefault(workload.bundle, BundleFolder(workload.bundle, workload.name, line))
+    if store is not None and len(found) > store.limits.campaign_bundles:
         raise CampaignError(
-            file_name or "campaign file",
-            f"it names {len(folders):,} bundles; at most {store.limits.campaign_bundles:,} are taken",
+            file.name,
+            f"it names {len(found):,} bundles; at most {store.limits.campaign_bundles:,} are taken",
             "make several campaigns",
         )
-    found = {folder: sent[folder] for folder in folders}
+    return tuple(found.values())
+
+
+def sent_bundles(
+    folders: Iterable[BundleFolder], sent: Mapping[str, Bundle], store: BundleStore | None, file_name: str
+) -> dict[str, Bundle]:
+    """The bundle of each folder that a campaign names. Raises CampaignError, or InputError, for others."""
+    found: dict[str, Bundle] = {}
+    for each in folders:
+        if store is None or each.folder not in sent:
+            raise CampaignError(
+                f"{file_name or 'campaign file'}:{each.line}",
+                f"the files of the bundle {each.folder!r} were not sent",
+                "submit it with 'assay submit' of the server's release",
+            )
+        found[each.folder] = sent[each.folder]
     if store is not None:
         store.require(holder(), found.values())
     return found
