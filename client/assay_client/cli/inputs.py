@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.methods.registry import samplers
 
 
 @dataclass(frozen=True)
@@ -65,3 +67,18 @@ def _fault(path: Path, kind: Kind) -> str:
     except (OSError, ValueError) as error:
         return f"it cannot be read ({getattr(error, 'strerror', None) or error})"
     return "" if first or kind.is_recording else "it is empty"
+
+
+def require_method_first(verb: str, method: str, files: Sequence[Path]) -> None:
+    """Raise ParameterError, with the line to type, where a method is given after its files."""
+    given = [method, *map(str, files)]
+    known = samplers()
+    swapped = next((word for word in given[1:] if word in known and not Path(word).exists()), None)
+    if method in known or swapped is None:
+        return
+    given.remove(swapped)
+    raise ParameterError(
+        f"assay {verb}",
+        f"the method comes before the files, and {method!r} is not one",
+        f"write: assay {verb} {shlex.join([swapped, *given])}",
+    )

@@ -7,6 +7,7 @@ import errno
 import importlib
 import logging
 import os
+import shlex
 import signal
 import sys
 import traceback
@@ -22,7 +23,8 @@ from assay_client.settings import ClientSettings, note_flags, settings_of
 from assay_core.program import CONTEXT_SETTINGS, version_option
 from assay_core.program_log import LogFormat, LogLevel, set_up_log
 from assay_core.settings.command_line import option_of
-from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.errors import AssayError, ParameterError, StorageError
+from assay_sampling.methods.built_in import BUILT_IN
 
 EXIT_INTERNAL = 1
 EXIT_USAGE = 2
@@ -116,6 +118,15 @@ class VerbGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in VERBS and args[0] in BUILT_IN:
+            raise ParameterError(
+                "assay",
+                f"{args[0]!r} is a method, and methods come after a verb",
+                f"write: assay select {shlex.join(args)}",
+            )
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         try:

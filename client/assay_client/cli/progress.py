@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from assay_client.cli.output import can_move, console
+from assay_client.cli.reporters.reading import describe_reading
+from assay_sampling.files.watching import ReadProgress, watched_reads
 
 SHOWN_AFTER_SECONDS = 2.0
 
@@ -17,8 +21,9 @@ SHOWN_AFTER_SECONDS = 2.0
 class Activity:
     """The activity that is shown; ``say`` may be called from any thread, any number of times."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, reads: ReadProgress) -> None:
         self._text = text
+        self._reads = reads
         self._lock = threading.Lock()
         self._progress: Progress | None = None
         self._ended = False
@@ -26,6 +31,7 @@ class Activity:
     def say(self, text: str) -> None:
         with self._lock:
             self._text = text
+            self._reads.now = None  # what is done from now on belongs to the new text
             if self._progress is not None:
                 self._progress.update(self._progress.task_ids[0], description=text)
 
@@ -41,6 +47,7 @@ class Activity:
                 SpinnerColumn(),
                 TextColumn("{task.description}", markup=False),
                 TimeElapsedColumn(),
+                _ReadingColumn(self._reads),
                 console=drawn,
                 transient=True,
             )
@@ -55,10 +62,30 @@ class Activity:
                 self._progress = None
 
 
+class _ReadingColumn(ProgressColumn):
+    """How far the file that is being read has come; drawn afresh at each refresh."""
+
+    def __init__(self, reads: ReadProgress) -> None:
+        super().__init__()
+        self._reads = reads
+
+    def render(self, task: Task) -> Text:
+        state = self._reads.now
+        return Text("" if state is None else describe_reading(state, time.monotonic()))
+
+
 @contextlib.contextmanager
 def activity(text: str) -> Iterator[Activity]:
-    """Show ``text``, a spinner and the elapsed time on standard error once the block takes long."""
-    shown = Activity(text)
+    """Show ``text``, a spinner and the elapsed time on standard error once the block takes long.
+
+    While files are read it also shows bytes, launches and the time until the end of the file.
+    """
+    with watched_reads() as reads, _shown(Activity(text, reads)) as shown:
+        yield shown
+
+
+@contextlib.contextmanager
+def _shown(shown: Activity) -> Iterator[Activity]:
     timer = threading.Timer(SHOWN_AFTER_SECONDS, shown.appear)
     timer.daemon = True
     if sys.stderr.isatty():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import tempfile
 import zlib
 from collections.abc import Generator, Iterator
@@ -14,6 +15,7 @@ from typing import IO, cast
 import pyarrow as pa
 
 from assay_sampling.errors import InputError, StorageError
+from assay_sampling.files.watching import note_bytes
 
 HEAD_BYTES = 1 << 16
 HASH_BLOCK_BYTES = 1 << 20
@@ -87,16 +89,20 @@ def _compression(path: Path) -> str:
 @contextmanager
 def open_binary(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed if needed. Use under :func:`reading`."""
-    compression = _compression(path)
+    with path.open("rb", buffering=0) as raw, _unpacked(raw, _compression(path)) as file:
+        yield file
+
+
+@contextmanager
+def _unpacked(raw: IO[bytes], compression: str) -> Iterator[IO[bytes]]:
     if compression == "zstd":
-        with pa.input_stream(str(path), compression="zstd") as stream:
+        with pa.input_stream(raw, compression="zstd") as stream:
             yield cast(IO[bytes], stream)
     elif compression:
-        with gzip.open(path, "rb") as file:
+        with gzip.GzipFile(fileobj=raw) as file:
             yield cast(IO[bytes], file)
     else:
-        with path.open("rb", buffering=0) as raw:
-            yield raw
+        yield raw
 
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> bytes:
@@ -113,7 +119,12 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
 
     In a cut file, yields everything before the cut and then raises InputError.
     """
-    with reading(path), open_binary(path) as file:
+    with (
+        reading(path),
+        path.open("rb", buffering=0) as raw,
+        _unpacked(raw, _compression(path)) as file,
+    ):
+        total_bytes = os.fstat(raw.fileno()).st_size
         read = getattr(file, "read1", file.read)
         missing = 0
         while not missing:
@@ -124,6 +135,7 @@ def read_blocks(path: Path, block_bytes: int) -> Generator[bytes, None, None]:
                     missing -= len(part)
             except (EOFError, OSError, zlib.error) as error:
                 failure = error
+            note_bytes(path, raw.tell(), total_bytes)
             if parts:
                 yield b"".join(parts)
             if failure is not None:
@@ -154,16 +166,22 @@ class PlainFile:
                 raise
 
     def _decompress(self, source: Path) -> None:
-        with reading(source), open_binary(source) as file:
+        with (
+            reading(source),
+            source.open("rb", buffering=0) as raw,
+            _unpacked(raw, _compression(source)) as file,
+        ):
+            packed_bytes = os.fstat(raw.fileno()).st_size
             try:
                 target = self.path.open("wb")
             except OSError as error:
                 raise _no_room(source, error) from error
-            most = max(_MOST_UNPACKED_BYTES, _MOST_UNPACKED_TIMES * source.stat().st_size)
+            most = max(_MOST_UNPACKED_BYTES, _MOST_UNPACKED_TIMES * packed_bytes)
             written = 0
             with target:
                 while block := file.read(1 << 20):
                     written += len(block)
+                    note_bytes(source, raw.tell(), packed_bytes)
                     if written > most:
                         raise InputError(
                             source,

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from assay_sampling.errors import InputError, LaunchTableError
 from assay_sampling.files.reading import PlainFile
+from assay_sampling.files.watching import note_total_launches
 from assay_sampling.launches.parquet import NAMES_KEY, unpack_names
 from assay_sampling.launches.table import (
     METADATA_KEY,
@@ -115,6 +116,7 @@ class AssayParquetRecording(OpenRecording):
         offset = self._options.launch_offset
         numbers = LaunchNumbers(offset or 0)
         given = np.zeros(0, np.uint64)
+        note_total_launches(self.path, self._file.metadata.num_rows)
         stream = self._file.iter_batches(batch_size=max_launches, use_threads=False)
         while True:
             with _damage(self.path):

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from assay_sampling.counters.plausibility import Plausibility
 from assay_sampling.errors import InputError
+from assay_sampling.files.watching import note_launches
 from assay_sampling.launches.table import (
     Condition,
     Device,
@@ -106,6 +107,7 @@ class OpenRecording:
         self.notes.clear()
         for batch in self._read(max_launches):
             plausibility.check(batch.records, self._lines)
+            note_launches(self.path, batch.records.num_rows)
             yield batch
         self.notes.extend(plausibility.notes())
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from assay_client.cli.inputs import RECORDING, require
+from assay_client.cli.inputs import RECORDING, require, require_method_first
 from assay_client.cli.options import (
     JsonOption,
     LaunchOffsetOption,
@@ -80,6 +80,7 @@ def select(
         )
     if output is not None:
         require_folder_of(output)
+    require_method_first("select", method, files)
     require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(

@@ -29,6 +29,7 @@ BLOCK_BYTES = 4 << 20
 _LONGEST_LINE_BYTES = 64 << 20
 # A value may hold line ends (names of NVTX ranges); a row that needs more lines than this is damaged.
 _MOST_LINES_OF_A_ROW = 256
+_SPREADSHEETS = {"semicolons": ";", "tabs": "\t"}
 _LINE_FEED, _QUOTE = ord("\n"), ord('"')
 _CUT_REMEDY = "the row is cut or mixed with output of the application; profile again with --log-file"
 
@@ -66,12 +67,17 @@ class RowBlock:
 
 @dataclass
 class Preamble:
-    """A summary of the text before the header: lines, launches announced, the mark, the first error."""
+    """A summary of the text before the header: lines, launches announced, the mark, the first error.
+
+    ``foreign_header`` is the line that would be a header if its fields were separated by commas, with the
+    separator that it has instead.
+    """
 
     lines: int = 0
     announced: int = 0
     error: str = ""
     marked_synthetic: bool = False
+    foreign_header: tuple[int, str] | None = None
 
 
 @dataclass
@@ -111,13 +117,13 @@ def line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[LineBloc
         yield LineBlock(rest, line)
 
 
-def parse_header(text: bytes) -> tuple[str, ...] | None:
+def parse_header(text: bytes, separator: str = ",") -> tuple[str, ...] | None:
     """The fields of a line that parses as CSV and has the fields "ID" and "Kernel Name", else None."""
     if b"Kernel Name" not in text or b"ID" not in text:
         return None
     try:
         decoded = text.removeprefix(b"\xef\xbb\xbf").decode()
-        fields = next(csv.reader([decoded.rstrip("\r\n")], strict=True), [])
+        fields = next(csv.reader([decoded.rstrip("\r\n")], delimiter=separator, strict=True), [])
     except (UnicodeDecodeError, csv.Error):
         return None
     return tuple(fields) if {"ID", "Kernel Name"} <= set(fields) else None
@@ -143,9 +149,16 @@ def find_header(path: Path, blocks: Iterator[LineBlock]) -> tuple[Header, Preamb
                 line_end = b"\r\n" if text.endswith(b"\r\n") else b"\n"
                 header = Header(fields, text.rstrip(b"\r\n"), line, b'"' in text[:4], line_end)
                 return header, preamble, LineBlock(block.data[end:], line + 1)
+            preamble.foreign_header = preamble.foreign_header or _foreign_header(text, line)
             start, line = end, line + 1
         _count(preamble, block.data)
     return preamble
+
+
+def _foreign_header(text: bytes, line: int) -> tuple[int, str] | None:
+    """The line and its separator, if a spreadsheet of another locale wrote the header."""
+    found = (name for name, separator in _SPREADSHEETS.items() if parse_header(text, separator) is not None)
+    return next(((line, name) for name in found), None)
 
 
 _ERROR_LINE = re.compile(rb"^==ERROR== *(.*?)\r?$", re.MULTILINE)

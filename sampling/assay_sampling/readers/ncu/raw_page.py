@@ -60,7 +60,7 @@ class NcuCsvReader:
         if head.startswith(b"==") or b"\n==PROF==" in head:
             return True
         found = find_header(path, line_blocks(path))
-        return not isinstance(found, Preamble) or bool(found.error or found.announced)
+        return not isinstance(found, Preamble) or bool(found.error or found.announced or found.foreign_header)
 
     def open(self, path: Path, options: ReadOptions) -> NcuCsvRecording:
         check_offset(path, options)
@@ -230,6 +230,16 @@ def no_header(path: Path, preamble: Preamble) -> InputError:
             "let this user read performance counters (NVreg_RestrictProfilingToAdminUsers=0)"
             if permission
             else "fix what the profiler complains about and profile again",
+        )
+    if preamble.foreign_header is not None:
+        line, separators = preamble.foreign_header
+        return InputError(
+            path,
+            f"its fields are separated by {separators}, as a spreadsheet writes them; it may have changed "
+            "numbers too",
+            "give the file as ncu wrote it, or write it again: ncu --import REPORT --csv --page raw "
+            "--print-units base",
+            line=line,
         )
     return InputError(
         path,

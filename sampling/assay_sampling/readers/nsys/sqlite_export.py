@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from assay_sampling.errors import InputError, NoLaunchesError
 from assay_sampling.files.reading import PlainFile
+from assay_sampling.files.watching import note_total_launches
 from assay_sampling.launches.table import LaunchBatch, launch_schema, make_batch
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.base import (
@@ -119,6 +120,7 @@ class NsysRecording(OpenRecording):
         order = launch_order(self._database)
         ranges = _nvtx_ranges(self._database, order.threads)
         fetch = _Fetch(self._database, self._options.launch_offset or 0)
+        note_total_launches(self.path, len(order.row))
         for start in range(0, len(order.row), max_launches):
             yield fetch.batch(self.schema, order, slice(start, start + max_launches), ranges)
         self.notes.extend(_notes(self._database, order))
