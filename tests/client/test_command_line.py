@@ -50,7 +50,7 @@ def test_the_verbs_that_scripts_rely_on_are_there() -> None:
         "doctor", "init", "plan", "metrics", "inspect", "select", "compare", "classify", "evaluate",
         "project", "pka-table", "scale-model", "cold-start", "reuse", "import", "run", "submit",
         "status", "watch", "pause", "resume", "cancel", "retry", "agents", "gpus",
-        "queue", "health", "runs", "report", "fetch",
+        "queue", "health", "runs", "explain", "report", "fetch",
         "campaigns", "role", "budget", "audit", "demo", "login", "logout", "token", "identities", "revoke",
         "docs",
     ]  # fmt: skip

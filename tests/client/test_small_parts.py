@@ -20,10 +20,12 @@ from assay_client.cli import progress
 from assay_client.cli.options import parse_parameters
 from assay_client.cli.output import json_pieces, json_text
 from assay_client.cli.reporters import text
+from assay_client.cli.reporters.reading import describe_reading
 from assay_client.files import write_atomically
 from assay_client.places import default_state_directory, private_socket_address
 from assay_core.settings.quantities import parse_bytes
 from assay_sampling.errors import ParameterError, StorageError
+from assay_sampling.files.watching import ReadState
 
 
 @pytest.mark.parametrize(
@@ -194,6 +196,16 @@ def test_long_work_shows_what_it_does_on_a_terminal(monkeypatch: pytest.MonkeyPa
         assert terminal.written.wait(10)
         shown.say("selecting with pks")
     assert "reading [a].csv" in terminal.getvalue()
+
+
+def test_a_long_read_shows_bytes_launches_and_the_time_that_is_left() -> None:
+    state = ReadState(Path("a.csv"), 10.0, read_bytes=50 << 20, total_bytes=200 << 20, launches=1_200_000)
+    assert describe_reading(state, 30.0) == (
+        "50.00 MiB of 200.00 MiB, 1,200,000 launches, about 1 min 0 s left"
+    )
+    known = ReadState(Path("a.sqlite"), 10.0, launches=1, total_launches=1001)
+    assert describe_reading(known, 30.0) == "1 of 1,001 launches, about 5 h 33 min left"
+    assert describe_reading(ReadState(Path("a"), 10.0), 30.0) == ""
 
 
 def test_short_work_and_work_without_a_terminal_show_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

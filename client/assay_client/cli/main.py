@@ -64,6 +64,7 @@ VERBS: dict[str, str] = {
     "queue": "assay_client.cli.verbs.queue",
     "health": "assay_client.cli.verbs.health",
     "runs": "assay_client.cli.verbs.runs",
+    "explain": "assay_client.cli.verbs.explain",
     "report": "assay_client.cli.verbs.report",
     "fetch": "assay_client.cli.verbs.fetch",
     "campaigns": "assay_client.cli.verbs.campaigns",

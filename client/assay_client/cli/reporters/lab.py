@@ -28,11 +28,14 @@ def render_agents(found: Mapping[str, Any], console: Console) -> None:
         )  # fmt: skip
         for slot in agent["slots"] or [None]:
             if slot is None:
-                drawn.add_row(*about, "-", printable(clipped(agent["no_device_reason"], 30)), "")
+                drawn.add_row(*about, "-", "no GPU", "")
             else:
                 drawn.add_row(*about, clipped(slot["slot"], 20), slot["health"], _runs(slot))
     drawn.print(console)
     for agent in found["agents"]:
+        if not agent["slots"] and agent["no_device_reason"]:
+            told = f"agent {agent['name']} offers no GPU: {agent['no_device_reason']}"
+            console.print(printable(told), soft_wrap=True)
         for slot in agent["slots"]:
             if slot["why"]:
                 line = f"slot {slot['slot']} of agent {agent['name']} is {slot['health']}: {slot['why']}"

@@ -55,7 +55,7 @@ def live_text(view: LiveView, width: int, height: int) -> str:
     rows = max(_FEWEST_ROWS, (height - _OTHER_LINES) // 2)
     status = view.status
     console.print(printable(described(status)))
-    console.print(_bar(status["runs_done"] + status["runs_failed"], status["runs_total"]))
+    console.print(_bar(status["runs_done"] + status["runs_failed"], status["runs_total"], width))
     if status["synthetic"]:
         console.print(SYNTHETIC_NOTICE)
     _draw_gpus(view, console, rows)
@@ -65,9 +65,10 @@ def live_text(view: LiveView, width: int, height: int) -> str:
     return page.getvalue().rstrip("\n")
 
 
-def _bar(ended: int, total: int) -> str:
-    full = _BAR_CELLS * ended // total if total else 0
-    return f"[{'#' * full}{'.' * (_BAR_CELLS - full)}] {100 * ended / total if total else 0:.0f} %"
+def _bar(ended: int, total: int, width: int) -> str:
+    cells = max(0, min(_BAR_CELLS, width - len("[] 100 % ")))
+    full = cells * ended // total if total else 0
+    return f"[{'#' * full}{'.' * (cells - full)}] {100 * ended / total if total else 0:.0f} %"
 
 
 def _draw_gpus(view: LiveView, console: Console, most: int) -> None:

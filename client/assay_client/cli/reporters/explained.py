@@ -1,0 +1,84 @@
+"""Draws explanations: of a selection's launches, of a code, of a campaign or run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import print_facts
+from assay_client.cli.reporters.text import clipped, counted, printable
+from assay_client.meanings import Meaning
+from assay_client.recordings.explained import LaunchExplained, RepresentativeExplained, SelectionExplained
+from assay_client.remote.explained import CampaignExplained, Reason
+
+_SHOWN = 20
+_NAME_WIDTH = 60
+
+
+def render_meanings(found: Sequence[Meaning], console: Console) -> None:
+    """Draw what a code means, what it does, and what to do."""
+    for each in found:
+        pairs = [(each.kind, each.code), ("meaning", each.meaning), ("effect", each.effect)]
+        pairs += [("what to do", each.remedy)] if each.remedy else []
+        print_facts([*pairs, ("more", f"assay docs {each.page}")], console)
+
+
+def render_selection_explained(found: SelectionExplained, console: Console) -> None:
+    """Draw each representative with its reason, or the one launch that was asked for."""
+    chosen = counted(len(found.representatives), "launch stands", "launches stand")
+    if found.asked is None:
+        console.print(f"{found.method}: {chosen} for {found.launches:,}, in {found.groups:,} groups")
+    else:
+        _draw_launch(found.asked, console)
+        console.print(f"{chosen} for its group:")
+    for each in found.representatives[:_SHOWN]:
+        _draw_representative(each, console)
+    rest = len(found.representatives) - _SHOWN
+    if rest > 0:
+        console.print(f"and {rest:,} more, with smaller weights: --json has them all")
+    console.print(f"how {found.method} groups and weighs: assay docs {found.page}")
+
+
+def _draw_launch(asked: LaunchExplained, console: Console) -> None:
+    pairs = [
+        ("launch", f"{asked.launch} of process {asked.process} (simulators: {asked.launch + 1})"),
+        ("kernel", printable(asked.kernel)),
+        ("group", str(asked.group)),
+    ]
+    if asked.cost is not None and asked.group_mean_cost is not None and asked.representative_cost is not None:
+        pairs.append(
+            (
+                "cost",
+                f"{asked.cost:,.0f} {asked.unit}; its group's mean is {asked.group_mean_cost:,.0f}, and its "
+                f"representative costs {asked.representative_cost:,.0f}",
+            )
+        )
+    print_facts(pairs, console)
+
+
+def _draw_representative(each: RepresentativeExplained, console: Console) -> None:
+    where = f"launch {each.launch}" + (f" of process {each.process}" if each.process else "")
+    console.print(
+        f"{where} counts {each.weight:,.6g} times: {clipped(printable(each.kernel), _NAME_WIDTH)}",
+        soft_wrap=True,
+    )
+    size = counted(each.group_launches, "launch", "launches")
+    console.print(f"  {each.why}; group {each.group} has {size}", soft_wrap=True)
+
+
+def render_campaign_explained(found: CampaignExplained, console: Console) -> None:
+    """Draw the reasons, each with what to do."""
+    console.print(f"{found.kind} {found.subject} is {found.state}")
+    for each in found.reasons:
+        console.print(printable(_reason(each)), soft_wrap=True)
+        if each.remedy:
+            console.print(printable(f"  what to do: {each.remedy}"), soft_wrap=True)
+    if not found.reasons:
+        console.print("nothing failed, nothing is flagged, and no run waits for a reason of its own")
+
+
+def _reason(each: Reason) -> str:
+    runs = f"{each.first_run_id}" + (f" and {each.runs - 1:,} more" if each.runs > 1 else "")
+    verb = {"waits": "waiting", "failed": "failed", "flag": "flagged"}[each.what]
+    return f"{runs} {verb} [{each.code}]: {each.detail}"

@@ -1,0 +1,120 @@
+"""``assay explain WHAT``: why this launch, why this run, what a code means, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_client.cli.inputs import RECORDING, SELECTION, require
+from assay_client.cli.options import JsonOption, MemoryLimitOption, ServerOption
+from assay_client.cli.output import show
+from assay_client.cli.progress import activity
+from assay_client.cli.reporters.explained import (
+    render_campaign_explained,
+    render_meanings,
+    render_selection_explained,
+)
+from assay_client.cli.verb import verb_app
+from assay_client.meanings import all_codes, meanings_of
+from assay_client.recordings.analyses import load_selection, read_profile
+from assay_client.recordings.explained import explain_selection
+from assay_client.remote.client import Client
+from assay_client.remote.explained import explain_campaign, explain_run
+from assay_client.settings import settings_of
+from assay_sampling.errors import CampaignError, ParameterError, ServerUnreachableError
+
+app = verb_app()
+
+
+@app.command()
+def explain(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="A selection.json; a code such as launches_dropped; the id of a campaign or run.",
+        ),
+    ],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            readable=False,
+            metavar="FILE",
+            help="The recordings that the selection was made on: they tell the group of any launch.",
+        ),
+    ] = None,
+    *,
+    launch: Annotated[
+        str | None,
+        typer.Option("--launch", metavar="[PROCESS:]LAUNCH", help="A launch, counted from 0; process 0."),
+    ] = None,
+    memory_limit: MemoryLimitOption = None,
+    server: ServerOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why: of a launch, a run, or a code.
+
+    Of a selection, why each launch was chosen; with --launch, which group a launch is in and what stands for
+    it. Of a note, flag or failure, what it means and what to do. Of a campaign or run, why it waits, failed,
+    or is flagged.
+    """
+    path = Path(what)
+    if path.exists() or path.suffix == ".json" or files:
+        limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
+        _selection(path, files or [], launch, limit, as_json)
+    elif launch is not None:
+        raise ParameterError("--launch", f"{what} is not a selection", "name the selection.json")
+    elif meanings := meanings_of(what):
+        document = {"meanings": [each.to_dict() for each in meanings]}
+        show(document, as_json, lambda console: render_meanings(meanings, console))
+    else:
+        _campaign(what, server, as_json)
+
+
+def _selection(
+    path: Path, files: list[Path], launch: str | None, memory_limit_bytes: int, as_json: bool
+) -> None:
+    require(SELECTION, path)
+    require(RECORDING, *files)
+    asked = None if launch is None else _parsed(launch)
+    with activity(f"reading {path}") as shown:
+        saved = load_selection(path)
+        whole = None
+        if files:
+            shown.say("reading " + ", ".join(map(str, files)))
+            whole = read_profile(files, memory_limit_bytes=memory_limit_bytes).whole
+        found = explain_selection(saved, whole, asked)
+    show(found.to_dict(), as_json, lambda console: render_selection_explained(found, console))
+
+
+def _parsed(launch: str) -> tuple[int, int]:
+    process, _, number = launch.rpartition(":")
+    try:
+        return int(process or "0"), int(number)
+    except ValueError:
+        raise ParameterError(
+            "--launch", f"{launch!r} is not [PROCESS:]LAUNCH", "write a number, such as 812 or 1:812"
+        ) from None
+
+
+def _campaign(what: str, server: str | None, as_json: bool) -> None:
+    close = difflib.get_close_matches(what, all_codes(), n=1, cutoff=0.75)
+    try:
+        with Client(server) as client:
+            found = explain_run(client, what) if "." in what else explain_campaign(client, what)
+    except (CampaignError, ServerUnreachableError) as error:
+        if close:
+            raise _unknown(what, close[0]) from error
+        raise
+    show(found.to_dict(), as_json, lambda console: render_campaign_explained(found, console))
+
+
+def _unknown(what: str, close: str) -> ParameterError:
+    return ParameterError(
+        "assay explain",
+        f"there is no code {what!r}; did you mean {close}?",
+        "assay docs notes lists all notes",
+    )

@@ -1,0 +1,81 @@
+"""What a code in Assay's output means: notes, validity flags, classes of failures."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from assay_sampling.documents.base import Part, says
+from assay_sampling.notes.registry import NOTES
+from assay_sampling.running.failures import FailureClass
+from assay_sampling.running.validity import FLAGS
+
+_FAILURES = frozenset(each.value for each in FailureClass)
+
+
+class Meaning(Part):
+    """``assay explain CODE --json``."""
+
+    kind: Literal["note", "flag", "failure"]
+    code: Annotated[str, says("the code, as output and reports have it")]
+    meaning: Annotated[str, says("what it says, Markdown")]
+    remedy: Annotated[str, says("what to do about it, Markdown; empty if nothing is needed")]
+    effect: Annotated[str, says("what it does to runs and results")]
+    page: Annotated[str, says("page of `assay docs` that lists it")]
+
+
+def meanings_of(code: str) -> list[Meaning]:
+    """What a code means; several where a note and its flag share a name, none for an unknown code."""
+    found = []
+    if code in FLAGS:
+        found.append(_flag(code))
+    if code in NOTES and not found:
+        found.append(_note(code))
+    if code in _FAILURES:
+        found.append(_failure(FailureClass(code)))
+    return found
+
+
+def all_codes() -> list[str]:
+    """Every code that :func:`meanings_of` knows, in alphabetical order."""
+    return sorted({*FLAGS, *NOTES, *_FAILURES})
+
+
+def _flag(code: str) -> Meaning:
+    kind = FLAGS[code]
+    again = f"; the run is tried again as after {kind.retry_as.value}" if kind.retry_as else ""
+    rests = "results refuse to rest on the run" if kind.invalidates else "shown next to the numbers"
+    return Meaning(
+        kind="flag",
+        code=code,
+        meaning=kind.cause,
+        remedy=kind.remedy,
+        effect=rests + again,
+        page="validity",
+    )
+
+
+def _note(code: str) -> Meaning:
+    kind = NOTES[code]
+    flag = FLAGS.get(kind.flag or "")
+    return Meaning(
+        kind="note",
+        code=code,
+        meaning=kind.meaning,
+        remedy=flag.remedy if flag else "",
+        effect=f"sets the flag {kind.flag}" if kind.flag else "shown next to the numbers",
+        page="notes",
+    )
+
+
+def _failure(found: FailureClass) -> Meaning:
+    tried = "the server tries the run again" if found.retryable else "the run is not tried again"
+    return Meaning(
+        kind="failure",
+        code=found.value,
+        meaning=found.meaning,
+        remedy=found.remedy,
+        effect=f"{tried}; it counts against the {found.fault.value}"
+        if found.fault.value != "nobody"
+        else tried,
+        page="failures",
+    )

@@ -1,0 +1,201 @@
+"""Why a selection has the launches that it has: which group a launch is in, what stands for it, and why."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+
+from assay_sampling.documents.base import Part, says
+from assay_sampling.documents.selection import GroupEntry, RepresentativeEntry, SelectionDocument
+from assay_sampling.errors import ParameterError
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.scoring.elsewhere import saved_quantity, score_saved_by_weights
+from assay_sampling.scoring.placement import scored_cost
+from assay_sampling.scoring.selection import SavedSelection
+
+_BY_PARAMETER = {
+    "first": "it is the first launch of its group",
+    "centre": "it is the launch nearest to the centre of its group",
+    "random": "it was drawn at random from its group",
+    "first_dominant": "it is the first launch of its stratum with the most frequent thread-block size",
+    "median": "its instructions are the median of its stratum",
+    "nearest_mean": "its instructions are nearest to the mean of its stratum",
+}
+_BY_METHOD = {
+    "sieve": "it is the first launch of its stratum with the most frequent thread-block size",
+    "tbpoint": "it is the launch nearest to the centre of its cluster",
+    "photon": "it is the first launch that executed these basic blocks about as often",
+    "single_iteration": "it is in the iteration that stands for all others",
+    "first_instructions": "it is among the first launches of the workload",
+}
+_DRAWN = {
+    "uniform": "it was drawn at random from its group",
+    "light_time": "it was drawn from its group with a chance in proportion to its light time",
+    "proportional": "it was drawn from all launches with a chance in proportion to its light time",
+}
+
+
+class RepresentativeExplained(Part):
+    """A launch that stands for others, and why it was taken."""
+
+    process: Annotated[int, says("process", "ordinal")]
+    launch: Annotated[int, says("0-based launch of the process, in API order", "ordinal")]
+    sim_id: Annotated[int, says("1-based id of simulators: launch + 1", "ordinal")]
+    kernel: Annotated[str, says("demangled name")]
+    weight: Annotated[float, says("by which its cost is multiplied", "launches")]
+    group: Annotated[int, says("its group", "ordinal")]
+    group_launches: Annotated[int, says("launches of the group", "launches")]
+    why: Annotated[str, says("why this launch and no other of its group")]
+
+
+class LaunchExplained(Part):
+    """A launch of the recording, and what stands for it."""
+
+    process: Annotated[int, says("process", "ordinal")]
+    launch: Annotated[int, says("0-based launch of the process, in API order", "ordinal")]
+    kernel: Annotated[str, says("demangled name")]
+    group: Annotated[int, says("its group", "ordinal")]
+    chosen: Annotated[bool, says("it is a representative itself")]
+    cost: Annotated[float | None, says("its cost; `null`: not measured", "`unit`")]
+    group_mean_cost: Annotated[float | None, says("mean cost of its group's launches", "`unit`")]
+    representative_cost: Annotated[float | None, says("cost of the first representative", "`unit`")]
+    unit: Annotated[str, says("unit of the costs")]
+
+
+class SelectionExplained(Part):
+    """``assay explain SELECTION --json``."""
+
+    kind: Literal["selection"] = "selection"
+    method: Annotated[str, says("the method that chose")]
+    seed: Annotated[int, says("seed of its random choices")]
+    page: Annotated[str, says("page of `assay docs` about the method")]
+    groups: Annotated[int, says("groups", "groups")]
+    launches: Annotated[int, says("launches that the groups divide", "launches")]
+    representatives: Annotated[list[RepresentativeExplained], says("of the largest weight first")]
+    asked: Annotated[LaunchExplained | None, says("the launch that was asked for")] = None
+
+
+def explain_selection(
+    saved: SavedSelection, whole: Launches | None = None, asked: tuple[int, int] | None = None
+) -> SelectionExplained:
+    """Say why each representative was taken, and what stands for one launch.
+
+    Args:
+        saved: the selection.
+        whole: the recording that it was made on; only it tells the group of a launch that was not chosen.
+        asked: (process, launch) of a launch; the representatives are then those of its group.
+
+    Raises ParameterError for a launch that is not there, or that only the recording could place, and
+    MisalignedError for a recording of other launches.
+    """
+    document = saved.document
+    found = [_explained(document, group, each) for group in document.groups for each in group.representatives]
+    about = None if asked is None else _asked(saved, whole, asked)
+    if about is not None:
+        found = [each for each in found if each.group == about.group]
+    return SelectionExplained(
+        method=document.method,
+        seed=document.seed,
+        page=f"methods/{document.method}",
+        groups=len(document.groups),
+        launches=document.profile.launches,
+        representatives=sorted(found, key=lambda each: -each.weight),
+        asked=about,
+    )
+
+
+def _explained(
+    document: SelectionDocument, group: GroupEntry, each: RepresentativeEntry
+) -> RepresentativeExplained:
+    return RepresentativeExplained(
+        process=each.process,
+        launch=each.launch,
+        sim_id=each.sim_id,
+        kernel=each.kernel,
+        weight=each.weight,
+        group=group.id,
+        group_launches=group.launches,
+        why=_why(document, group, each),
+    )
+
+
+def _why(document: SelectionDocument, group: GroupEntry, each: RepresentativeEntry) -> str:
+    if group.launches == 1:
+        return "it is the only launch of its group"
+    if len(group.representatives) == group.launches:
+        return "every launch of its group was taken"
+    if each.draws == 0:
+        return "it lasts so long that it was taken without a draw"
+    if document.drawing in _DRAWN:
+        return f"{_DRAWN[document.drawing]} (seed {document.seed})"
+    given = document.parameters.get("representative")
+    if isinstance(given, str) and given in _BY_PARAMETER:
+        return f"{_BY_PARAMETER[given]} (representative={given})"
+    return _BY_METHOD.get(document.method, f"the rule of {document.method} takes it")
+
+
+def _asked(saved: SavedSelection, whole: Launches | None, asked: tuple[int, int]) -> LaunchExplained:
+    process, launch = asked
+    chosen = np.flatnonzero((saved.process == process) & (saved.launch == launch))
+    if whole is not None:
+        return _placed(saved, whole, asked, chosen=bool(len(chosen)))
+    if not len(chosen):
+        raise ParameterError(
+            "--launch",
+            f"launch {launch} of process {process} is not among the {len(saved.launch):,} launches that were "
+            "chosen, and a selection does not say which group another launch is in",
+            "name the recording that the selection was made on behind it",
+        )
+    at = int(chosen[0])
+    return LaunchExplained(
+        process=process,
+        launch=launch,
+        kernel=saved.kernel[at],
+        group=int(saved.group[at]),
+        chosen=True,
+        cost=None,
+        group_mean_cost=None,
+        representative_cost=None,
+        unit="",
+    )
+
+
+def _placed(
+    saved: SavedSelection, whole: Launches, asked: tuple[int, int], *, chosen: bool
+) -> LaunchExplained:
+    # Refuses, with the first difference, a recording that does not launch the same.
+    score_saved_by_weights(saved, whole)
+    labels = saved.labels()
+    if labels is None:
+        raise ParameterError(
+            "SELECTION", "it was saved without the group of each launch", "select again with assay select -o"
+        )
+    row = _row(whole, *asked)
+    if row is None:
+        raise ParameterError(
+            "--launch",
+            f"the recording has no launch {asked[1]} of process {asked[0]}",
+            "see what it has with: assay inspect FILE",
+        )
+    group = int(labels[row])
+    cost = scored_cost(whole, None, saved_quantity(saved))
+    first = int(np.flatnonzero(saved.group == group)[0])
+    return LaunchExplained(
+        process=asked[0],
+        launch=asked[1],
+        kernel=whole.names[int(whole.column("kernel_id")[row])],
+        group=group,
+        chosen=chosen,
+        cost=float(cost.values[row]),
+        group_mean_cost=float(cost.values[labels == group].mean()),
+        representative_cost=float(
+            cost.values[_row(whole, int(saved.process[first]), int(saved.launch[first]))]
+        ),
+        unit=cost.unit,
+    )
+
+
+def _row(whole: Launches, process: int, launch: int) -> int | None:
+    found = np.flatnonzero((whole.column("process") == process) & (whole.column("launch") == launch))
+    return int(found[0]) if len(found) else None
