@@ -2,60 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from assay_report.drawings import Drawing, suite_drawings, workload_drawings
+from assay_report.headings import mark, origin
+from assay_report.judging.sentences import asked_sentences
+from assay_report.judging.verdicts import details_of, verdicts_of
 from assay_report.model.report import Report
-from assay_report.pictures.gallery import (
-    Picture,
-    compared_pictures,
-    mark,
-    summary_pictures,
-    workload_pictures,
-)
-from assay_report.tables.compared import compared_tables
-from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
-from assay_report.tables.scores import summary_table
-from assay_report.tables.sections import DEFINITIONS, by_workload, workload_tables
+from assay_report.tables.sections import DEFINITIONS, Section, further_sections, workload_sections
+from assay_report.tables.table import Table, condensed
+from assay_report.tables.verdicts import best_table, excluded_table, flags_table, suite_table
 from assay_sampling.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from markupsafe import Markup
 
+# So many lines of workloads fit below the first screen; more are folded into stretches.
+_WORKLOAD_LINES = 40
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table as the page draws it: ``facts`` are the columns in which all rows agree."""
+
+    table: Table
+    facts: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the page; ``svg`` is markup already, in which every text is escaped."""
+
+    title: str
+    caption: str
+    svg: Markup
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A folded section; ``anchor`` is its address within the page."""
+
+    anchor: str
+    title: str
+    lead: str
+    tables: tuple[Shown, ...]
+    figures: tuple[Figure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Workloads that are folded together; without a title they are not."""
+
+    title: str
+    workloads: tuple[Folded, ...]
+
+
+@dataclass(frozen=True)
+class Card:
+    """The verdict for a GPU: its headline, and the sentences below it."""
+
+    device: str
+    headline: str
+    details: tuple[str, ...]
+    good: bool
+
 
 def render_html(report: Report) -> str:
     """The page of a report; every text in it is escaped. Raises MissingExtraError without Jinja2."""
-    campaign = report.campaign
+    verdicts = verdicts_of(report)
+    target = verdicts.target_error_percent
     return _template().render(
-        title=f"Assay: {campaign.name}{mark(report)}",
-        campaign=campaign,
-        synthetic=campaign.synthetic,
-        versions=report.versions,
-        summary=summary_table(report),
-        pictures=_markup(summary_pictures(report)),
-        compared=list(compared_tables(report)),
-        compared_pictures=_markup(compared_pictures(report)),
-        workloads=[
-            {
-                "name": name,
-                "pictures": _markup(workload_pictures(report, name, part)),
-                "tables": list(workload_tables(report, part)),
-            }
-            for name, part in by_workload(report.rows).items()
+        title=f"Assay: {report.campaign.name}{mark(report)}",
+        synthetic=report.campaign.synthetic,
+        origin=origin(report),
+        asked=asked_sentences(verdicts.asked, target),
+        complete=verdicts.complete,
+        cards=[
+            Card(
+                gpu.device,
+                gpu.headline,
+                tuple(details_of(gpu.shortfalls, gpu.without_number, target)),
+                gpu.projections > 0 and not gpu.shortfalls and not gpu.without_number,
+            )
+            for gpu in verdicts.gpus
         ],
-        provenance=provenance_table(report),
-        runs=runs_table(report.runs),
-        failed=failed_runs_table(report.failed_runs),
+        suite=Shown(suite_table(verdicts), ""),
+        beside=[Shown(table, "") for table in (best_table(verdicts), flags_table(verdicts)) if table],
+        below=[Shown(table, "") for table in (excluded_table(verdicts),) if table],
+        figures=_figures(suite_drawings(report)),
+        stretches=_stretches(list(_workloads(report))),
+        further=[_folded(f"part-{at}", part) for at, part in enumerate(further_sections(report), 1)],
         definitions=DEFINITIONS,
     )
 
 
-def _markup(pictures: Iterable[Picture]) -> list[Markup]:
+def _workloads(report: Report) -> Iterator[Folded]:
+    for at, part in enumerate(workload_sections(report), 1):
+        yield _folded(f"workload-{at}", part, workload_drawings(report, part.title, part.rows))
+
+
+def _stretches(workloads: Sequence[Folded]) -> list[Stretch]:
+    if len(workloads) <= _WORKLOAD_LINES:
+        return [Stretch("", tuple(workloads))]
+    starts = range(0, len(workloads), _WORKLOAD_LINES)
+    parts = [workloads[start : start + _WORKLOAD_LINES] for start in starts]
+    return [
+        Stretch(f"Workloads {start + 1:,} to {start + len(part):,}: {part[0].title} to {part[-1].title}",
+                tuple(part))
+        for start, part in zip(starts, parts, strict=True)
+    ]  # fmt: skip
+
+
+def _folded(anchor: str, part: Section, drawings: Iterable[Drawing] = ()) -> Folded:
+    shown = [condensed(table) for table in part.tables]
+    tables = tuple(Shown(table, "; ".join(facts)) for table, facts in shown)
+    return Folded(anchor, part.title, part.lead, tables, _figures(drawings))
+
+
+def _figures(drawings: Iterable[Drawing]) -> tuple[Figure, ...]:
     from markupsafe import Markup  # noqa: PLC0415 - comes with the server extra
 
-    # The pictures are markup already: svg.py escapes what it is given.
-    return [Markup(each.svg) for each in pictures]
+    return tuple(Figure(each.title, each.caption, Markup(each.svg)) for each in drawings)
 
 
 def _template() -> Template:

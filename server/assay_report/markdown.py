@@ -1,4 +1,4 @@
-"""A report as Markdown: the same tables as the page, for notes and code review."""
+"""A report as Markdown: the same sentences and tables as the page, for notes and code review."""
 
 from __future__ import annotations
 
@@ -6,19 +6,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, count
 
+from assay_report.drawings import Drawing, suite_drawings, workload_drawings
+from assay_report.headings import SYNTHETIC, mark, origin
+from assay_report.judging.sentences import asked_sentences
+from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
-from assay_report.pictures.gallery import (
-    Picture,
-    compared_pictures,
-    mark,
-    summary_pictures,
-    workload_pictures,
-)
-from assay_report.tables.compared import compared_tables
-from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
-from assay_report.tables.scores import summary_table
-from assay_report.tables.sections import DEFINITIONS, by_workload, workload_tables
-from assay_report.tables.table import Table
+from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
+from assay_report.tables.table import Cell, Table, condensed
+from assay_report.tables.verdicts import first_tables
 
 PICTURES_FOLDER = "report-pictures"
 
@@ -26,20 +21,20 @@ PICTURES_FOLDER = "report-pictures"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
 
 
-Show = Callable[[Iterable[Picture]], Iterator[str]]
+Show = Callable[[Iterable[Drawing]], Iterator[str]]
 
 
 def render_markdown(report: Report) -> str:
     """The tables of a report as GitHub-flavoured Markdown; all texts are escaped."""
-    return "\n".join(_lines(report, lambda pictures: iter(()))) + "\n"
+    return "\n".join(_lines(report, lambda drawings: iter(()))) + "\n"
 
 
 def markdown_files(report: Report) -> dict[str, str]:
     """The contents of report.md and of its pictures (SVG), by file name."""
     files: dict[str, str] = {}
 
-    def show(pictures: Iterable[Picture]) -> Iterator[str]:
-        for each in pictures:
+    def show(drawings: Iterable[Drawing]) -> Iterator[str]:
+        for each in drawings:
             # Two workloads' names may give the same file name.
             names = chain([each.name], (f"{each.name}-{number}" for number in count(2)))
             path = next(p for p in (f"{PICTURES_FOLDER}/{name}.svg" for name in names) if p not in files)
@@ -51,31 +46,37 @@ def markdown_files(report: Report) -> dict[str, str]:
 
 
 def _lines(report: Report, show: Show) -> Iterator[str]:
-    campaign = report.campaign
-    yield f"# Assay: {escaped(campaign.name)}{mark(report)}"
-    yield ""
-    if campaign.synthetic:
-        yield from ("**SYNTHETIC data: no silicon produced these numbers.**", "")
-    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
-    yield escaped(f"Campaign {campaign.id}{campaign.belongs}, seed {campaign.seed}; {versions}.")
-    yield ""
-    yield from _table(summary_table(report), level=2)
-    yield from show(summary_pictures(report))
-    yield from show(compared_pictures(report))
-    for table in compared_tables(report):
-        yield from _table(table, level=2)
-    for name, rows in by_workload(report.rows).items():
-        yield f"## {escaped(name)}{mark(report)}"
+    yield from _first_screen(report)
+    yield from show(suite_drawings(report))
+    for part in workload_sections(report):
+        yield f"## {escaped(part.title)}{mark(report)}"
         yield ""
-        yield from show(workload_pictures(report, name, rows))
-        for table in workload_tables(report, rows):
-            yield from _table(table, level=3)
-    for found in (provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs)):
-        if found is not None:
-            yield from _table(found, level=2)
+        yield from (escaped(part.lead), "") if part.lead else ()
+        yield from show(workload_drawings(report, part.title, part.rows))
+        for table in part.tables:
+            yield from _table(*condensed(table), level=3)
+    for part in further_sections(report):
+        yield from (f"## {part.title}", "")
+        for table in part.tables:
+            yield from _table(*condensed(table), level=3)
     yield from ("## Words", "")
     for word, meaning in DEFINITIONS:
         yield f"- **{word}**: {escaped(meaning)}"
+    yield from ("", escaped(origin(report)))
+
+
+def _first_screen(report: Report) -> Iterator[str]:
+    verdicts = verdicts_of(report)
+    yield from (f"# Assay: {escaped(report.campaign.name)}{mark(report)}", "")
+    if report.campaign.synthetic:
+        yield from (f"**{SYNTHETIC}**", "")
+    for sentence in asked_sentences(verdicts.asked, verdicts.target_error_percent):
+        yield from (escaped(sentence), "")
+    for gpu in verdicts.gpus:
+        yield f"- {escaped(gpu.sentence)}"
+    yield ""
+    for table in first_tables(verdicts):
+        yield from _table(table, (), level=2)
 
 
 def escaped(text: str) -> str:
@@ -83,16 +84,23 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 
-def _table(table: Table, level: int) -> Iterator[str]:
+def _table(table: Table, facts: tuple[str, ...], level: int) -> Iterator[str]:
     yield f"{'#' * level} {escaped(table.title)}"
     yield ""
+    if facts:
+        yield from (escaped(f"All rows: {'; '.join(facts)}."), "")
     yield _line([escaped(column.heading) for column in table.columns])
     yield _line(["---:" if column.alignment == "right" else "---" for column in table.columns])
     for row in table.rows:
-        yield _line([escaped(cell.text) for cell in row])
+        yield _line([_cell(cell) for cell in row])
     yield ""
     for note in table.notes:
         yield from (escaped(note), "")
+
+
+def _cell(cell: Cell) -> str:
+    text = escaped(cell.text)
+    return f"**{text}**" if cell.mark == "above" else text
 
 
 def _line(cells: list[str]) -> str:

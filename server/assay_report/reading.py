@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from assay_report.judging.verdicts import judge
 from assay_report.model.report import REPORT_VERSION, Report
 from assay_sampling.errors import InputError
 
@@ -15,7 +16,8 @@ _AGAIN = "fetch it again: assay report ID --json"
 
 
 def read_report(document: object, source: str = "report") -> Report:
-    """The report in a document from :func:`json.loads`; ``source`` names it in errors.
+    """The report in a document from :func:`json.loads`; ``source`` names it in errors. It has verdicts, which
+    are made here if an earlier release wrote it.
 
     Raises InputError if it is not a report, or if a newer release wrote it.
     """
@@ -29,11 +31,12 @@ def read_report(document: object, source: str = "report") -> Report:
             "update assay to the release that wrote it, or a later one",
         )
     try:
-        return Report.model_validate(upgraded(document))
+        report = Report.model_validate(upgraded(document))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "the document"
         raise InputError(source, f"it is not a report: {place}: {first['msg']}", _AGAIN) from error
+    return report if report.verdicts is not None else judge(report)
 
 
 def parse_report(text: str | bytes, source: str = "report") -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from assay_report.model.common import FlagEntry, Match, Outcome, Placed
+from assay_report.model.common import FlagEntry, Judged, Match, Outcome, Placed
 from assay_report.model.scores import Row
 from assay_sampling.documents.common import ConditionEntry
 
@@ -108,10 +108,20 @@ def refused_text(entry: Outcome) -> str:
 
 
 def state_text(entry: Outcome) -> str:
-    """The status with its reason; launches that differ have their own table."""
+    """The status with its reason; launches that differ have their own table.
+
+    A number says whether it is within the campaign's target; nothing is called ok."""
+    if entry.status == "ok":
+        return judged_text(entry)
     if entry.error is not None and entry.error.differences:
         return f"{entry.status}: {refused_text(entry)} (see Launches that differ)"
     return f"{entry.status}: {entry.reason}" if entry.reason else entry.status
+
+
+def judged_text(entry: Outcome) -> str:
+    """Whether an error is within the campaign's target; a dash for an entry without an error."""
+    within = entry.within_target if isinstance(entry, Judged) else None
+    return ABSENT if within is None else "within target" if within else "above target"
 
 
 def flag_text(flag: FlagEntry) -> str:

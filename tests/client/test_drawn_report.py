@@ -13,14 +13,20 @@ from rich.console import Console
 
 from assay_client.cli.reporters.report import render_report, render_table
 from assay_report.html import render_html
+from assay_report.judging.verdicts import verdicts_of
 from assay_report.markdown import escaped, render_markdown
 from assay_report.model.report import Report
 from assay_report.reading import parse_report
 from assay_report.tables import scores
-from assay_report.tables.compared import compared_tables
-from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
-from assay_report.tables.sections import by_workload, short_tables, workload_tables
-from assay_report.tables.table import Table, Width, names, numbers, table_of
+from assay_report.tables.sections import (
+    by_workload,
+    further_sections,
+    short_tables,
+    workload_sections,
+    workload_tables,
+)
+from assay_report.tables.table import Cell, Table, Width, condensed, names, numbers, table_of
+from assay_report.tables.verdicts import first_tables
 
 FIXTURE = Path(__file__).parents[1] / "server" / "report" / "fixtures" / "report_version_1.json"
 
@@ -32,13 +38,18 @@ def report() -> Report:
 
 
 def of_pages(report: Report) -> Iterator[Table]:
-    yield scores.summary_table(report)
-    yield from compared_tables(report)
+    """The tables of a page as it draws them: without the columns in which all rows agree."""
+    yield from first_tables(verdicts_of(report))
     for rows in by_workload(report.rows).values():
-        yield from workload_tables(report, rows)
-    for table in (provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs)):
-        if table is not None:
-            yield table
+        yield from (condensed(table)[0] for table in workload_tables(report, rows))
+    for section in further_sections(report):
+        yield from (condensed(table)[0] for table in section.tables)
+
+
+def facts_of_pages(report: Report) -> Iterator[str]:
+    for section in (*workload_sections(report), *further_sections(report)):
+        for table in section.tables:
+            yield from condensed(table)[1]
 
 
 def on_terminal(report: Report) -> str:
@@ -50,9 +61,9 @@ def on_terminal(report: Report) -> str:
 def test_pages_have_the_same_cells_in_the_same_order(report: Report) -> None:
     page = [html.unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", render_html(report))]
     cells = [cell.text for table in of_pages(report) for row in table.rows for cell in row]
-    assert page == cells
+    assert sorted(page) == sorted(cells), "the page has two tables of the first screen side by side"
     lines = [
-        f"| {' | '.join(escaped(cell.text) for cell in row)} |"
+        f"| {' | '.join(in_markdown(cell) for cell in row)} |"
         for table in of_pages(report)
         for row in table.rows
     ]
@@ -61,6 +72,18 @@ def test_pages_have_the_same_cells_in_the_same_order(report: Report) -> None:
         f"| {' | '.join(escaped(column.heading) for column in table.columns)} |" for table in of_pages(report)
     }
     assert [line for line in markdown if not line.startswith("| --") and line not in headings] == lines
+
+
+def in_markdown(cell: Cell) -> str:
+    return f"**{escaped(cell.text)}**" if cell.mark == "above" else escaped(cell.text)
+
+
+def test_what_all_rows_of_a_table_say_is_said_above_it(report: Report) -> None:
+    page, markdown = html.unescape(render_html(report)), render_markdown(report)
+    facts = list(facts_of_pages(report))
+    assert facts
+    for fact in facts:
+        assert fact in page and escaped(fact) in markdown
 
 
 def test_headings_and_notes_are_in_both_pages(report: Report) -> None:

@@ -78,3 +78,12 @@ class Outcome(Part):
     ] = "ok"
     reason: Annotated[str, says("why it is not `ok`")] = ""
     error: Annotated[ErrorEntry | None, says("the error behind the reason, as values")] = None
+
+
+class Judged(Outcome):
+    """An entry with an error that is held against the campaign's target."""
+
+    within_target: Annotated[
+        bool | None,
+        says("`error_percent` is at most `verdicts.target_error_percent`; `null`: there is no error"),
+    ] = None

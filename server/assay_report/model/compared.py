@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, Placed
+from assay_report.model.common import FlagEntry, Judged, Match, Outcome, OverlapEntry, Placed
 from assay_sampling.documents.base import Part, says
 from assay_sampling.documents.common import ErrorDecomposition, NoteEntry
 
@@ -16,7 +16,7 @@ class Compared(Outcome, Placed):
     runs: Annotated[list[str], says("the runs that it uses")] = []
 
 
-class Prediction(Outcome):
+class Prediction(Judged):
     """The speedup that a selection predicts."""
 
     method: Annotated[str, says("the selection's method")]

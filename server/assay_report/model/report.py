@@ -18,6 +18,7 @@ from assay_report.model.drawn import Drawn
 from assay_report.model.runs import FailedRunEntry, ProvenanceEntry, RunEntry
 from assay_report.model.scores import RecommendedEntry, Row, SummaryEntry
 from assay_report.model.slices import ChosenSlicesEntry
+from assay_report.model.verdicts import Verdicts
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.selection import SelectionInReport
 
@@ -90,6 +91,10 @@ class Report(Comparisons, ArrangedPart):
         dict[str, str],
         says("`assay`, `numpy`, `pyarrow`, `scikit-learn`, `python` that computed the numbers"),
     ] = {}
+    verdicts: Annotated[
+        Verdicts | None,
+        says("what the report says in one screen; reports of earlier releases get it when they are read"),
+    ] = None
     runs: Annotated[list[RunEntry], says("every run with data")] = []
     provenance: Annotated[
         list[ProvenanceEntry], says("what each workload's numbers on each GPU were measured with")

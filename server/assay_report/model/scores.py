@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from assay_report.model.common import FlagEntry, Match, Outcome, OverlapEntry, Placed
+from assay_report.model.common import FlagEntry, Judged, Match, OverlapEntry, Placed
 from assay_sampling.documents.base import ArrangedPart, Part, says
 from assay_sampling.documents.common import (
     ConditionEntry,
@@ -61,7 +61,7 @@ class Unknown(Part):
     percent: Annotated[float | None, says("share of all launches", "percent")] = None
 
 
-class Row(Scores, Outcome, Placed):
+class Row(Scores, Judged, Placed):
     """A selection method on a workload, GPU and condition."""
 
     method: Annotated[str, says("selection method")]
@@ -138,7 +138,7 @@ class ShareSummary(Part):
     speedup_predicted: Annotated[float | None, says("the same for projected times", "times")] = None
 
 
-class SummaryEntry(Accuracies, Outcome, Placed, ArrangedPart):
+class SummaryEntry(Accuracies, Judged, Placed, ArrangedPart):
     """A workload on a GPU under a condition: the first method, in the campaign's order, that gave numbers."""
 
     left_out_unless_set: ClassVar[frozenset[str]] = frozenset(

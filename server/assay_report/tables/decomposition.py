@@ -10,8 +10,8 @@ from assay_report.tables.table import Filled, Table, names, numbers, table_of
 from assay_report.texts import ABSENT, count, method_names, percent, ratio, with_sign
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 
-_POINTS = "points"
-_PART_NAMES = {
+POINTS = "points"
+PART_NAMES = {
     "representatives": "representatives",
     "labels": "labels",
     "kernels_never_profiled": "kernels never profiled",
@@ -40,36 +40,36 @@ def _part(name: str) -> Filled[Decomposed]:
     def cell(entry: Decomposed) -> str:
         return percent(getattr(entry.parts, name), signed=True)
 
-    return numbers(_PART_NAMES[name], cell, optional=True)
+    return numbers(PART_NAMES[name], cell, optional=True)
 
 
 _PARTS: list[Filled[Decomposed]] = [
     names("GPU", lambda entry: entry.device or ABSENT, optional=True, clips=True),
     names("method", lambda entry: entry.method),
     numbers("signed error", lambda entry: percent(entry.signed_error_percent, signed=True)),
-    *(_part(name) for name in _PART_NAMES),
+    *(_part(name) for name in PART_NAMES),
     names("together in the last", lambda entry: _together(entry.parts), optional=True, shared=True),
 ]
 
 
 def decomposition_table(entries: Sequence[Decomposed]) -> Table:
     """The parts of each error, in points of the truth."""
-    return table_of(f"Where the error comes from, {_POINTS}", _PARTS, entries, [_ADD_UP])
+    return table_of(f"Where the error comes from, {POINTS}", _PARTS, entries, [_ADD_UP])
 
 
 def parts_text(parts: ErrorDecomposition) -> str:
     """The parts in one line: ``representatives +1.20, not separated -0.30 (representatives, labels)``."""
     found = [
         f"{said} {with_sign(getattr(parts, name))}"
-        for name, said in _PART_NAMES.items()
+        for name, said in PART_NAMES.items()
         if getattr(parts, name) is not None
     ]
     together = _together(parts)
-    return ", ".join(found) + (f" ({together})" if together != ABSENT else "") + f" {_POINTS}"
+    return ", ".join(found) + (f" ({together})" if together != ABSENT else "") + f" {POINTS}"
 
 
 def _together(parts: ErrorDecomposition) -> str:
-    return ", ".join(_PART_NAMES[name] for name in parts.not_separated_parts) or ABSENT
+    return ", ".join(PART_NAMES[name] for name in parts.not_separated_parts) or ABSENT
 
 
 _GROUPS: list[Filled[tuple[str, GroupSpreadEntry]]] = [
@@ -77,8 +77,8 @@ _GROUPS: list[Filled[tuple[str, GroupSpreadEntry]]] = [
     numbers("group", lambda entry: count(entry[1].group)),
     numbers("launches", lambda entry: count(entry[1].launches)),
     numbers("spread", lambda entry: percent(entry[1].spread_percent), "%"),
-    numbers("misfit", lambda entry: percent(entry[1].misfit_points), _POINTS),
-    numbers("error", lambda entry: percent(entry[1].error_points, signed=True), _POINTS),
+    numbers("misfit", lambda entry: percent(entry[1].misfit_points), POINTS),
+    numbers("error", lambda entry: percent(entry[1].error_points, signed=True), POINTS),
     numbers("ratio", lambda entry: ratio(entry[1].ratio)),
     numbers("representative's", lambda entry: ratio(entry[1].representative_ratio)),
     names("grid", lambda entry: " x ".join(map(str, entry[1].grid)) or ABSENT),

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from assay_report.judging.sentences import counted, percentage
+from assay_report.judging.target import error_of
+from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
 from assay_report.model.scores import Row
 from assay_report.tables import scores
 from assay_report.tables.compared import compared_tables
 from assay_report.tables.decomposition import report_tables
-from assay_report.tables.runs import provenance_table
+from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
+from assay_report.tables.scores import summary_table
 from assay_report.tables.slices import slices_summary, slices_tables
 from assay_report.tables.table import Table
+from assay_report.tables.verdicts import suite_table
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
     (
@@ -52,6 +58,60 @@ def by_workload(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return found
 
 
+@dataclass(frozen=True)
+class Section:
+    """A folded part of a page: its title, a line that says what is in it, and its tables."""
+
+    title: str
+    lead: str
+    tables: tuple[Table, ...]
+    rows: tuple[Row, ...] = ()
+
+
+def workload_sections(report: Report) -> Iterator[Section]:
+    """A section for each workload."""
+    target = verdicts_of(report).target_error_percent
+    for name, rows in by_workload(report.rows).items():
+        yield Section(name, workload_line(rows, target), tuple(workload_tables(report, rows)), tuple(rows))
+
+
+def further_sections(report: Report) -> Iterator[Section]:
+    """The sections that are not about one workload."""
+    found = [
+        ("Every workload on every GPU", "one line for each", [summary_table(report)]),
+        ("Conditions", "SM shares, caches, clocks, repeats, profilers", list(compared_tables(report))),
+        ("Runs", _runs_line(report), _runs_tables(report)),
+    ]
+    for title, lead, tables in found:
+        filled = tuple(table for table in tables if table.rows)
+        if filled:
+            yield Section(title, lead, filled)
+
+
+def _runs_line(report: Report) -> str:
+    failed = f", {len(report.failed_runs):,} without data" if report.failed_runs else ""
+    return f"{counted(len(report.runs), 'run')} with data{failed}: what they were measured with, and hashes"
+
+
+def _runs_tables(report: Report) -> list[Table]:
+    found = (provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs))
+    return [table for table in found if table is not None]
+
+
+def workload_line(rows: Sequence[Row], target_percent: float) -> str:
+    """A workload in short: how many rows are within the target, its worst error, and what has no number."""
+    scored = [(row, error) for row in rows if (error := error_of(row)) is not None]
+    said = []
+    if scored:
+        within = sum(error <= target_percent for _, error in scored)
+        row, worst = max(scored, key=lambda each: each[1])
+        said.append(f"{within:,} of {len(scored):,} within {target_percent:g} %")
+        said.append(f"worst {percentage(worst)} ({row.method}, {row.device})")
+    if len(scored) < len(rows):
+        said.append(f"{counted(len(rows) - len(scored), 'row')} without a number")
+    return "; ".join(said)
+
+
 def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
     """The tables of one workload's part of a page."""
     yield scores.rows_table(rows)
@@ -77,6 +137,9 @@ def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
 
 def short_tables(report: Report) -> Iterator[Table]:
     """The tables that a narrow form draws after the summary; it has no room for a page's other tables."""
+    suite = suite_table(verdicts_of(report))
+    if len(suite.rows) > 1:
+        yield suite
     yield from compared_tables(report)
     if report.rows:
         yield scores.rows_table(report.rows, with_workload=True)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from assay_report.model.common import FlagEntry, Outcome, Placed
+from assay_report.model.common import FlagEntry, Judged, Outcome, Placed
 from assay_report.model.compared import Compared, ComparedRuns
 from assay_report.model.scores import Row, SummaryEntry
-from assay_report.tables.table import Cell, Filled, names, sentences
+from assay_report.tables.table import Cell, Filled, names, numbers, sentences
 from assay_report.texts import (
     ABSENT,
     assumed,
     condition_in_words,
     condition_text,
     flags_text,
+    judged_text,
+    percent,
     state_text,
 )
 from assay_sampling.documents.common import ConditionEntry
@@ -55,13 +57,31 @@ def condition_cell(found: ConditionEntry | None, behind: str = "") -> Cell:
 
 
 def status(of: Callable[[Entry], Outcome]) -> Filled[Entry]:
-    """The status with its reason; the brief form leaves out ``ok``."""
+    """Whether the error is within the target, or why there is none; the brief form says only what is not."""
 
     def cell(entry: Entry) -> Cell:
         found = of(entry)
-        return Cell(state_text(found), "" if found.status == "ok" else found.status)
+        if found.status != "ok":
+            return Cell(state_text(found), found.status, "refused")
+        above = is_above(found)
+        return Cell(state_text(found), judged_text(found) if above else "", "above" if above else "")
 
     return sentences("status", cell)
+
+
+def is_above(entry: Outcome) -> bool:
+    """Whether its error is above the campaign's target."""
+    return isinstance(entry, Judged) and entry.within_target is False
+
+
+def error(title: str, of: Callable[[Entry], tuple[Judged, float | None]]) -> Filled[Entry]:
+    """An error in percent, marked where the entry is above the campaign's target."""
+
+    def cell(entry: Entry) -> Cell:
+        found, value = of(entry)
+        return Cell(percent(value), mark="above" if is_above(found) else "")
+
+    return numbers(title, cell, "%")
 
 
 def flags(of: Callable[[Entry], list[FlagEntry]]) -> Filled[Entry]:

@@ -15,6 +15,7 @@ from assay_report.texts import ABSENT
 
 Entry = TypeVar("Entry")
 Alignment = Literal["left", "right"]
+Mark = Literal["", "above", "refused"]
 
 
 class Width(StrEnum):
@@ -30,10 +31,14 @@ class Width(StrEnum):
 
 @dataclass(frozen=True)
 class Cell:
-    """A text; ``brief`` replaces it where there is little room (for LONG columns: nothing)."""
+    """A text; ``brief`` replaces it where there is little room (for LONG columns: nothing).
+
+    ``mark``: what a form that can should emphasise: an error above the campaign's target, or a refusal.
+    """
 
     text: str
     brief: str | None = None
+    mark: Mark = ""
 
     @property
     def empty(self) -> bool:
@@ -101,7 +106,7 @@ def names(
 
 
 def numbers(
-    title: str, cell: Callable[[Entry], str], unit: str = "", *, optional: bool = False,
+    title: str, cell: Callable[[Entry], Cell | str], unit: str = "", *, optional: bool = False,
     width: Width = Width.NARROW,
 ) -> Filled[Entry]:  # fmt: skip
     """A column of numbers."""
@@ -126,6 +131,28 @@ def table_of(
     ]
     rows = tuple(tuple(shown[at] for _, shown in kept) for at in range(len(found)))
     return Table(title, tuple(column for column, _ in kept), rows, tuple(notes))
+
+
+def condensed(table: Table) -> tuple[Table, tuple[str, ...]]:
+    """The table without the columns in which all rows say one thing, and these as sentences: "launches 12".
+
+    Columns without any value go without a word, and in ``shared`` ones a missing value does not count. A
+    table of one row stays as it is, and the first column too.
+    """
+    if len(table.rows) < 2:
+        return table, ()
+    kept, facts = [], []
+    for at, column in enumerate(table.columns):
+        said = {row[at].text for row in table.rows}
+        told = said - {ABSENT, ""}
+        if at == 0 or len(said if not column.shared else told) > 1:
+            kept.append(at)
+        elif told:
+            only = told.pop()
+            facts.append(f"{column.title} {only}{f' {column.unit}' if column.unit else ''}")
+    columns = tuple(table.columns[at] for at in kept)
+    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    return Table(table.title, columns, rows, table.notes), tuple(facts)
 
 
 def _cell(shown: Cell | str) -> Cell:

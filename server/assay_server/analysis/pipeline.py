@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from assay_report.judging.verdicts import judge
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import COMPARISONS, CampaignEntry, Comparisons, Report
 from assay_report.model.runs import FailedRunEntry, FailureEntry, RunEntry
@@ -73,7 +74,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
     every_run = [with_facts_of_table(run) for run in _every_run(request)]
     flag_differences([*all_rows, *compared.entries()], every_run)
     chosen = chosen_slices_entries(every_run)
-    return Report(
+    report = Report(
         campaign=CampaignEntry(
             id=request.campaign_id,
             name=request.campaign_name,
@@ -94,6 +95,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         **({"chosen_slices": chosen} if chosen else {}),
         **{part: entries for part in COMPARISONS if (entries := getattr(compared, part))},
     )
+    return judge(report)
 
 
 def _every_run(request: AnalysisRequest) -> list[RunData]:

@@ -49,4 +49,5 @@ def test_tables_of_a_report_say_a_refusal_in_short(report: dict[str, Any]) -> No
     cells = "".join(re.findall(r"<td[^>]*>[^<]*</td>", render_html(document)))
     for page in (cells, render_markdown(document)):
         assert page.count("left has at launch 1 volta") == 1
-        assert page.count("99 % are needed (see Launches that differ)") == 3
+        # Each method's row agrees, so the workload's table says it once; the summary has its own line.
+        assert page.count("99 % are needed (see Launches that differ)") == (1 if page is cells else 2)

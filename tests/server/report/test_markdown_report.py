@@ -18,7 +18,7 @@ def test_tables_are_whole(report: dict[str, Any]) -> None:
         if before.startswith("|") and line.startswith("|"):
             assert _cells(before) == _cells(line), line
     assert any(
-        line.startswith("| training | V100 | none, none, 100 % | pks | ok | duration\\_ns | 12,345 | 4.12 |")
+        line.startswith("| training | V100 | within target | duration") or "| V100 | within target |" in line
         for line in lines
     )
 

@@ -17,6 +17,10 @@ from assay_sampling.errors import InputError
 VERSION_1 = (Path(__file__).parent / "fixtures" / "report_version_1.json").read_text()
 
 
+# What reading fills in: it is computed from the rest, not taken from an old report.
+JUDGED = ("verdicts", "within_target")
+
+
 def plain_notes(document: Any) -> Any:
     """The document with the sentences of its notes only."""
     if isinstance(document, dict):
@@ -29,7 +33,7 @@ def plain_notes(document: Any) -> Any:
 def without_new_keys(document: Any, old: Any) -> Any:
     """``document`` without the keys that ``old`` does not have; the old report says nothing for them."""
     if isinstance(document, dict) and isinstance(old, dict):
-        new = {key: value for key, value in document.items() if key not in old}
+        new = {key: value for key, value in document.items() if key not in {*old, *JUDGED}}
         assert not any(new.values()), new
         return {key: without_new_keys(value, old[key]) for key, value in document.items() if key in old}
     if isinstance(document, list) and isinstance(old, list) and len(document) == len(old):

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import clipped, printable
+from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
 from assay_report.tables.remarks import remarks
 from assay_report.tables.scores import summary_table
@@ -30,10 +31,12 @@ def render_report(report: Report, console: Console) -> None:
 
 
 def render_summary(report: Report, console: Console) -> None:
-    """Draw the first table alone, workload x GPU."""
+    """Draw the verdicts and the first table alone, workload x GPU."""
     console.print(f"campaign {printable(report.campaign.id)}, seed {report.campaign.seed}")
     if report.campaign.synthetic:
         console.print(SYNTHETIC_NOTICE)
+    for gpu in verdicts_of(report).gpus:
+        console.print(printable(gpu.sentence), soft_wrap=True)
     render_table(summary_table(report), console)
 
 

@@ -1,0 +1,137 @@
+"""Tables of the first screen: the suite, which method to take, what is excluded, validity flags."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay_report.model.verdicts import BestMethod, Excluded, FlagCount, SuiteEntry, Verdicts
+from assay_report.tables.decomposition import PART_NAMES, POINTS
+from assay_report.tables.table import Cell, Filled, Table, names, numbers, sentences, table_of
+from assay_report.texts import ABSENT, count, percent, ratio, text
+
+_NAMED = 3
+_TABLE4 = (
+    "Errors: arithmetic mean over workloads; speedup: geometric mean, as in PKA's Table 4. Intervals: how "
+    "many held the true total, and how many missed it. Largest part: of the error decomposition, by mean "
+    "absolute points."
+)
+
+
+def suite_table(verdicts: Verdicts) -> Table:
+    """A line for each kind of GPU, condition and method."""
+    several = verdicts.asked.conditions > 1
+    target = f"{verdicts.target_error_percent:g} %"
+    columns: list[Filled[SuiteEntry]] = [
+        names("GPU", lambda entry: entry.device, clips=True),
+        *([names("cache, clock, SMs", _condition)] if several else []),
+        names("method", lambda entry: entry.method),
+        numbers(f"within {target}", _within),
+        numbers("mean error", lambda entry: _mean(entry, verdicts), "%"),
+        numbers("mean speedup", lambda entry: ratio(entry.geometric_mean_speedup)),
+        numbers("worst error", lambda entry: _worst(entry, verdicts), "%"),
+        names("worst workload", lambda entry: text(entry.worst_workload), clips=True),
+        names("intervals", intervals_text),
+        names("largest part of the error", _part),
+    ]
+    return table_of("The suite", columns, verdicts.suite, [_TABLE4])
+
+
+def _condition(entry: SuiteEntry) -> str:
+    return entry.condition
+
+
+def _within(entry: SuiteEntry) -> str:
+    return f"{entry.within_target:,} of {entry.workloads:,}"
+
+
+def _mean(entry: SuiteEntry, verdicts: Verdicts) -> Cell:
+    return _marked(entry.mean_error_percent, verdicts)
+
+
+def _worst(entry: SuiteEntry, verdicts: Verdicts) -> Cell:
+    return _marked(entry.worst_error_percent, verdicts)
+
+
+def _marked(value: float | None, verdicts: Verdicts) -> Cell:
+    above = value is not None and value > verdicts.target_error_percent
+    return Cell(percent(value), mark="above" if above else "")
+
+
+def intervals_text(entry: SuiteEntry) -> str:
+    """``5 held, 2 missed``; ``no interval`` where no workload has one."""
+    if not entry.workloads:
+        return ABSENT
+    missed = entry.intervals - entry.intervals_held
+    return f"{entry.intervals_held:,} held, {missed:,} missed" if entry.intervals else "no interval"
+
+
+def _part(entry: SuiteEntry) -> str:
+    if entry.largest_part is None or entry.largest_part_points is None:
+        return ABSENT
+    return f"{PART_NAMES[entry.largest_part]}, {percent(entry.largest_part_points)} {POINTS}"
+
+
+_BEST: list[Filled[BestMethod]] = [
+    names("GPU", lambda entry: entry.device, clips=True),
+    names("method", lambda entry: entry.method or "no method"),
+    numbers("best for", lambda entry: f"{len(entry.workloads):,} of {entry.of:,}"),
+    numbers("on target", lambda entry: count(entry.within_target)),
+]
+
+
+def best_table(verdicts: Verdicts) -> Table | None:
+    """Which method to take; None where no two methods were compared."""
+    if not verdicts.best:
+        return None
+    note = "For how many workloads, where selections were made ('assay docs comparing')."
+    return table_of("Best method", _BEST, verdicts.best, [note])
+
+
+def _what(entry: Excluded) -> str:
+    unit = "run without data" if entry.what == "runs" else f"row {entry.status}"
+    several = "runs without data" if entry.what == "runs" else f"rows {entry.status}"
+    return f"{entry.number:,} {unit if entry.number == 1 else several}"
+
+
+_EXCLUDED: list[Filled[Excluded]] = [
+    names("GPU", lambda entry: text(entry.device), clips=True),
+    sentences("workloads", lambda entry: some(entry.workloads)),
+    names("what", _what),
+    sentences("why", lambda entry: entry.reason),
+    sentences("what to do", lambda entry: text(entry.remedy), optional=True),
+]
+
+
+def excluded_table(verdicts: Verdicts) -> Table | None:
+    """What has no number, and why; None where everything has one."""
+    if not verdicts.excluded:
+        return None
+    return table_of("Excluded, and why", _EXCLUDED, verdicts.excluded)
+
+
+_FLAGS: list[Filled[FlagCount]] = [
+    names("flag", lambda entry: entry.name),
+    numbers("rows", lambda entry: count(entry.rows)),
+    names("numbers", lambda entry: "refused" if entry.invalidates else "given"),
+]
+
+
+def flags_table(verdicts: Verdicts) -> Table | None:
+    """Validity flags of the rows; None without any."""
+    if not verdicts.flags:
+        return None
+    return table_of("Validity", _FLAGS, verdicts.flags, ["'assay docs validity' says what each flag means."])
+
+
+def some(names_of: Sequence[str]) -> str:
+    """The first names, and how many more."""
+    more = len(names_of) - _NAMED
+    if more <= 1:
+        return ", ".join(names_of) or ABSENT
+    return f"{', '.join(names_of[:_NAMED])} and {more:,} more"
+
+
+def first_tables(verdicts: Verdicts) -> list[Table]:
+    """The tables of the first screen, in their order; the suite's is the first."""
+    found = (best_table(verdicts), flags_table(verdicts), excluded_table(verdicts))
+    return [suite_table(verdicts), *(table for table in found if table is not None)]

@@ -1,0 +1,159 @@
+"""Verdicts: counts, means and causes from the rows, for reports of any release."""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_report.html import render_html
+from assay_report.judging.verdicts import judge, verdicts_of
+from assay_report.markdown import render_markdown
+from assay_report.model.report import Report
+from assay_report.model.verdicts import SuiteEntry
+from assay_report.reading import read_report
+from assay_report.tables.verdicts import first_tables, intervals_text
+from tests.support.server.made_reports import made_report
+
+
+def suite_of(report: Report, device: str, method: str) -> SuiteEntry:
+    [entry] = [e for e in verdicts_of(report).suite if (e.device, e.method) == (device, method)]
+    return entry
+
+
+def test_a_gpus_verdict_counts_its_projections_and_says_why_one_does_not_carry_over() -> None:
+    report = read_report(made_report(17))
+    [_, turing, _] = verdicts_of(report).gpus
+    # 17 workloads by three methods, one workload refused for all three.
+    assert (turing.projections, turing.within_target, turing.without_number) == (48, 47, 3)
+    [shortfall] = turing.shortfalls
+    assert (shortfall.workload, shortfall.method, shortfall.error_percent) == ("workload-012", "pks", 114.0)
+    assert shortfall.cause.model_dump(exclude_none=True) == {
+        "kind": "group", "points": 114.0, "together": [], "kernel": made_kernel(report), "launches": 6000,
+        "ratio": 1.6, "representative_ratio": 3.6,
+    }  # fmt: skip
+    assert turing.sentence == (
+        "47 of 48 projections within 5 % on the RTX 2060; workload-012 (pks) does not carry over to the "
+        "RTX 2060: 114 %, because the launch that stands for 6,000 launches of gemm costs 3.60 times as much "
+        "there as on the V100, and all of them 1.60 times; 3 rows without a number."
+    )
+
+
+def made_kernel(report: Report) -> str:
+    return next(row.widest_groups[0].kernel for row in report.rows if row.widest_groups)
+
+
+def test_the_suite_has_pkas_means() -> None:
+    document = made_report(3)
+    of_turing = [r for r in document["rows"] if (r["device"], r["method"]) == ("RTX 2060", "random")]
+    for row, error, speedup in zip(of_turing, (1.0, 2.0, 6.0), (10.0, 100.0, 1000.0), strict=True):
+        row.update(error_percent=error, speedup=speedup)
+    entry = suite_of(read_report(document), "RTX 2060", "random")
+    assert entry.mean_error_percent == 3.0
+    assert entry.geometric_mean_speedup == pytest.approx(100.0, rel=1e-12)
+    assert (entry.within_target, entry.workloads) == (2, 3)
+    assert (entry.worst_workload, entry.worst_error_percent) == ("workload-002", 6.0)
+
+
+def test_a_missing_speedup_leaves_no_mean_of_the_others() -> None:
+    document = made_report(3)
+    document["rows"][0]["speedup"] = None
+    assert suite_of(read_report(document), "V100", "pks").geometric_mean_speedup is None
+    assert suite_of(read_report(document), "V100", "random").geometric_mean_speedup is not None
+
+
+def test_intervals_are_held_or_missed() -> None:
+    document = made_report(2)
+    first, second = [r for r in document["rows"] if (r["device"], r["method"]) == ("V100", "random")]
+    first["interval"].update(low=1.9e9, high=2.0e9)  # the true total is its upper end
+    second["interval"].update(low=2.1e9, high=2.2e9)
+    entry = suite_of(read_report(document), "V100", "random")
+    assert (entry.intervals, entry.intervals_held) == (2, 1)
+    assert intervals_text(entry) == "1 held, 1 missed"
+    assert intervals_text(suite_of(read_report(document), "V100", "pks")) == "no interval"
+
+
+def test_the_campaigns_own_target_counts() -> None:
+    document = made_report(13)
+    for row in document["rows"]:
+        row["asked_parameters"] = {"target_error_percent": 200.0}
+    document["rows"][0]["asked_parameters"] = {"target_error_percent": 150}
+    verdicts = verdicts_of(read_report(document))
+    assert verdicts.target_error_percent == 150.0
+    assert all(not gpu.shortfalls for gpu in verdicts.gpus)
+
+
+@given(st.lists(st.floats(0.0, 300.0) | st.none(), min_size=1, max_size=6))
+def test_nothing_above_the_target_is_called_good(errors: list[float | None]) -> None:
+    document = made_report(1)
+    template = document["rows"][0]
+    document["rows"] = [
+        {
+            **copy.deepcopy(template),
+            "workload": f"w{at}",
+            "error_percent": error,
+            "signed_error_percent": error,
+        }
+        for at, error in enumerate(errors)
+    ]
+    document["summary"] = []
+    report = read_report(document)
+    above = sum(error is not None and error > 5.0 for error in errors)
+    [gpu] = verdicts_of(report).gpus
+    assert len(gpu.shortfalls) == above
+    assert gpu.projections - gpu.within_target == above
+    page = render_html(report)
+    assert not re.search(r">\s*ok\s*<|✓|✔|green", page)
+    assert "| ok |" not in render_markdown(report)
+    for row in report.rows:
+        assert row.within_target == (None if row.error_percent is None else row.error_percent <= 5.0)
+
+
+def test_what_is_excluded_is_said_once_for_each_gpu_and_reason() -> None:
+    document = made_report(34)
+    failure = {
+        "failure_class": "cancelled",
+        "subject": "run",
+        "cause": "a person cancelled it",
+        "remedy": "r",
+    }
+    document["failed_runs"] = [
+        {"run_id": f"made-1.9{at}", "workload": f"workload-00{at}", "device": "V100", "level": "light",
+         "reason": "cancelled", "failure": failure} for at in range(3)
+    ]  # fmt: skip
+    report = read_report(document)
+    verdicts = verdicts_of(report)
+    rows, runs = verdicts.excluded
+    assert (rows.device, rows.number, rows.workloads) == ("RTX 2060", 6, ["workload-016", "workload-033"])
+    assert rows.methods == ["pks", "random", "systematic"]
+    assert (runs.what, runs.number, runs.remedy) == ("runs", 3, "r")
+    assert not verdicts.complete
+    assert "3 of 207 runs have no data: this report covers what is there." in render_html(
+        read_report(document)
+    )
+
+
+def test_a_report_without_rows_has_a_first_screen() -> None:
+    document = {**made_report(1), "rows": [], "summary": [], "recommendations": [], "runs": []}
+    verdicts = verdicts_of(read_report(document))
+    assert (verdicts.gpus, verdicts.suite, verdicts.asked.workloads) == ([], [], 0)
+    assert [table.title for table in first_tables(verdicts)] == ["The suite"]
+
+
+def test_verdicts_of_a_stored_report_are_taken_as_they_are() -> None:
+    document = read_report(made_report(2)).to_document()
+    document["verdicts"]["gpus"][0]["sentence"] = "as the server said it."
+    assert verdicts_of(read_report(document)).gpus[0].sentence == "as the server said it."
+
+
+def test_a_number_that_is_not_finite_is_no_error() -> None:
+    document: dict[str, Any] = made_report(2)
+    report = Report.model_validate(document)
+    report.rows[0].error_percent = math.nan
+    assert judge(report).rows[0].within_target is None
+    assert suite_of(report, "V100", "pks").workloads == 1
