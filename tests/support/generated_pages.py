@@ -25,6 +25,7 @@ from assay_sampling.methods.registry import samplers
 from assay_sampling.notes.registry import note_table
 from assay_server.access.table import RULES
 from assay_server.config import ServerSettings
+from tests.support.client.python_names import python_names
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -60,11 +61,16 @@ def _calls_and_roles() -> str:
     return "\n".join(rows)
 
 
+def _python_names() -> str:
+    return "\n".join(("```", *python_names(), "```"))
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     **{f"parameters-{method}": partial(_parameters, method) for method in samplers()},
     "simulated-counters": _simulated_counters,
     "calls-and-roles": _calls_and_roles,
     "notes": note_table,
+    "python-names": _python_names,
     "report-fields": lambda: field_tables(Report),
     "selection-fields": lambda: field_tables(SelectionDocument),
     "agents-fields": lambda: field_tables(AgentsDocument),

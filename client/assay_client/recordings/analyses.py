@@ -194,13 +194,32 @@ def evaluate(
     """
     saved = load_selection(selection)
     launches = _whole(file, ranks, synthetic, memory_limit_bytes)
+    document, used = _scored(saved, launches, quantity, weights)
+    if intervals is not None:
+        document |= {"stopped_early": _stopped_early(saved, launches, used, intervals, projection)}
+    return document
+
+
+def evaluate_profile(
+    selection: SomeSelection,
+    profile: Profile,
+    *,
+    quantity: str | None = None,
+    weights: WeightKind | None = None,
+) -> dict[str, Any]:
+    """:func:`evaluate` on a profile in memory."""
+    return _scored(load_selection(selection), _checked_whole(profile), quantity, weights)[0]
+
+
+def _scored(
+    saved: SavedSelection, launches: Launches, quantity: str | None, weights: WeightKind | None
+) -> tuple[dict[str, Any], Evaluation]:
+    """The document of a selection's scores, and the scores by the weights that it says."""
     scores = score_saved_by_weights(saved, launches, quantity)
     used = default_weights(saved, launches) if weights is None else weights
     saved.weights_of(used)
     document = {**_evaluated(saved, launches, scores[used]), "by_weights": _by_weights(scores)}
-    if intervals is not None:
-        document |= {"stopped_early": _stopped_early(saved, launches, scores[used], intervals, projection)}
-    return document
+    return document, scores[used]
 
 
 def _by_weights(scores: Mapping[WeightKind, Evaluation]) -> dict[str, Any]:
@@ -246,6 +265,29 @@ def evaluate_relative(
     """
     saved = load_selection(selection)
     one, other = (_whole(file, ranks, synthetic, memory_limit_bytes) for file in (first, second))
+    return _scored_relative(saved, one, other, quantity, weights)
+
+
+def evaluate_relative_profiles(
+    selection: SomeSelection,
+    first: Profile,
+    second: Profile,
+    *,
+    quantity: str | None = None,
+    weights: WeightKind | None = None,
+) -> dict[str, Any]:
+    """:func:`evaluate_relative` on profiles in memory."""
+    one, other = _checked_whole(first), _checked_whole(second)
+    return _scored_relative(load_selection(selection), one, other, quantity, weights)
+
+
+def _scored_relative(
+    saved: SavedSelection,
+    one: Launches,
+    other: Launches,
+    quantity: str | None,
+    weights: WeightKind | None,
+) -> dict[str, Any]:
     refuse_same_content(one, other)
     scores = score_relative_by_weights(saved, one, other, quantity)
     used = default_weights(saved, one, other) if weights is None else weights
@@ -270,7 +312,13 @@ def evaluate_relative(
 def _whole(
     files: AnyPath | Sequence[AnyPath], ranks: bool, synthetic: bool | None, memory_limit_bytes: int
 ) -> Launches:
-    profile = read_profile(files, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    return _checked_whole(
+        read_profile(files, ranks=ranks, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
+    )
+
+
+def _checked_whole(profile: Profile) -> Launches:
+    """All launches of a workload; raises what :func:`check_levels` raises if its levels do not match."""
     if profile.detailed is not None and profile.light is not None:
         check_levels(profile.detailed, profile.light)
     return profile.whole

@@ -1,0 +1,96 @@
+"""All selection methods on one profile, scored alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from assay import frames
+from assay.display import page, table
+from assay_sampling.notes.registry import note_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TEXTS = ("method", "status", "reason")
+_COUNTS = ("groups", "launches_to_simulate")
+_SCORES = (
+    "error_percent", "signed_error_percent", "group_error_percent", "speedup", "speedup_instructions",
+    "speedup_launches", "weighted_cov_percent",
+)  # fmt: skip
+_FAIR = ("error_percent", "speedup", "coverage_percent")
+_COST = ("total", "projected")
+_SHOWN = ("method", "status", "launches_to_simulate", "fair_error_percent", "fair_speedup", "star", "reason")
+
+
+class Comparison:
+    """Every selection method on one profile: its scores, or why it does not apply."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = dict(document)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of all compared methods, in order."""
+        return tuple(entry["method"] for entry in self._document["methods"])
+
+    @property
+    def recommended(self) -> str | None:
+        """The method to take here; None if none can be recommended."""
+        found: str | None = self._document["recommendation"]["method"]
+        return found
+
+    @property
+    def reason(self) -> str:
+        """Why that method is recommended, or why none is."""
+        return note_text(self._document["recommendation"]["reason"])
+
+    def __len__(self) -> int:
+        return len(self.methods)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of ``assay compare --json``; docs/evaluation-format.md."""
+        return dict(self._document)
+
+    def to_arrow(self) -> pa.Table:
+        """A row a method: ``status`` (``ok``, ``refused``, ``failed``) with the ``reason``, its scores, its
+        fair scores (``fair_``), its cost (``cost_``), and ``star``: no other beats it. Null: no score."""
+        entries = self._document["methods"]
+        columns = {name: pa.array([each[name] for each in entries], pa.string()) for name in _TEXTS}
+        columns |= {name: pa.array([each[name] for each in entries], pa.int64()) for name in _COUNTS}
+        columns |= {name: pa.array([each[name] for each in entries], pa.float64()) for name in _SCORES}
+        for part, names, kind in (
+            ("cost", ("quantity", "unit"), pa.string()),
+            ("cost", _COST, pa.float64()),
+            ("fair", ("basis",), pa.string()),
+            ("fair", ("trials",), pa.int64()),
+            ("fair", _FAIR, pa.float64()),
+        ):
+            columns |= {
+                f"{part}_{name}": pa.array([(each[part] or {}).get(name) for each in entries], kind)
+                for name in names
+            }
+        columns["star"] = pa.array([each["pareto"] for each in entries], pa.bool_())
+        return pa.table(columns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As :meth:`to_arrow`."""
+        return frames.to_frame(self.to_arrow())
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self)} methods, recommended: {self.recommended or 'none'})"
+
+    def _repr_html_(self) -> str:
+        columns = self.to_arrow().select(_SHOWN).to_pydict()
+        profile = self._document["profile"]
+        facts = [
+            ("launches", f"{profile['launches']:,}"),
+            ("from", ", ".join(profile["sources"])),
+            ("origin", profile["origin"]),
+            ("recommended", self.recommended or "none"),
+            ("because", self.reason),
+        ]
+        rows = list(zip(*columns.values(), strict=True))
+        return page("Comparison", facts, table(_SHOWN, rows, most=len(rows)))

@@ -1,0 +1,178 @@
+"""Scores of a selection on another recording, or between two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from assay import frames
+from assay.display import page
+from assay_sampling.notes.registry import note_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SCORES = ("projected", "error_percent", "signed_error_percent", "group_error_percent")
+_RELATIVE = ("speedup_predicted", "speedup_error_percent")
+
+
+class Evaluation:
+    """Scores of a selection on a recording of the same launches, with unchanged weights."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = dict(document)
+
+    @property
+    def error_percent(self) -> float:
+        """100 |projected - total| / total."""
+        return float(self._document["error_percent"])
+
+    @property
+    def signed_error_percent(self) -> float:
+        """The error with its sign."""
+        return float(self._document["signed_error_percent"])
+
+    @property
+    def group_error_percent(self) -> float | None:
+        """The error over groups; None for a selection that was saved without labels."""
+        found: float | None = self._document["group_error_percent"]
+        return found
+
+    @property
+    def speedup(self) -> float:
+        """Cost of all launches / cost of the representatives."""
+        return float(self._document["speedup"])
+
+    @property
+    def total(self) -> float:
+        """The true total, in ``unit``."""
+        return float(self._document["cost"]["total"])
+
+    @property
+    def projected(self) -> float:
+        """The projected total, in ``unit``."""
+        return float(self._document["cost"]["projected"])
+
+    @property
+    def unit(self) -> str:
+        """The unit of the cost: ``cycle`` or ``ns``."""
+        return str(self._document["cost"]["unit"])
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the total on this recording, in ``unit``; None if there is none."""
+        return _interval(self._document)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is doubtful in these scores, in words."""
+        return tuple(note_text(each) for each in self._document["notes"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of ``assay evaluate --json``; docs/evaluation-format.md."""
+        return dict(self._document)
+
+    def to_arrow(self) -> pa.Table:
+        """A row for each kind of weights: ``weights``, and the scores."""
+        return _by_weights(self._document, _SCORES)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As :meth:`to_arrow`."""
+        return frames.to_frame(self.to_arrow())
+
+    def _facts(self) -> list[tuple[str, object]]:
+        on = self._document["evaluated_on"]
+        interval = self.interval
+        return [
+            ("method", self._document["method"]),
+            ("on", ", ".join(on["devices"])),
+            ("from", ", ".join(on["sources"])),
+            ("error", f"{self.signed_error_percent:+.2f} %"),
+            ("speedup", f"{self.speedup:,.1f} x"),
+            ("total", f"{self.total:,.6g} {self.unit}"),
+            ("projected", f"{self.projected:,.6g} {self.unit}"),
+            ("interval", None if interval is None else f"{interval[0]:,.6g} to {interval[1]:,.6g}"),
+            ("origin", on["origin"]),
+            *(("note", text) for text in self.notes),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Evaluation({', '.join(f'{name}: {value}' for name, value in self._facts() if value)})"
+
+    def _repr_html_(self) -> str:
+        return page("Evaluation", self._facts())
+
+
+class RelativeEvaluation:
+    """How well a selection predicts the speedup of one recording over another."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = dict(document)
+
+    @property
+    def speedup_true(self) -> float:
+        """Cost on the first recording / cost on the second."""
+        return float(self._document["speedup_true"])
+
+    @property
+    def speedup_predicted(self) -> float:
+        """The same for projected costs."""
+        return float(self._document["speedup_predicted"])
+
+    @property
+    def error_percent(self) -> float:
+        """100 |predicted - true| / true."""
+        return float(self._document["speedup_error_percent"])
+
+    @property
+    def first(self) -> Evaluation:
+        """The scores on the first recording."""
+        return Evaluation(self._document["first"])
+
+    @property
+    def second(self) -> Evaluation:
+        """The scores on the second recording."""
+        return Evaluation(self._document["second"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of ``assay evaluate --json`` with two recordings; docs/evaluation-format.md."""
+        return dict(self._document)
+
+    def to_arrow(self) -> pa.Table:
+        """A row for each kind of weights: ``weights``, and the scores."""
+        return _by_weights(self._document, _RELATIVE)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As :meth:`to_arrow`."""
+        return frames.to_frame(self.to_arrow())
+
+    def _facts(self) -> list[tuple[str, object]]:
+        return [
+            ("method", self._document["method"]),
+            ("true speedup", f"{self.speedup_true:,.3f} x"),
+            ("predicted speedup", f"{self.speedup_predicted:,.3f} x"),
+            ("error", f"{self.error_percent:.2f} %"),
+        ]
+
+    def __repr__(self) -> str:
+        return f"RelativeEvaluation({', '.join(f'{name}: {value}' for name, value in self._facts())})"
+
+    def _repr_html_(self) -> str:
+        return page("Speedup of the second recording over the first", self._facts())
+
+
+def _interval(document: Mapping[str, Any]) -> tuple[float, float] | None:
+    found = document.get("interval")
+    return None if found is None else (float(found["low"]), float(found["high"]))
+
+
+def _by_weights(document: Mapping[str, Any], names: tuple[str, ...]) -> pa.Table:
+    by_kind = document["by_weights"]
+    return pa.table(
+        {
+            "weights": pa.array(list(by_kind), pa.string()),
+            **{name: pa.array([each.get(name) for each in by_kind.values()], pa.float64()) for name in names},
+        }
+    )

@@ -1,0 +1,235 @@
+"""A profile: the launches of one workload, read from recordings, tables or a campaign's records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from assay import exchange, frames
+from assay.comparisons import Comparison
+from assay.display import page
+from assay.selections import Selection
+from assay_client.files import AnyPath, write_atomically
+from assay_client.recordings.analyses import read_profile
+from assay_client.recordings.comparing import compare, parameters_by_method
+from assay_sampling.errors import ParameterError
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
+from assay_sampling.launches.parquet import LaunchWriter
+from assay_sampling.launches.profile import Profile as Levels
+from assay_sampling.launches.table import LaunchBatch
+from assay_sampling.methods import registry
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Level = Literal["whole", "detailed", "light"]
+
+
+class Profile:
+    """The launches of one workload on one kind of GPU: with counters, of a free run, or both.
+
+    Make one with :meth:`read`, :meth:`from_pandas` or :meth:`from_arrow`. It does not change.
+    """
+
+    def __init__(self, levels: Levels) -> None:
+        self._levels = levels
+
+    @classmethod
+    def read(
+        cls,
+        files: AnyPath | Sequence[AnyPath],
+        *,
+        light: AnyPath | None = None,
+        ranks: bool = False,
+        synthetic: bool | None = None,
+        launch_offset: int | Sequence[int] | None = None,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    ) -> Profile:
+        """Read recordings of Nsight Compute, Nsight Systems, Kineto or Accel-Sim, or Assay's own Parquet.
+
+        Args:
+            files: one file, or the windows or ranks of one run.
+            light: the light recording of a two-level profile.
+            ranks: each file is a rank of one job, in their order.
+            synthetic: True marks the data as not measured on silicon; None: as the files say.
+            launch_offset: the number of the first launch, of all files or of each.
+            memory_limit_bytes: refuse before holding more.
+
+        Raises InputError for a file that cannot be read, NotJoinableError for files that do not belong
+        together, ParameterError for options that do not fit the files.
+        """
+        return cls(
+            read_profile(
+                files,
+                light=light,
+                ranks=ranks,
+                synthetic=synthetic,
+                launch_offset=launch_offset,
+                memory_limit_bytes=memory_limit_bytes,
+            )
+        )
+
+    @classmethod
+    def from_arrow(
+        cls,
+        table: pa.Table,
+        *,
+        light: pa.Table | None = None,
+        name: str = "table",
+        synthetic: bool | None = None,
+        device: str | None = None,
+    ) -> Profile:
+        """Launches from an Arrow table: as :meth:`to_arrow` gives it, or with its columns (docs/python.md).
+
+        Args:
+            table: a row a launch; with counters it is the detailed level.
+            light: the light level, without counters, if ``table`` is a window with counters.
+            name: what errors and selections call the table.
+            synthetic: True marks the data as not measured on silicon; None: as the table's metadata say.
+            device: the GPU's name; None: as the table's metadata say.
+
+        Raises LaunchTableError for a column that is missing, unknown, in another unit or of wrong values.
+        """
+        whole = exchange.from_arrow(table, name=name, synthetic=synthetic, device=device)
+        if light is None:
+            detailed = whole.metadata.level == "detailed"
+            return cls(Levels(detailed=whole if detailed else None, light=None if detailed else whole))
+        free = exchange.from_arrow(light, name=f"light {name}", synthetic=synthetic, device=device)
+        for launches, level, what in ((whole, "detailed", "table"), (free, "light", "light")):
+            if launches.metadata.level != level:
+                raise ParameterError(
+                    what,
+                    f"it has {'no ' if level == 'detailed' else ''}counters",
+                    "give the table with counters first, and the one of the free run as light",
+                )
+        return cls(Levels(detailed=whole, light=free))
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        light: pd.DataFrame | None = None,
+        name: str = "frame",
+        synthetic: bool | None = None,
+        device: str | None = None,
+    ) -> Profile:
+        """As :meth:`from_arrow`, from frames; NaN is not measured. Units:  ``frame.attrs["units"]``."""
+        tables = [None if each is None else frames.from_frame(each, name) for each in (frame, light)]
+        assert tables[0] is not None
+        return cls.from_arrow(tables[0], light=tables[1], name=name, synthetic=synthetic, device=device)
+
+    @property
+    def levels(self) -> Levels:
+        """The launches by level in the form of ``assay_sampling``, which may change between releases."""
+        return self._levels
+
+    @property
+    def launches(self) -> int:
+        """Launches of the whole workload."""
+        return len(self._levels.whole)
+
+    def __len__(self) -> int:
+        return self.launches
+
+    @property
+    def kernels(self) -> int:
+        """Distinct kernels of the whole workload."""
+        return self._levels.whole.kernels()
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Counters that were measured for at least one launch."""
+        detailed = self._levels.detailed
+        return () if detailed is None else detailed.counters
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The GPUs that launches ran on."""
+        return tuple(self._levels.whole.device_labels())
+
+    @property
+    def origin(self) -> str:
+        """``measured`` on silicon, ``synthetic``, or ``simulated``."""
+        return self._levels.whole.metadata.origin
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files or tables that it was read from."""
+        given = (self._levels.detailed, self._levels.light)
+        return tuple(source for each in given if each is not None for source in each.sources)
+
+    def to_arrow(self, level: Level = "whole") -> pa.Table:
+        """A row a launch, in the order of (process, launch), with names as text and units in the fields.
+
+        ``level``: all launches of the workload, or those of one level. Raises ParameterError for a level
+        that the profile lacks.
+        """
+        return exchange.to_arrow(self._level(level))
+
+    def to_pandas(self, level: Level = "whole") -> pd.DataFrame:
+        """As :meth:`to_arrow`; units are in ``attrs["units"]``, kernels are categories."""
+        return frames.to_frame(self.to_arrow(level))
+
+    def write(self, path: AnyPath, level: Level = "whole") -> None:
+        """Write a level as a Parquet file that every verb reads; names, units and facts are in it."""
+        launches = self._level(level)
+        sink = pa.BufferOutputStream()
+        names = dict(launches.names.items())
+        with LaunchWriter(sink, launches.table.schema, str(path)) as writer:
+            for batch in launches.table.to_batches():
+                writer.write(LaunchBatch(batch, names))
+                names = {}
+        write_atomically(Path(path), sink.getvalue().to_pybytes())
+
+    def select(self, method: str, *, seed: int = 0, **parameters: Any) -> Selection:
+        """Select the launches that stand for the workload; as ``assay select METHOD``, with equal numbers.
+
+        ``parameters`` are the method's (``assay select METHOD --help``-like: ``assay docs methods``). Raises
+        ParameterError for an unknown method or parameter, RefusedError where the method does not apply.
+        """
+        return Selection(registry.select(method, self._levels, parameters, seed))
+
+    def compare(
+        self,
+        *methods: str,
+        parameters: dict[str, Any] | None = None,
+        seed: int = 0,
+        trials: int | None = None,
+    ) -> Comparison:
+        """Select with every method, or those named, and score all alike; as ``assay compare``.
+
+        ``parameters`` are by NAME for each method that has it, or by METHOD.NAME; ``trials`` are the tries
+        of methods that draw or read costs. Raises RefusedError if no method applies.
+        """
+        given = parameters_by_method(parameters or {}, methods) if parameters else {}
+        return Comparison(compare(self._levels, methods=methods, parameters=given, seed=seed, trials=trials))
+
+    def _level(self, level: str) -> Launches:
+        levels = {"whole": self._levels.whole, "detailed": self._levels.detailed, "light": self._levels.light}
+        found = levels.get(level)
+        if found is None:
+            has = ", ".join(repr(name) for name, launches in levels.items() if launches is not None)
+            raise ParameterError("level", f"the profile has no level {level!r}", f"use one of {has}")
+        return found
+
+    def _facts(self) -> list[tuple[str, object]]:
+        levels = {"detailed": self._levels.detailed, "light": self._levels.light}
+        return [
+            ("launches", f"{self.launches:,}"),
+            ("kernels", f"{self.kernels:,}"),
+            ("devices", ", ".join(self.devices)),
+            ("levels", ", ".join(f"{name} ({len(each):,})" for name, each in levels.items() if each)),
+            ("counters", f"{len(self.counters)}" if self.counters else "none"),
+            ("origin", self.origin),
+            ("from", ", ".join(self.sources)),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Profile({', '.join(f'{name}: {value}' for name, value in self._facts() if value)})"
+
+    def _repr_html_(self) -> str:
+        return page("Profile", self._facts())

@@ -1,0 +1,215 @@
+"""A selection: launches that stand for a workload, with weights and scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from assay import frames
+from assay.display import page, table
+from assay.evaluations import Evaluation, RelativeEvaluation
+from assay.recorded import Recording, levels_of
+from assay_client.files import AnyPath, write_atomically
+from assay_client.recordings.analyses import (
+    evaluate_profile,
+    evaluate_relative_profiles,
+    load_selection,
+)
+from assay_sampling.documents.base import plain
+from assay_sampling.documents.selection import SelectionDocument
+from assay_sampling.errors import ParameterError
+from assay_sampling.notes.registry import note_text
+from assay_sampling.parameters import WeightKind
+from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.scoring.selection import Selection as MadeSelection
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# The columns of `assay select -o FILE.csv`, in its order.
+_AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
+_COLUMNS = pa.schema(
+    [
+        ("group", pa.int64()),
+        ("group_launches", pa.int64()),
+        ("process", pa.int64()),
+        ("launch", pa.int64()),
+        ("sim_id", pa.int64()),
+        ("kernel", pa.string()),
+        *((axis, pa.int64()) for axis in _AXES),
+        ("weight", pa.float64()),
+        ("light_time_weight", pa.float64()),
+    ]
+)
+
+
+class Selection:
+    """Launches that stand for a workload: groups, representatives, weights, and scores on their own profile.
+
+    Made by :meth:`assay.Profile.select`, or read with :meth:`read` from what ``assay select -o`` wrote.
+    """
+
+    def __init__(self, made: MadeSelection | SelectionDocument | SavedSelection) -> None:
+        saved = made if isinstance(made, SavedSelection) else load_selection(made)
+        self._saved = saved
+        self._document = saved.document
+
+    @classmethod
+    def read(cls, path: AnyPath) -> Selection:
+        """Read the JSON file of a selection; raises InputError for a file that is not one."""
+        return cls(load_selection(path))
+
+    @property
+    def method(self) -> str:
+        return self._document.method
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Every parameter of the method with its value, defaults included."""
+        return dict(self._document.parameters)
+
+    @property
+    def seed(self) -> int:
+        return self._document.seed
+
+    @property
+    def groups(self) -> int:
+        """Groups of launches."""
+        return len(self._document.groups)
+
+    @property
+    def representatives(self) -> int:
+        """Launches to simulate."""
+        return len(self._saved.launch)
+
+    def __len__(self) -> int:
+        return self.representatives
+
+    @property
+    def error_percent(self) -> float | None:
+        """100 |projected - total| / total, on the profile that it was made on."""
+        return self._document.error_percent
+
+    @property
+    def group_error_percent(self) -> float | None:
+        """The error over groups, so that errors do not cancel."""
+        return self._document.group_error_percent
+
+    @property
+    def speedup(self) -> float | None:
+        """Cost of all launches / cost of the representatives."""
+        return self._document.speedup
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the projected total, in the unit of the cost; None if there is none."""
+        found = self._document.interval
+        return None if found is None else (found.low, found.high)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons against this selection, and doubts about its scores, in words."""
+        document = self.to_dict()
+        return tuple(note_text(each) for each in (*document.get("warnings", ()), *document["score_notes"]))
+
+    def labels(self) -> np.ndarray | None:
+        """The group of every launch of the profile, shape (n,), in the order of (process, launch).
+
+        None if the selection was saved without them.
+        """
+        return self._saved.labels()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of ``assay select --json``; docs/selection-format.md."""
+        return self._document.to_dict()
+
+    def to_arrow(self) -> pa.Table:
+        """A row a representative, in the columns of ``assay select -o FILE.csv``."""
+        rows = [
+            {
+                "group": group.id,
+                "group_launches": group.launches,
+                **dict(zip(_AXES, (*each.grid, *each.block), strict=True)),
+                **{
+                    name: getattr(each, name)
+                    for name in ("process", "launch", "sim_id", "kernel", "weight", "light_time_weight")
+                },
+            }
+            for group in self._document.groups
+            for each in group.representatives
+        ]
+        return pa.Table.from_pylist(rows, schema=_COLUMNS)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As :meth:`to_arrow`."""
+        return frames.to_frame(self.to_arrow())
+
+    def write(self, path: AnyPath) -> None:
+        """Write it to a ``.json`` file, which ``assay evaluate`` and ``export`` read.
+
+        Raises ParameterError for another ending, StorageError if the disk refuses.
+        """
+        target = Path(path)
+        if target.suffix != ".json":
+            raise ParameterError(
+                "path", f"{target} does not end in .json", "write other forms with to_pandas() or to_arrow()"
+            )
+        text = json.dumps(plain(self.to_dict()), indent=2, allow_nan=False)
+        write_atomically(target, text + "\n")
+
+    def evaluate(
+        self, recording: Recording, *, cost: str | None = None, weights: WeightKind | None = None
+    ) -> Evaluation:
+        """Score it with unchanged weights on a recording of the same launches; as ``assay evaluate``.
+
+        Args:
+            recording: a profile, or the files of one, for example of another GPU.
+            cost: score in this cost instead of the selection's: ``duration_ns``, ``cycles_gpc_avg``, ...
+            weights: ``launches``, ``instructions`` or ``light_time``; None: by light time on another GPU.
+
+        Raises MisalignedError if the recording does not hold the same launches.
+        """
+        found = evaluate_profile(self._document, levels_of(recording), quantity=cost, weights=weights)
+        return Evaluation(found)
+
+    def evaluate_speedup(
+        self,
+        first: Recording,
+        second: Recording,
+        *,
+        cost: str | None = None,
+        weights: WeightKind | None = None,
+    ) -> RelativeEvaluation:
+        """How well it predicts the speedup of ``second`` over ``first``; ``assay evaluate`` with two files.
+
+        Raises MisalignedError if one does not hold the same launches, NotJoinableError if both are one.
+        """
+        one, other = levels_of(first), levels_of(second)
+        return RelativeEvaluation(
+            evaluate_relative_profiles(self._document, one, other, quantity=cost, weights=weights)
+        )
+
+    def _facts(self) -> list[tuple[str, object]]:
+        cost = self._document.cost
+        return [
+            ("method", f"{self.method}, seed {self.seed}"),
+            ("launches to simulate", f"{self.representatives:,} of {self._document.profile.launches:,}"),
+            ("groups", f"{self.groups:,}"),
+            ("error", None if self.error_percent is None else f"{self.error_percent:.2f} %"),
+            ("speedup", None if self.speedup is None else f"{self.speedup:,.1f} x"),
+            ("cost", None if cost is None else f"{cost.quantity} in {cost.unit}"),
+            ("origin", self._document.profile.origin),
+            *(("warning", text) for text in self.warnings),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Selection({', '.join(f'{name}: {value}' for name, value in self._facts() if value)})"
+
+    def _repr_html_(self) -> str:
+        shown = ("group", "group_launches", "sim_id", "kernel", "weight")
+        columns = self.to_arrow().select(shown).to_pydict()
+        return page("Selection", self._facts(), table(shown, list(zip(*columns.values(), strict=True))))
