@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from assay_sampling.installation import install_command
+
 
 class AssayError(Exception):
     """Something a person can act on.
@@ -237,7 +239,7 @@ class MissingExtraError(AssayError):
         super().__init__(
             program,
             f"the Python module {module!r} is not installed",
-            f"install it with: pip install 'assay-gpu[{extra}]'",
+            f"install it with: {install_command(extra)}",
         )
 
 

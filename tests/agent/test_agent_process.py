@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay_agent.gpus.inventory import agent_version
+from assay_sampling.installation import install_command
 from tests.support.agent.agent_processes import agent_process, run_agent, write_recording
 from tests.support.agent.fake_server import FakeServer, batches_of, table_of, wait_for
 
@@ -173,6 +174,6 @@ def test_the_agent_imports_without_any_extra() -> None:
     done = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
-        "the Python module 'pynvml' is not installed; install it with: pip install 'assay-gpu[agent]'",
+        f"the Python module 'pynvml' is not installed; install it with: {install_command('agent')}",
         "[]",
     ]

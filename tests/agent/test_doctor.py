@@ -18,6 +18,7 @@ from assay_agent.doctor import tools as doctor_tools
 from assay_agent.doctor.examination import Check, examine, require_nothing_missing
 from assay_core.records.machine import InstalledDevice, Inventory
 from assay_sampling.errors import NotReadyError, ParameterError
+from assay_sampling.installation import install_command
 
 BARE = Inventory("box", "0", 2, 1 << 30, no_device_reason="no NVIDIA driver library on this box")
 V100 = InstalledDevice(0, "Tesla V100", "GPU-0", "7.0", 80, 1 << 34)
@@ -127,7 +128,7 @@ def test_an_extra_that_is_not_installed(box: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(doctor, "_EXTRAS", {"server": (("no_such_module",), ("server",))})
     found = {check.name: check for check in examine("server", box, REFUSING)}["extra server"]
     assert found == Check(
-        "extra server", "missing", "no Python module no_such_module", "pip install 'assay-gpu[server]'"
+        "extra server", "missing", "no Python module no_such_module", install_command("server")
     )
     assert states("client", box)["extra server"] == "note"
 

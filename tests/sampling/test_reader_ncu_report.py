@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from assay_sampling.counters.definitions import COST_UNITS, counter_of_metric
 from assay_sampling.counters.missing import require_counters
 from assay_sampling.errors import AssayError, CounterUnavailableError, InputError, MissingExtraError
 from assay_sampling.files.synthetic_mark import SYNTHETIC_MARK
+from assay_sampling.installation import install_command
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import ReadOptions, open_recording, read_launches
 from assay_sampling.readers.ncu.container import read_container
@@ -123,7 +125,7 @@ def test_without_the_package_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     monkeypatch.delitem(sys.modules, "ncu_report", raising=False)
     path = write(tmp_path / "r.ncu-rep", b"".join(report()))
-    with pytest.raises(MissingExtraError, match=r"pip install 'assay-gpu\[ncu-report\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_command("ncu-report"))):
         read_launches(path)
 
 

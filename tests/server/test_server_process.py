@@ -17,6 +17,7 @@ import grpc
 import pytest
 
 from assay_core.records.attempt import AttemptKey
+from assay_sampling.installation import install_command
 from assay_sampling.readers import open_recording
 from assay_server.identity.authority import write_authority
 from tests.support.identity.authorities import made_authority
@@ -310,5 +311,5 @@ def test_without_its_extra_the_program_names_it(short_path: Path) -> None:
     assert done.returncode == 9
     assert done.stderr == (
         "assay-server: assay-server: the Python module 'sqlalchemy' is not installed; "
-        "install it with: pip install 'assay-gpu[server]'\n"
+        f"install it with: {install_command('server')}\n"
     )

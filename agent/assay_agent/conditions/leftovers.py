@@ -24,6 +24,7 @@ from assay_agent.execution.tool_run import run_tool
 from assay_agent.gpus.nvml import NvmlError, nvml_device
 from assay_agent.guards.dcgm import DcgmPause
 from assay_sampling.errors import StorageError
+from assay_sampling.installation import install_command
 
 if TYPE_CHECKING:
     import psutil
@@ -115,7 +116,7 @@ def _living(pipe: Path) -> list[psutil.Process]:
     try:
         import psutil  # noqa: PLC0415 - only GPUs need it, and a box without any has no journal
     except ImportError as error:
-        raise OSError("psutil is not installed: pip install 'assay-gpu[agent]'") from error
+        raise OSError(f"psutil is not installed: {install_command('agent')}") from error
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

@@ -19,6 +19,7 @@ from assay_agent.doctor.check import Check, finding
 from assay_agent.guards.dcgm_processes import DcgmProcess, dcgm_processes
 from assay_core.files.free_space import DEFAULT_FLOOR_BYTES, existing_place, free_space
 from assay_core.records.machine import Inventory
+from assay_sampling.installation import install_command
 
 PROC = Path("/proc")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
@@ -182,7 +183,7 @@ def _dcgm() -> Check:
     try:
         running = dcgm_processes()
     except ImportError as error:
-        return Check("DCGM", "note", f"cannot look for it ({error})", "pip install 'assay[agent]'")
+        return Check("DCGM", "note", f"cannot look for it ({error})", install_command("agent"))
     if not running:
         return Check("DCGM", "ok", "does not run")
     return Check(

@@ -24,6 +24,7 @@ from assay_core.identity.credentials import Credentials
 from assay_core.records.machine import Inventory
 from assay_core.server_address import SERVER_VARIABLE, default_address
 from assay_sampling.errors import NotReadyError, ParameterError
+from assay_sampling.installation import install_command
 
 NEEDS = ("client", "agent", "server")
 EVERYTHING = "all"
@@ -106,7 +107,7 @@ def _extra(extra: str, modules: tuple[str, ...], needed: bool) -> Check:
     if not lacking:
         return Check(name, "ok", ", ".join(modules))
     what = f"no Python module {', '.join(lacking)}"
-    return finding(name, needed, what, f"pip install 'assay-gpu[{extra}]'")
+    return finding(name, needed, what, install_command(extra))
 
 
 def _devices(inventory: Inventory, needed: bool) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from assay_agent.gpus.visible_devices import hidden
 from assay_core.records.machine import InstalledDevice, Inventory
+from assay_sampling.installation import install_command
 
 _REASONS = {
     9: "the NVIDIA driver is not loaded",
@@ -43,9 +44,8 @@ def read_inventory() -> Inventory:
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:
-        reason = (
-            "the Python module 'pynvml' is not installed; install it with: pip install 'assay-gpu[agent]'"
-        )
+        install = install_command("agent")
+        reason = f"the Python module 'pynvml' is not installed; install it with: {install}"
         return dataclasses.replace(found, no_device_reason=reason)
     return _with_devices(found, nvml)
 

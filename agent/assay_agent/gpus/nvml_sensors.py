@@ -19,6 +19,7 @@ from assay_agent.gpus.sensors import (
     SensorPermissionError,
     SensorsUnavailableError,
 )
+from assay_sampling.installation import install_command
 
 # Not supported, not found, function not found, version mismatch, deprecated: the field does not exist.
 _ABSENT = frozenset({3, 6, 13, 25, 26})
@@ -216,7 +217,7 @@ def _module(uuid: str) -> Any:
         raise SensorsUnavailableError(
             f"GPU {uuid}",
             "the Python module 'pynvml' is not installed",
-            "install it with: pip install 'assay-gpu[agent]'",
+            f"install it with: {install_command('agent')}",
         ) from error
 
 

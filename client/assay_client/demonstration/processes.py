@@ -24,6 +24,7 @@ from assay_client.ending import raise_if_asked
 from assay_client.places import private_socket_address, remove_socket_folder
 from assay_core.files.private_folders import private_opener, take_state_folder
 from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.installation import install_command
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
@@ -256,7 +257,5 @@ def _program(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = str(beside) if beside.is_file() else shutil.which(name)
     if found is None:
-        raise AssayError(
-            name, "the program is not installed", "install it with: pip install 'assay-gpu[all]'"
-        )
+        raise AssayError(name, "the program is not installed", f"install it with: {install_command('all')}")
     return found

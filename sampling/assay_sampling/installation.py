@@ -1,0 +1,46 @@
+"""How Assay was installed here, and so which command adds a part of it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_DISTRIBUTION = "assay-gpu"
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation, from a checkout if it was installed from one.
+
+    Source: PEP 610, "Recording the Direct URL Origin of installed distributions" (``direct_url.json``).
+    """
+    folder, editable = _origin()
+    if folder is None or not (folder / "pyproject.toml").is_file():
+        wanted = shlex.quote(f"{_DISTRIBUTION}[{extra}]")
+    else:
+        wanted = ("-e " if editable else "") + shlex.quote(f"{folder}[{extra}]")
+    return f"{_pip()} install {wanted}"
+
+
+def _origin() -> tuple[Path | None, bool]:
+    """The folder that this distribution was installed from, and whether it is used in place."""
+    try:
+        text = distribution(_DISTRIBUTION).read_text("direct_url.json")
+        found = json.loads(text or "{}")
+        address = urlsplit(str(found.get("url", "")))
+        editable = bool(found.get("dir_info", {}).get("editable"))
+    except (PackageNotFoundError, OSError, ValueError, AttributeError):
+        return None, False
+    return (Path(unquote(address.path)) if address.scheme == "file" else None), editable
+
+
+def _pip() -> str:
+    """``pip``, if that is this Python's; else pip by way of this Python."""
+    found = shutil.which("pip")
+    beside = Path(sys.executable).with_name("pip")
+    is_ours = found is not None and Path(found) == beside
+    return "pip" if is_ours else f"{shlex.quote(sys.executable)} -m pip"
