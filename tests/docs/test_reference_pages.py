@@ -71,13 +71,18 @@ def commands(page: str) -> list[list[str]]:
     for line in (ROOT / page).read_text().splitlines():
         if re.match(r"^(    )?assay(-\w+)? ", line):
             for command in re.split(r"&&|\||>", line):
-                words = shlex.split(command, comments=True)
+                words = shlex.split(command.partition(" < ")[0], comments=True)
                 if words and words[0].startswith("assay"):
                     found.append(words)
     return found
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/commands.md", "docs/tutorial.md", "docs/recordings.md"])
+HOW_TO = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "how-to").glob("*.md"))
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/commands.md", "docs/tutorial.md", "docs/recordings.md", *HOW_TO]
+)
 def test_every_command_of_a_page_is_one_that_the_programs_take(page: str) -> None:
     programs = {"assay": assay_app, "assay-agent": agent_app, "assay-server": server_app}
     shown = commands(page)
