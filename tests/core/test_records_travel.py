@@ -77,7 +77,7 @@ KNOWN = identity.KnownIdentity(
     "a" * 32, IdentityKind.PERSON, "alice", Role.VIEWER, "sim", ("l",), 1, 2, (ISSUED,)
 )
 OPEN_TOKEN = identity.OpenToken("t-1", Role.AGENT, "n", "p", ("l", "m"), 4, 5)
-LAB_SLOT = lab.LabSlot(SLOT, lab.SlotHealth.RESTING, "why", 5, "c-1.0000", 6, 7)
+LAB_SLOT = lab.LabSlot(SLOT, lab.SlotHealth.RESTING, "why", 5, "c-1.0000", 6, 7, 8)
 LAB_AGENT = lab.LabAgent("a", "box", INVENTORY, ("l",), True, 8, 9, (LAB_SLOT,))
 QUEUED = lab.QueuedRuns(
     campaign_id="c-1", first_run_id="c-1.0000", device_kind="V100", profiler="ncu", runs=3,
@@ -127,7 +127,8 @@ RECORDS: list[Any] = [
     lab.BudgetsAsked("vera"), lab.BudgetChange("vera", 0.0), lab.BudgetChange("vera", None),
     lab.Budgets((lab.PersonBudget("i", "vera", Role.VIEWER, "p", None, 5.0, 0.25),), 30),
     lab.PersonBudget("i", "vera", Role.VIEWER, "p", 0.0, None, 0.0),
-    LAB_SLOT, lab.LabAgents((LAB_AGENT,)), lab.LabQueue((QUEUED,), 2), ASKED,
+    LAB_SLOT, replace(LAB_SLOT, health=lab.SlotHealth.MAINTENANCE),
+    lab.LabAgents((LAB_AGENT,)), lab.LabQueue((QUEUED,), 2), ASKED,
     runs_request.RunsAnswer(STATUS, 1, 2, 3),
 ]  # fmt: skip
 

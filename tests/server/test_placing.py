@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from assay_core.records.campaign import QueueKind
+from assay_core.records.lab import LabQuestion, SlotHealth
 from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.campaign_file.compiled import SchedulingRules
@@ -25,9 +27,12 @@ from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.scheduling.lost_gpus import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import WaitKind, wait_reasons
+from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.status_board import StatusBoard
 from assay_server.store.model import Agent, Hold, Need, Run, Slice
+from assay_server.store.protocols import MetadataStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.memory_metadata_store import MemoryMetadataStore
 from tests.support.server.queue_lab import HANG, QueueLab, agent_of, live_campaign
 
 HOUR_MS = 3_600_000
@@ -271,6 +276,26 @@ def test_a_workload_begins_when_those_before_it_have_ended_with_any_outcome() ->
     assert lab.got("v100-0") == "c-1.0004"
 
 
+@pytest.mark.parametrize("store", [MemoryMetadataStore, lambda: SqliteStore(None)])
+def test_each_workload_is_told_by_those_that_it_waits_for(store: Callable[[], MetadataStore]) -> None:
+    lab = QueueLab(agent_of("v100", 1), store=store)
+    rules = SchedulingRules(after={"c": ("a",), "d": ("a", "b"), "e": ("a",)})
+    lab.submit(*live_campaign(1, ["v100"] * 2, rules, workloads=("a", "b", "c", "d", "e")))
+    told = {
+        (each.first_run_id, each.runs): each.reason
+        for each in LabHandler(lab.coordinator).queue(LabQuestion()).queued
+        if each.kind is QueueKind.AFTER
+    }
+    assert told == {
+        ("c-1.0004", 4): "a must end before it",
+        ("c-1.0006", 2): "a, b must end before it",
+    }
+    waiting = StatusBoard(lab.coordinator).status("c-1").waiting
+    assert [(each.first_run_id, each.runs, each.reason) for each in waiting] == [
+        (first, runs, reason) for (first, runs), reason in told.items()
+    ]
+
+
 def test_the_keys_of_a_campaign_file_reach_every_live_run() -> None:
     text = """\
 campaign: placed
@@ -362,9 +387,15 @@ def test_an_agent_in_maintenance_gets_no_runs_until_it_ends() -> None:
     assert lab.clock.ms == 1_000_000
     assert lab.got("v100-0") == ""
     assert reason(lab, "c-1.0000") is WaitKind.MAINTENANCE
+    [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots
+    assert (told.health, told.maintenance_until_ms) == (SlotHealth.MAINTENANCE, HOUR_MS)
+    assert told.why == "a maintenance window keeps new runs from it until 1970-01-01T01:00+00:00"
     look = lab.coordinator.queue.look_again_ms("v100", "v100-0", lab.coordinator.slots, windows, lab.clock.ms)
     assert look == HOUR_MS - 1_000_000
     lab.clock.ms = HOUR_MS
+    lab.register(replace(lab.agents["v100"], seen_at_ms=HOUR_MS))
+    [told] = LabHandler(lab.coordinator).agents(LabQuestion()).agents[0].slots
+    assert (told.health, told.maintenance_until_ms, told.why) == (SlotHealth.READY, 0, "")
     assert lab.got("v100-0") == "c-1.0000"
 
 

@@ -316,7 +316,7 @@ def test_counts_that_do_not_agree_are_never_published(
     )
 
 
-def test_what_the_policy_of_an_agent_refuses_ends_at_once_and_names_the_agent(desk: Desk) -> None:
+def test_what_the_policy_of_the_only_agent_refuses_ends_at_once_and_names_it(desk: Desk) -> None:
     """Refused by every agent: each run has one attempt, and nothing is left to lease."""
     refused = Failure("refused_by_policy", "the command", "no line of /p.toml allows it", "allow it", False)
     for number in range(3):

@@ -11,6 +11,7 @@ from typing import Any
 from assay_core.records.campaign import (
     AgentSpool,
     AttemptDetail,
+    AttemptState,
     CampaignStatus,
     ChangedFile,
     Estimate,
@@ -161,6 +162,7 @@ def _attempt(attempt: AttemptDetail) -> dict[str, Any]:
         "slice": attempt.key.slice_index,
         "attempt": attempt.key.attempt,
         "state": attempt.state,
+        "counts": attempt.state is AttemptState.PUBLISHED,
         "agent": attempt.agent,
         "slot": attempt.slot,
         "leased_at": moment(attempt.leased_at_ms),

@@ -104,6 +104,7 @@ def _state(slot: LabSlot) -> dict[str, Any]:
         "run_id": slot.run_id or None,
         "slice": slot.slice_index if slot.run_id else None,
         "leased_at": moment(slot.leased_at_ms),
+        "maintenance_until": moment(slot.maintenance_until_ms),
     }
 
 
@@ -113,7 +114,7 @@ def _gpus(agent: LabAgent) -> list[GpuEntry]:
     for device in agent.inventory.devices or tuple(s.slot.device for s in agent.slots if s.slot.device):
         slot = slots.get(device.uuid)
         nothing = {"health": None, "why": device.left_out or device.problem, "rest_remaining_ms": 0,
-                   "run_id": None, "slice": None, "leased_at": None}  # fmt: skip
+                   "run_id": None, "slice": None, "leased_at": None, "maintenance_until": None}  # fmt: skip
         found.append(
             GpuEntry(
                 agent=agent.name,

@@ -24,6 +24,9 @@ class SlotEntry(Part):
     leased_at: Annotated[
         str | None, says("when it got the run, ISO 8601; also for runs that you may not see")
     ]
+    maintenance_until: Annotated[
+        str | None, says("end of the maintenance window that keeps new runs from it, ISO 8601")
+    ]
 
 
 class AgentEntry(Part):
@@ -72,6 +75,9 @@ class GpuEntry(Part):
     slice: Annotated[int | None, says("slice of that run", "ordinal")]
     leased_at: Annotated[
         str | None, says("when it got the run, ISO 8601; also for runs that you may not see")
+    ]
+    maintenance_until: Annotated[
+        str | None, says("end of the maintenance window that keeps new runs from it, ISO 8601")
     ]
 
 

@@ -248,15 +248,19 @@ def role_named(name: str) -> Role:
 
 class SlotHealth(StrEnum):
     """Whether a slot takes runs: RESTING after failures of its box, QUARANTINED until a person clears it,
-    LOST while its agent gives no sign of life."""
+    LOST while its agent gives no sign of life, MAINTENANCE while a window keeps new runs from its agent."""
 
     READY = "ready"
     RESTING = "resting"
     QUARANTINED = "quarantined"
     LOST = "lost"
+    MAINTENANCE = "maintenance"
 
 
-_HEALTH = ClosedSet(lab_pb2.SlotHealth, SlotHealth)
+# Clients of earlier releases refuse a word that they do not know: over the wire, maintenance is a time.
+_HEALTH = ClosedSet(
+    lab_pb2.SlotHealth, [health for health in SlotHealth if health is not SlotHealth.MAINTENANCE]
+)
 
 
 @dataclass(frozen=True)
@@ -264,7 +268,8 @@ class LabSlot:
     """A slot, its health, and the run that it has had since ``leased_at_ms`` (Unix time); "": none, or,
     with a time, one that the caller may not know of.
 
-    ``why`` it is not ready, for people; ``rest_remaining_ms`` while it rests.
+    ``why`` it is not ready, for people; ``rest_remaining_ms`` while it rests; ``maintenance_until_ms`` (Unix
+    time) in a maintenance window.
     """
 
     slot: Slot
@@ -274,28 +279,34 @@ class LabSlot:
     run_id: str = ""
     slice_index: int = 0
     leased_at_ms: int = 0
+    maintenance_until_ms: int = 0
 
     def to_proto(self) -> lab_pb2.LabSlot:
+        in_window = self.health is SlotHealth.MAINTENANCE
         return lab_pb2.LabSlot(
             slot=self.slot.to_proto(),
-            health=_HEALTH.to_proto(self.health),
+            health=_HEALTH.to_proto(SlotHealth.READY if in_window else self.health),
             why=self.why,
             rest_remaining_ms=self.rest_remaining_ms,
             run_id=self.run_id,
             slice=self.slice_index,
             leased_at_ms=self.leased_at_ms,
+            maintenance_until_ms=self.maintenance_until_ms,
         )
 
     @classmethod
     def from_proto(cls, message: lab_pb2.LabSlot) -> LabSlot:
+        health = _HEALTH.from_proto(message.health, message.slot.slot_id)
+        in_window = message.maintenance_until_ms and health is SlotHealth.READY
         return cls(
             Slot.from_proto(message.slot),
-            _HEALTH.from_proto(message.health, message.slot.slot_id),
+            SlotHealth.MAINTENANCE if in_window else health,
             message.why,
             message.rest_remaining_ms,
             message.run_id,
             message.slice,
             message.leased_at_ms,
+            message.maintenance_until_ms,
         )
 
 

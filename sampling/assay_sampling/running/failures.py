@@ -17,7 +17,7 @@ class Fault(StrEnum):
 
     RUN = "run"  # the workload, its measurement or its campaign file: one of the run's tries is spent
     BOX = "box"  # disk, memory, tool or driver of the box: its slot rests, and the run keeps its tries
-    NOBODY = "nobody"  # the attempt was lost, or no longer wanted
+    NOBODY = "nobody"  # the attempt was lost, refused by its agent's policy, or no longer wanted
 
 
 class FailureClass(StrEnum):
@@ -250,6 +250,7 @@ _TABLE: dict[FailureClass, _Entry] = {
         "the agent's local policy does not allow what the server asked it to run",
         "allow it in the box's policy file and reload the agent, or change the campaign file",
         False,
+        Fault.NOBODY,
     ),
     FailureClass.CANCELLED: _Entry(
         "a person cancelled the run, or paused it at once",

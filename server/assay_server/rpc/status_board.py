@@ -20,6 +20,7 @@ from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.line import Lab, estimate, slots_by_gpu, told_reasons
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import Effects
+from assay_server.campaigns.scheduling.waiting import waiting_alike
 from assay_server.rpc.statuses import campaign_status
 from assay_server.store.model import Campaign, Hold, Need, Run, WorkloadCost, need_of
 from assay_server.store.protocols import MetadataReader
@@ -114,7 +115,7 @@ class StatusBoard:
             eta = _eta(campaign, costs, lab)
             waiting = tuple(
                 WaitingRuns(told[run.run_id].text, run.run_id, count, told[run.run_id].kind)
-                for run, runs_alike in progress.needs
+                for run, runs_alike in waiting_alike(progress.needs, line)
                 if run.run_id in told and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
             )
         return replace(

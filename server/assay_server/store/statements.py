@@ -118,14 +118,16 @@ def retries() -> Any:
 
 @cache
 def needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
-    """For each distinct need of a campaign's open runs: the first such run, and their number.
+    """For each distinct need of a campaign's open runs: the first such run, and their number. Held runs are
+    told apart by workload, since each may wait for others.
 
     ``by_light``: light runs decide slices, so that runs without any (``awaits``) have a need of their own.
     """
     r, s = tables.runs.c, tables.slices.c
     awaits = ~sa.exists().where(s.run_id == r.run_id) if by_light else sa.false()
     placing = (sa.type_coerce(each, sa.Text) for each in (r.placement, r.holds))
-    of_place = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing)
+    of_place = (r.profiler, r.device_key, r.device_kind, r.synthetic, r.state, _partitioned(), *placing,
+                _held_workload())  # fmt: skip
     need = (*of_place, awaits) if by_light else of_place
     each = (
         sa.select(
@@ -141,6 +143,12 @@ def needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
         .where(r.campaign_id == sa.bindparam("campaign_id"))
         .order_by(r.ordinal)
     )
+
+
+def _held_workload() -> sa.ColumnElement[str]:
+    """The workload of a held run, "" for others."""
+    r = tables.runs.c
+    return sa.case((sa.type_coerce(r.holds, sa.Text) == "[]", ""), else_=r.workload)
 
 
 def _partitioned() -> sa.ColumnElement[bool]:

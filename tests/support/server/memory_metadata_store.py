@@ -184,7 +184,7 @@ class MemoryReader:
                 sliced = not by_light or bool(self.slices(run.run_id))
                 need = (
                     run.profiler, run.device_key, run.device_kind, run.synthetic, run.placement, run.state,
-                    run.holds, _partitioned(run), sliced,
+                    run.holds, run.workload if run.holds else "", _partitioned(run), sliced,
                 )  # fmt: skip
                 known, count = needs.get(need, (run, 0))
                 needs[need] = (known, count + 1)
@@ -296,7 +296,7 @@ class MemoryReader:
 
     def _has_failed(self, piece: Slice, agent_id: str, slot_id: str) -> bool:
         return any(
-            (a.state, a.agent_id, a.slot_id) == (AttemptState.FAILED, agent_id, slot_id)
+            (a.state, a.agent_id) == (AttemptState.FAILED, agent_id) and slot_id in ("", a.slot_id)
             for a in self.attempts(piece.run_id, piece.index)
         )
 

@@ -61,8 +61,9 @@ def _seen_of_the_gpu(telemetry: Mapping[str, Any]) -> str:
 
 
 def _render_attempt(attempt: Mapping[str, Any], console: Console) -> None:
+    counts = " (it counts)" if attempt["counts"] else ""
     pairs = [
-        (f"attempt {attempt['attempt']}", f"of slice {attempt['slice']}: {attempt['state']}"),
+        (f"attempt {attempt['attempt']}", f"of slice {attempt['slice']}: {attempt['state']}{counts}"),
         ("agent", f"{attempt['agent']}, slot {attempt['slot']}"),
         ("time", f"{attempt['leased_at'] or '?'} to {attempt['ended_at'] or 'now'}"),
         ("launches", count(attempt["launches"])),

@@ -22,6 +22,11 @@ class Window:
     start_ms: int
     end_ms: int
 
+    @property
+    def end(self) -> str:
+        """When it ends, ISO 8601."""
+        return datetime.fromtimestamp(self.end_ms / 1000, UTC).isoformat(timespec="minutes")
+
     def covers(self, agent: Agent, now_ms: int) -> bool:
         """Whether an agent gets no run now."""
         if not self.start_ms <= now_ms < self.end_ms:

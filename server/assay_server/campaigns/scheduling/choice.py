@@ -14,6 +14,7 @@ from assay_server.campaigns.queue.gangs import company
 from assay_server.campaigns.queue.places import elsewhere, lacking, may_join_gangs
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Candidate, Standing
+from assay_server.campaigns.scheduling.refusals import refusals
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.retry import is_blameless
 from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of
@@ -95,13 +96,21 @@ class Chooser:
         busy = self._busy(seat)
         if seat.slot.slot_id in busy or _is_barred(seat.slot.slot_id, busy):
             return None
+        untried_in = self._first_untried_in(seat)
+        if untried_in is not None:
+            found = self._first(seat, busy, untried_in)
+            if found is not None:
+                return found
+        return self._first(seat, busy, None)
+
+    def _first_untried_in(self, seat: Seat) -> tuple[str, str] | None:
+        """Agent and slot ("": any) where a slice must not have failed to be given first."""
         if self.resting.last(*seat.place) is not None:
             # Such a slice shows whether the slot is at fault. Otherwise a run that breaks every box would be
             # tried for ever, ahead of all other runs.
-            found = self._first(seat, busy, untried=True)
-            if found is not None:
-                return found
-        return self._first(seat, busy, untried=False)
+            return seat.place
+        # What its policy refused waits for other agents, and must not hide what it allows.
+        return (seat.agent.agent_id, "") if self.resting.has_refused(seat.agent.agent_id) else None
 
     def _busy(self, seat: Seat) -> _Busy:
         """The slots of the box that have a lease, each with the slots that must stay idle meanwhile."""
@@ -116,9 +125,8 @@ class Chooser:
             found.update(dict.fromkeys(attempt.slots, barred))
         return found
 
-    def _first(self, seat: Seat, busy: _Busy, *, untried: bool) -> Choice | None:
+    def _first(self, seat: Seat, busy: _Busy, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
-        untried_in = seat.place if untried else None
         for candidate in self.standing.candidates(seat, seat.fits, self.shares, self.now_ms):
             lanes = self._open_lanes(candidate, seat)
             while lanes:
@@ -212,9 +220,14 @@ class Chooser:
                 self.standing.rest(lane_id, due_ms)
 
     def _is_for_another(self, found: tuple[Run, Slice], place: tuple[str, str]) -> bool:
-        """Whether a slice last failed in this place, and a place where it has not failed is there."""
+        """Whether a slice last failed in this place, and a place where it has not failed is there; or the
+        policy of this agent refused it, and an agent is there that did not."""
         run, piece = found
         failed = [a for a in self.store.attempts(run.run_id, piece.index) if a.state is AttemptState.FAILED]
+        refused = refusals(a for a in failed if a.key.attempt >= piece.tries_from)
+        if (mine := refused.get(place[0])) is not None:
+            others = elsewhere(run, mine, self.store.agents(), self.now_ms)
+            return any(agent_id not in refused for agent_id, _ in others)
         if not failed or (failed[-1].agent_id, failed[-1].slot_id) != place:
             return False
         age_ms = self.now_ms - failed[-1].ended_at_ms

@@ -92,15 +92,20 @@ class Coordinator:
         self.slots.restarted(agent.agent_id, agent.session_id, self.clock.now_ms())
         self.queue.saw(agent)
 
-    def _follow(self, effects: Effects) -> None:
+    def _tell_slots(self, effects: Effects) -> None:
         for attempt, why in effects.rested:
             self.slots.failed(attempt, why, self.clock.now_ms())
+        for agent_id in effects.refused:
+            self.slots.refused(agent_id)
+        for attempt in effects.done:
+            self.slots.succeeded(attempt)
+
+    def _follow(self, effects: Effects) -> None:
+        self._tell_slots(effects)
         for key, run in effects.leased:
             self.queue.began(key, run, self.clock.now_ms())
         for key in effects.freed:
             self.queue.ended(key, self.clock.now_ms())
-        for attempt in effects.done:
-            self.slots.succeeded(attempt)
         for key in dict.fromkeys(effects.dead):
             try:
                 self.records.discard(key)

@@ -82,6 +82,7 @@ class RestingSlots:
         self._lock = threading.Lock()
         self._rests: dict[SlotKey, Rest] = {}
         self._done: dict[SlotKey, int] = {}
+        self._refused: set[str] = set()
 
     def failed(self, attempt: Attempt, why: Failure, now_ms: int) -> Rest:
         """An attempt failed through its box's fault: let its slot rest."""
@@ -121,10 +122,21 @@ class RestingSlots:
     def restarted(self, agent_id: str, session_id: str, now_ms: int) -> None:
         """An agent was restarted, possibly on a repaired box: each of its slots may have a run."""
         with self._lock:
+            self._refused.discard(agent_id)
             for key, rest in list(self._rests.items()):
                 if rest.agent_id == agent_id and rest.session_id != session_id:
                     ended = min(rest.until_ms, now_ms)
                     self._rests[key] = Rest(*key, rest.agent_name, session_id, rest.failures, ended, rest.why)
+
+    def refused(self, agent_id: str) -> None:
+        """The policy of an agent refused a run."""
+        with self._lock:
+            self._refused.add(agent_id)
+
+    def has_refused(self, agent_id: str) -> bool:
+        """Whether the policy of an agent has refused a run since the agent or this server started."""
+        with self._lock:
+            return agent_id in self._refused
 
     def at(self, agent_id: str, slot_id: str, now_ms: int) -> Rest | None:
         """Why a slot rests now; None if it does not."""

@@ -72,6 +72,4 @@ def _is_damage(failure: Failure | None) -> bool:
 
 
 def _counts(failure: Failure) -> bool:
-    if failure.failure_class == FailureClass.CANCELLED:  # a person stopped it
-        return False
-    return not is_blameless(failure) and failure.known_class.fault is not Fault.BOX
+    return failure.known_class.fault is Fault.RUN

@@ -23,6 +23,7 @@ from assay_server.campaigns.scheduling.lost_gpus import (
     workload_runs,
 )
 from assay_server.campaigns.scheduling.queue import Queue
+from assay_server.campaigns.scheduling.refusals import is_refusal, refusals, refused_everywhere
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
 from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
 from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
@@ -68,6 +69,7 @@ class Effects:
     analyse: set[str] = field(default_factory=set)  # every run has ended
     dead: list[AttemptKey] = field(default_factory=list)  # their staged segments are no longer needed
     rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
+    refused: list[str] = field(default_factory=list)  # agents whose policies refused a run
     leased: list[tuple[AttemptKey, Run]] = field(default_factory=list)  # got a slot
     freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
     done: list[Attempt] = field(default_factory=list)  # their slots are in order
@@ -137,6 +139,8 @@ class Transitions:
             return
         if is_of_box(why) and not lost_gpu(why):
             delay_ms, why = self._after_fault_of_box(attempt, why)
+        elif is_refusal(why):
+            delay_ms, why = self._after_refusal(attempt, why)
         else:
             delay_ms = self.policy.retry.delay_after(self.tries(key), why)
         if delay_ms is not None:
@@ -181,6 +185,16 @@ class Transitions:
             return None, why
         self.effects.rested.append((attempt, why))
         return 0, why
+
+    def _after_refusal(self, attempt: Attempt, why: Failure) -> tuple[int | None, Failure]:
+        """Let other agents have the slice; returns the delay, and the failure if every one refused it."""
+        self.effects.refused.append(attempt.agent_id)
+        refused = refusals(self.tries(attempt.key))
+        run = self.store.run(attempt.key.run_id)
+        others = [] if run is None else elsewhere(run, attempt, self.store.agents(), self.now_ms)
+        if any(agent_id not in refused for agent_id, _ in others):
+            return 0, why
+        return None, refused_everywhere(why, refused)
 
     def _is_stuck(self, agent_id: str, slot_id: str) -> bool:
         """Whether a slot has done no run since it failed for a reason that only a person can fix."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import StrEnum
 
 from assay_core.records.campaign import RunState
@@ -82,6 +81,19 @@ def waiting_for(
     return {run_id: why.text for run_id, why in worth_saying(runs, agents, now_ms, resting, line).items()}
 
 
+def waiting_alike(needs: Iterable[tuple[Run, int]], line: Line) -> list[tuple[Run, int]]:
+    """Needs of a campaign's open runs, each with a run and how many there are, without those whose only
+    difference is the workload, as they wait for the same workloads to end."""
+    found: dict[object, tuple[Run, int]] = {}
+    for run, runs in needs:
+        blocking = line.blocking.get(run.workload, ()) if Hold.AFTER in run.holds else ()
+        alike = (need_of(run), run.device_kind, run.state, run.holds, blocking)
+        key: object = alike if run.holds else run.run_id
+        first, counted = found.get(key, (run, 0))
+        found[key] = first, counted + runs
+    return list(found.values())
+
+
 def worth_saying(
     runs: Iterable[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS, line: Line = NO_LINE
 ) -> dict[str, WaitReason]:
@@ -153,9 +165,8 @@ def _not_served(
         return WaitReason(WaitKind.BUDGET, "its campaign or its owner has used all GPU hours of the budget")
     windows = [window_of(line.windows, agent, now_ms) for agent, _ in offers]
     if all(windows):
-        end_ms = min(window.end_ms for window in windows if window is not None)
-        until = datetime.fromtimestamp(end_ms / 1000, UTC).isoformat(timespec="minutes")
-        text = f"every agent with {_wanted(run)} is in maintenance, the first until {until}"
+        first = min(filter(None, windows), key=lambda window: window.end_ms)
+        text = f"every agent with {_wanted(run)} is in maintenance, the first until {first.end}"
         return WaitReason(WaitKind.MAINTENANCE, text)
     rests = _all_rest(run, offers, resting)
     if rests:

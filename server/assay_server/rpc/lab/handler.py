@@ -27,9 +27,10 @@ from assay_server.campaigns.line import (
 )
 from assay_server.campaigns.queue.places import AWAY_AFTER_MS
 from assay_server.campaigns.queue.standing import Standing
+from assay_server.campaigns.queue.windows import Window, window_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Row
-from assay_server.campaigns.scheduling.waiting import Line
+from assay_server.campaigns.scheduling.waiting import Line, waiting_alike
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.lab.unnamed import hidden_runs, unnamed, unnamed_costs
 from assay_server.store.model import Agent, Attempt, Campaign, CampaignProgress, Run, WorkloadCost
@@ -51,7 +52,8 @@ class _Line:
 
     @property
     def waiting(self) -> list[tuple[Run, int]]:
-        return [(run, count) for run, count in self.progress.needs if run.state is RunState.WAITING]
+        waiting = [(run, count) for run, count in self.progress.needs if run.state is RunState.WAITING]
+        return waiting_alike(waiting, self.line)
 
     def costs_on(self, device_key: str) -> list[WorkloadCost]:
         return [cost for cost in self.costs if cost.device_key == device_key]
@@ -73,8 +75,9 @@ class LabHandler:
         by_slot = {
             (each.agent_id, slot_id): _measured(each, hidden) for each in leased for slot_id in each.slots
         }
-        resting, now_ms = self._coordinator.resting(), self._coordinator.clock.now_ms()
-        return LabAgents(tuple(_agent(agent, by_slot, resting, now_ms) for agent in agents))
+        coordinator = self._coordinator
+        moment = _Moment(coordinator.clock.now_ms(), coordinator.resting(), coordinator.policy.windows)
+        return LabAgents(tuple(_agent(agent, by_slot, moment) for agent in agents))
 
     def queue(self, _asked: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
@@ -169,33 +172,52 @@ def _measured(attempt: Attempt, hidden: frozenset[str]) -> _Measured:
 _IDLE = _Measured()
 
 
-def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], resting: Row, now_ms: int) -> LabAgent:
-    present = now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
+@dataclass(frozen=True)
+class _Moment:
+    """What decides besides agents whether slots take runs now."""
+
+    now_ms: int
+    resting: Row
+    windows: tuple[Window, ...]
+
+
+def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], moment: _Moment) -> LabAgent:
     return LabAgent(
         agent.agent_id,
         agent.name,
         agent.inventory,
         agent.labels,
-        present,
+        moment.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS,
         agent.seen_at_ms,
         agent.since_ms,
         tuple(
-            _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id), _IDLE), resting, present)
+            _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id), _IDLE), moment)
             for slot in agent.slots
         ),
     )
 
 
-def _slot(agent: Agent, slot: Slot, measured: _Measured, resting: Row, present: bool) -> LabSlot:
-    rest = resting.at(agent.agent_id, slot.slot_id)
-    health, why, remaining_ms = SlotHealth.READY, "", 0
-    if not present:
+def _slot(agent: Agent, slot: Slot, measured: _Measured, moment: _Moment) -> LabSlot:
+    rest = moment.resting.at(agent.agent_id, slot.slot_id)
+    window = window_of(moment.windows, agent, moment.now_ms)
+    health, why, remaining_ms, until_ms = SlotHealth.READY, "", 0, 0
+    if moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS:
         health, why = SlotHealth.LOST, "its agent gives no sign of life"
     elif slot.quarantine_reason:
         health, why = SlotHealth.QUARANTINED, slot.quarantine_reason
+    elif window is not None:
+        health, until_ms = SlotHealth.MAINTENANCE, window.end_ms
+        why = f"a maintenance window keeps new runs from it until {window.end}"
     elif rest is not None:
         health, why = SlotHealth.RESTING, f"{rest.why.cause} [{rest.why.failure_class}]"
-        remaining_ms = max(0, rest.until_ms - resting.now_ms)
+        remaining_ms = max(0, rest.until_ms - moment.now_ms)
     return LabSlot(
-        slot, health, why, remaining_ms, measured.run_id, measured.slice_index, measured.leased_at_ms
+        slot,
+        health,
+        why,
+        remaining_ms,
+        measured.run_id,
+        measured.slice_index,
+        measured.leased_at_ms,
+        until_ms,
     )

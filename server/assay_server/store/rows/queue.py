@@ -69,7 +69,7 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
     """Run, index and ordinal of the first slice of a lane that waits and is due.
 
     ``passing``: leave out the slices ``passed`` (pairs of run and index); ``untried``: also leave out those
-    that have failed in the slot ``untried_slot`` of the agent ``untried_agent``.
+    that have failed in the slot ``untried_slot`` ("": any) of the agent ``untried_agent``.
     """
     s, a = tables.slices.c, tables.attempts.c
     due = [_waits(), s.lane == sa.bindparam("lane"), s.not_before_ms <= sa.bindparam("now_ms")]
@@ -77,7 +77,8 @@ def first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         due.append(sa.tuple_(s.run_id, s.index).not_in(sa.bindparam("passed", expanding=True)))
     if untried:
         of_slice = (a.run_id == s.run_id, a.slice == s.index, a.state == str(AttemptState.FAILED))
-        place = (a.agent_id == sa.bindparam("untried_agent"), a.slot_id == sa.bindparam("untried_slot"))
+        slot = sa.bindparam("untried_slot", type_=sa.Text)
+        place = (a.agent_id == sa.bindparam("untried_agent"), sa.or_(a.slot_id == slot, slot == ""))
         due.append(~sa.exists().where(*of_slice, *place))
     found = sa.select(s.run_id, s.index, s.ordinal).join_from(tables.slices, tables.runs, _of_open_run())
     return found.where(*due).order_by(s.ordinal, s.index).limit(1)
