@@ -55,6 +55,8 @@ ADDED: frozenset[str] = frozenset(
         "weights", "light_time_weight", "by_weights",
         # Spools of agents in the overview of a server.
         "spools", "shortage",
+        # Maintenance windows of slots, and which attempt of a slice counts.
+        "maintenance_until", "attempts.[].counts",
         # Who submitted a campaign.
         "owner", "owner_name", "project",
         # What people may ask of running campaigns.
