@@ -29,6 +29,8 @@ def test_ncu_has_the_same_options(nvidia: RealTools, bench: Bench) -> None:
     version = nvidia.ncu_version
     listed = re.findall(r"^  (?:-\w \[ )?--([a-z0-9-]+)", nvidia.ncu("--help").output, re.MULTILINE)
     assert sorted(listed) == sorted(option.name for option in ncu_options(version))
+    # docs/nvidia-tools.md, "Kernels that must run together".
+    assert not {"communicator", "lockstep-kernel-launch"} & set(listed)
 
 
 def test_ncu_options_have_the_same_defaults(nvidia: RealTools, bench: Bench) -> None:

@@ -258,7 +258,7 @@ class SlotHealth(StrEnum):
 
 
 # Clients of earlier releases refuse a word that they do not know: over the wire, maintenance is a time.
-_HEALTH = ClosedSet(
+_HEALTH: ClosedSet[SlotHealth] = ClosedSet(
     lab_pb2.SlotHealth, [health for health in SlotHealth if health is not SlotHealth.MAINTENANCE]
 )
 

@@ -14,9 +14,8 @@ from assay_server.campaigns.queue.gangs import company
 from assay_server.campaigns.queue.places import elsewhere, lacking, may_join_gangs
 from assay_server.campaigns.queue.shares import NO_SHARES, Shares
 from assay_server.campaigns.queue.standing import Candidate, Standing
-from assay_server.campaigns.scheduling.refusals import refusals
 from assay_server.campaigns.scheduling.resting import RestingSlots
-from assay_server.campaigns.scheduling.retry import is_blameless
+from assay_server.campaigns.scheduling.retry import is_blameless, refusals
 from assay_server.store.model import Agent, Attempt, Need, Run, Slice, need_of
 from assay_server.store.protocols import MetadataReader
 

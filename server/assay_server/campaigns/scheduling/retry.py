@@ -1,9 +1,9 @@
-"""Whether and when to retry a slice after an attempt of it failed."""
+"""Whether and when to retry a slice after an attempt of it failed, and what agents' policies refuse. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from assay_core.records.failure import Failure
 from assay_sampling.running.failures import FailureClass, Fault
@@ -14,6 +14,7 @@ LOSSES = (FailureClass.LEASE_EXPIRED, FailureClass.AGENT_RESTARTED, FailureClass
 # A workload that loses this many different GPUs is assumed to break them.
 MOST_GPUS_LOST = 2
 LONGEST_DELAY_MS = 60_000
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,24 @@ def _is_damage(failure: Failure | None) -> bool:
 
 def _counts(failure: Failure) -> bool:
     return failure.known_class.fault is Fault.RUN
+
+
+def is_refusal(why: Failure | None) -> bool:
+    """Whether the policy of an agent refused to run an attempt."""
+    return why is not None and why.failure_class == FailureClass.REFUSED_BY_POLICY
+
+
+def refusals(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
+    """By agent, its last attempt among these that its policy refused."""
+    return {attempt.agent_id: attempt for attempt in attempts if is_refusal(attempt.failure)}
+
+
+def refused_everywhere(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
+    """The failure of a run that every matching agent refused, with the reasons of the first few of them."""
+    if len(refused) < 2:
+        return why
+    causes = [attempt.failure.cause for attempt in refused.values() if attempt.failure is not None]
+    told = causes[:_MOST_NAMED]
+    if len(causes) > _MOST_NAMED:
+        told.append(f"and {len(causes) - _MOST_NAMED:,} more agents refuse it")
+    return replace(why, cause="; ".join(told))

@@ -23,9 +23,14 @@ from assay_server.campaigns.scheduling.lost_gpus import (
     workload_runs,
 )
 from assay_server.campaigns.scheduling.queue import Queue
-from assay_server.campaigns.scheduling.refusals import is_refusal, refusals, refused_everywhere
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, is_of_box
-from assay_server.campaigns.scheduling.retry import RetryPolicy, lost_gpu
+from assay_server.campaigns.scheduling.retry import (
+    RetryPolicy,
+    is_refusal,
+    lost_gpu,
+    refusals,
+    refused_everywhere,
+)
 from assay_server.campaigns.scheduling.state import campaign_state, failure_of_runs, run_state
 from assay_server.campaigns.slicing.after_light import flags_of_plan, slices_of, waiting_for_light
 from assay_server.store.model import (
