@@ -144,7 +144,7 @@ class AgentSettings(ProgramSettings):
     ] = 2.0
     lease_wait_ms: Annotated[
         int, Setting("How long one request for work may wait at the server."), Field(ge=0)
-    ] = 10_000
+    ] = 30_000
     drain_seconds: Annotated[
         float, Setting("How long a run may continue after SIGTERM.", at_runtime=True), Field(ge=0)
     ] = 5.0

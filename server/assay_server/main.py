@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import json
 import logging
@@ -26,6 +27,8 @@ from assay_server.config import ServerSettings
 from assay_server.ending import until_asked_to_end
 
 _log = logging.getLogger(__name__)
+
+_NEW_OBJECTS = 20_000
 
 program = typer.Typer(
     context_settings=CONTEXT_SETTINGS, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -93,7 +96,18 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
             text += f", joining at {' '.join(server.joins)}" if server.joins else ""
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
+        _collect_garbage_seldom()
         wait()
+
+
+def _collect_garbage_seldom() -> None:
+    """Leave what exists now out of each collection, and collect after more new objects than by default.
+
+    Collections took 6 % of a busy server's time, and find little: few objects here are in cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS, 20, 20)
 
 
 def _server_class() -> Any:

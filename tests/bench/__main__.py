@@ -9,7 +9,8 @@ import argparse
 import os
 import platform
 import statistics
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -28,24 +29,35 @@ Results = dict[tuple[str, int], Result]
 _SAME_INERTIA = 1 + 1e-9
 
 
-def main() -> None:
-    """Measure, print, and write the page where one is asked for."""
+def main() -> int:
+    """Measure, print, and write the page where one is asked for; 1 if a promise was not kept."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--scale", type=float, default=100.0, help="percent of the launches of each case")
     parser.add_argument("--only", nargs="*", choices=[*(section.name for section in SECTIONS), _LAB])
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    lines, results = [], Results()
-    for line in _page(arguments.runs, arguments.scale / 100, arguments.only, results):
+    lines, results, goals = [], Results(), list[Goal]()
+    for line in _page(arguments.runs, arguments.scale / 100, arguments.only, results, goals):
         print(line, flush=True)
         lines.append(line)
         if arguments.output:
             arguments.output.write_text("\n".join([_PAGE_HEAD, *lines, _PAGE_FOOT]))
+    return exit_code([*judged_promises(results), *goals])
 
 
-def _page(runs: int, scale: float, only: list[str] | None, results: Results) -> Iterator[str]:
-    goals: list[Goal] = []
+def exit_code(goals: Iterable[Goal]) -> int:
+    """1 if a goal does not hold, and a line on standard error for each such goal."""
+    missed = [goal for goal in goals if not goal.holds]
+    for goal in missed:
+        print(f"missed: {goal.text}: {goal.measured}, {goal.bound}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _page(
+    runs: int, scale: float, only: list[str] | None, results: Results, goals: list[Goal]
+) -> Iterator[str]:
+    """The page's lines as they are measured; adds to ``results`` and ``goals``."""
     yield _machine(runs)
     for section in SECTIONS:
         if section.name in only if only else not section.when_named:
@@ -114,24 +126,25 @@ def _rows(case: Case, result: Result, first: Result) -> Iterator[str]:
         )
 
 
+def judged_promises(results: Mapping[tuple[str, int], Result]) -> Iterator[Goal]:
+    """The ratios of the cases that were run, each with its bound."""
+    for promise in PROMISES:
+        if promise.above.key in results and promise.below.key in results:
+            above, below = results[promise.above.key], results[promise.below.key]
+            yield Goal(promise.text, *_judged(promise, above, below))
+
+
 def _promises(results: Mapping[tuple[str, int], Result], goals: list[Goal]) -> Iterator[str]:
     """The ratios of the cases that were run, each beside its bound, and the goals of the lab."""
-    kept = [p for p in PROMISES if p.above.key in results and p.below.key in results]
-    if not kept and not goals:
+    judged = [*judged_promises(results), *goals]
+    if not judged:
         return
     yield "\n## What we promise\n"
     yield "| ratio | measured | bound | holds |"
     yield "|---|---:|---:|---|"
-    for promise in kept:
-        above, below = results[promise.above.key], results[promise.below.key]
-        measured, bound, holds = _judged(promise, above, below)
-        yield _promised(promise.text, measured, bound, holds=holds)
-    for goal in goals:
-        yield _promised(goal.text, goal.measured, goal.bound, holds=goal.holds)
-
-
-def _promised(text: str, measured: str, bound: str, *, holds: bool) -> str:
-    return f"| {text} | {measured} | {bound} | {'yes' if holds else '**no**'} |"
+    for goal in judged:
+        holds = "yes" if goal.holds else "**no**"
+        yield f"| {goal.text} | {goal.measured} | {goal.bound} | {holds} |"
 
 
 def _judged(promise: Promise, above: Result, below: Result) -> tuple[str, str, bool]:
@@ -198,4 +211,4 @@ _PAGE_FOOT = """
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -14,6 +14,8 @@ from assay_core.records.lease import SpoolState
 
 _log = logging.getLogger(__name__)
 
+_FEW = 64
+
 
 class Spools:
     """The last state of each agent's spool. Thread-safe.
@@ -25,6 +27,7 @@ class Spools:
         self._heard_ms = heard_ms
         self._lock = threading.Lock()
         self._states: dict[str, tuple[SpoolState, int]] = {}
+        self._look_beyond = _FEW
 
     def note(self, agent_id: str, state: SpoolState | None, now_ms: int) -> None:
         """An agent's heartbeat; None: it is of a release that does not tell its spool."""
@@ -32,8 +35,9 @@ class Spools:
             return
         with self._lock:
             before = self._states.get(agent_id)
-            if len(self._states) > len(self._live(now_ms)) * 2 + 64:
+            if len(self._states) > self._look_beyond:
                 self._states = {key: self._states[key] for key in self._live(now_ms)}
+                self._look_beyond = len(self._states) * 2 + _FEW
             self._states[agent_id] = (state, now_ms)
         if state.waits and not (before and before[0].waits):
             _log.warning("the spool of agent %s is full (%d bytes)", agent_id, state.used_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,11 @@ class ServerMetrics:
             "store_seconds", "Writing transactions: wait for the writer, work, commit.", "part"
         )
         self._store_errors = counter("store_errors_total", "Writing transactions that were undone.")
+        # Looking up labels takes longer than counting; these are few, and needed for every call.
+        self._running_of = functools.cache(self._running.labels)
+        self._calls_of = functools.cache(self._calls.labels)
+        self._call_seconds_of = functools.cache(self._call_seconds.labels)
+        self._store_seconds_of = functools.cache(self._store_seconds.labels)
         self._serving = gauge("serving", "1 while the health service says SERVING.")
         self._draining = gauge("draining", "1 once the server was told to end.")
         registry.register(KeepingCollector(state))
@@ -103,20 +109,20 @@ class ServerMetrics:
     # The meter of calls.
 
     def began(self, call: str) -> None:
-        self._running.labels(call).inc()
+        self._running_of(call).inc()
 
     def ended(self, call: str, code: str, seconds: float | None) -> None:
-        self._running.labels(call).dec()
-        self._calls.labels(call, code).inc()
+        self._running_of(call).dec()
+        self._calls_of(call, code).inc()
         if seconds is not None:
-            self._call_seconds.labels(call).observe(seconds)
+            self._call_seconds_of(call).observe(seconds)
 
     # The meter of the store.
 
     def stored(self, wait_seconds: float, work_seconds: float, commit_seconds: float) -> None:
-        self._store_seconds.labels("wait").observe(wait_seconds)
-        self._store_seconds.labels("work").observe(work_seconds)
-        self._store_seconds.labels("commit").observe(commit_seconds)
+        self._store_seconds_of("wait").observe(wait_seconds)
+        self._store_seconds_of("work").observe(work_seconds)
+        self._store_seconds_of("commit").observe(commit_seconds)
 
     def not_stored(self) -> None:
         self._store_errors.inc()

@@ -87,24 +87,34 @@ class AgentHandler:
             cause = f"it reports {number:,} {what}; at most {most:,} are taken"
             raise ParameterError(subject, cause, "run the same release of Assay on agent and server")
 
-    def heartbeat(self, heartbeat: Heartbeat) -> Future[HeartbeatAnswer]:
-        """The answer to come; raises ParameterError for a heartbeat with too many attempts."""
+    def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatAnswer | Future[HeartbeatAnswer]:
+        """The answer, or the answer to come; raises ParameterError for a heartbeat with too many attempts."""
         self._require("heartbeat", "attempts", len(heartbeat.attempts), self._limits.heartbeat_attempts)
-        return self._heartbeats.take(heartbeat)
+        return self._heartbeats.from_memory(heartbeat) or self._heartbeats.take(heartbeat)
 
     def lease(self, request: LeaseRequest) -> LeaseAnswer:
         """Work for a slot, now; an empty answer if there is none."""
+        agent_id, session_id, slot_id = request.agent_id, request.session_id, request.slot_id
+        self._coordinator.queue.asks(agent_id, slot_id)
         with self._coordinator.schedule() as schedule:
-            if not schedule.is_registered(request.agent_id, request.session_id):
+            if not schedule.is_registered(agent_id, session_id):
                 return LeaseAnswer(register_again=True)
             if self._is_short_of_room():
                 return LeaseAnswer()
-            lease = schedule.lease(request.agent_id, request.slot_id)
-        return LeaseAnswer(None if lease is None else work_of(lease, self._coordinator.policy.lease_ms))
+            lease = schedule.lease(agent_id, slot_id)
+        if lease is None:
+            self._coordinator.queue.got_nothing(agent_id, session_id, slot_id)
+            return LeaseAnswer()
+        return LeaseAnswer(work_of(lease, self._coordinator.policy.lease_ms))
 
     def _is_short_of_room(self) -> bool:
         """Whether no new work is given out, because there is no room for its records."""
         return self._coordinator.room is not None and self._coordinator.room.shortage is not None
+
+    def must_ask(self, request: LeaseRequest) -> bool:
+        """Whether a new request must look into the store. Looks only in memory."""
+        now_ms = self._coordinator.clock.now_ms()
+        return self._coordinator.queue.must_ask(request.agent_id, request.session_id, request.slot_id, now_ms)
 
     def is_worth_asking(self, request: LeaseRequest) -> bool:
         """Whether a slot that got no work may get some now. Looks only in memory."""

@@ -54,6 +54,7 @@ from assay_server.rpc.places import Places
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.published.servicer import PublishedServicer
 from assay_server.rpc.servicers import AgentServicer, CampaignServicer, Threads
+from assay_server.rpc.wrapping import Composed
 from assay_server.store.protocols import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -213,12 +214,16 @@ class RpcServer:
     def _server(self, limits: CallLimits, *, joining: bool = False) -> grpc.aio.Server:
         return grpc.aio.server(
             interceptors=[
-                self._observing,
-                Auditing(self._audit),
-                Guard(self._recognition, joining=joining),
-                QuotaKeeper(Quotas(self._limits.callers)),
-                Decoding(self._limits.log),
-                Claims(self._metadata),
+                Composed(
+                    [
+                        self._observing,
+                        Auditing(self._audit),
+                        Guard(self._recognition, joining=joining),
+                        QuotaKeeper(Quotas(self._limits.callers)),
+                        Decoding(self._limits.log),
+                        Claims(self._metadata),
+                    ]
+                )
             ],
             options=_options(limits),
             maximum_concurrent_rpcs=limits.calls,

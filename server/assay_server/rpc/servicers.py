@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -144,7 +144,8 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         """Heartbeats wait for no thread of other calls."""
         try:
             answer = self._handler.heartbeat(Heartbeat.from_proto(request))
-            return (await asyncio.wrap_future(answer)).to_proto()
+            told = await asyncio.wrap_future(answer) if isinstance(answer, Future) else answer
+            return told.to_proto()
         except Exception as error:  # noqa: BLE001 - as in answer()
             await abort(context, error, "heartbeat")
 
@@ -162,8 +163,9 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
         first = True
         while True:
             seen = self._changes.version(WORK)
-            # Of the slots that news wakes, most find in memory that it was not for them, or is taken.
-            if first or self._handler.is_worth_asking(request):
+            # Most slots that news wakes, or that ask again, find in memory that there is nothing for them.
+            worth = self._handler.must_ask if first else self._handler.is_worth_asking
+            if worth(request):
                 told = await answer(context, self._threads.short, self._asking(first), _as_it_is, request)
             first, rest = False, until - loop.time()
             if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:

@@ -5,8 +5,9 @@ A kind is whether a call's request, and its answer, is one message or a stream o
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,32 @@ class ServedCall:
     @property
     def name(self) -> str:
         return self.method.rpartition("/")[2]
+
+
+class Composed(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Interceptors as one, the first outermost: a method's handler is made at its first call, not at each.
+
+    None of them may look at anything but the method when it makes a handler.
+
+    Only methods that are served are remembered, so callers cannot fill the memory with names.
+    """
+
+    def __init__(self, interceptors: Sequence[grpc.aio.ServerInterceptor[Any, Any]]) -> None:
+        self._interceptors = tuple(interceptors)
+        self._handlers: dict[str | bytes, Any] = {}
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> Any:
+        method = handler_call_details.method
+        found = self._handlers.get(method)
+        if found is None:
+            for each in reversed(self._interceptors):
+                continuation = functools.partial(each.intercept_service, continuation)
+            found = await continuation(handler_call_details)
+            if found is not None:
+                self._handlers[method] = found
+        return found
 
 
 class Surrounding(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

@@ -15,6 +15,7 @@ from typing import Any
 
 import grpc
 
+from assay_agent.config import AgentSettings
 from assay_core.records.attempt import AttemptLog, Claim
 from assay_core.records.campaign import StatusRequest
 from assay_core.records.lease import (
@@ -34,7 +35,7 @@ from tests.bench.lab.figures import Counts
 from tests.support.server.made_segments import MadeSegment, made_segments
 
 PROFILER = "nsight_systems"
-LEASE_WAIT_MS = 10_000
+LEASE_WAIT_MS = int(AgentSettings.model_fields["lease_wait_ms"].default)  # as a real agent
 LAUNCHES = 50
 _PATIENCE_SECONDS = 60.0
 

@@ -39,6 +39,7 @@ class Queue:
         self.reservations = Reservations()
         self._seats: dict[tuple[str, str], Seat] = {}
         self._sessions: dict[str, str] = {}
+        self._empty_handed: dict[tuple[str, str], str] = {}
 
     @property
     def shares(self) -> Shares:
@@ -115,6 +116,7 @@ class Queue:
         with self._lock:
             for place in [place for place in self._seats if place[0] == agent.agent_id]:
                 del self._seats[place]
+                self._empty_handed.pop(place, None)
             self._sessions[agent.agent_id] = agent.session_id
             for slot in agent.slots:
                 self._seats[agent.agent_id, slot.slot_id] = seat_of(agent, slot)
@@ -126,6 +128,22 @@ class Queue:
             self._seats[seat.place] = seat
             self._sessions[agent.agent_id] = agent.session_id
         return seat
+
+    def asks(self, agent_id: str, slot_id: str) -> None:
+        """A slot is about to be given work, if there is any."""
+        with self._lock:
+            self._empty_handed.pop((agent_id, slot_id), None)
+
+    def got_nothing(self, agent_id: str, session_id: str, slot_id: str) -> None:
+        """A slot asked, held no lease whose answer may have been lost, and got none."""
+        with self._lock:
+            self._empty_handed[agent_id, slot_id] = session_id
+
+    def must_ask(self, agent_id: str, session_id: str, slot_id: str, now_ms: int) -> bool:
+        """Whether a new request for a slot must look into the store; looks only in memory."""
+        if self._empty_handed.get((agent_id, slot_id)) != session_id:
+            return True
+        return self.may_serve(agent_id, session_id, slot_id, now_ms)
 
     def may_serve(self, agent_id: str, session_id: str, slot_id: str, now_ms: int) -> bool:
         """Whether it is worth asking for work for a slot that got none before; looks only in memory."""

@@ -80,6 +80,7 @@ class Effects:
     done: list[Attempt] = field(default_factory=list)  # their slots are in order
     stored: list[Segment] = field(default_factory=list)  # they are durable
     ended: list[tuple[Attempt, AttemptState, Failure | None]] = field(default_factory=list)
+    registered: set[str] = field(default_factory=set)  # agents, possibly with another process
     # A slice may be waiting. A free slot does not set this: its own agent asks for work, and waking all
     # others whenever an attempt ends costs one request per idle slot.
     work: bool = False

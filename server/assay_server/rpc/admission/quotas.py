@@ -94,18 +94,18 @@ class QuotaKeeper(Surrounding):
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
 
-    @contextlib.asynccontextmanager
-    async def around(self, call: ServedCall, context: Context) -> AsyncIterator[None]:
-        with contextlib.ExitStack() as used:
-            try:
-                used.enter_context(self._used(call.name, context))
-            except AssayError as error:
-                await abort(context, error, call.name)
-            yield
-
-    def _used(self, call: str, context: Context) -> contextlib.AbstractContextManager[None]:
+    def around(self, call: ServedCall, context: Context) -> contextlib.AbstractAsyncContextManager[None]:
         caller: Caller | None = current_caller()
         if caller is not None and caller.is_owner:
             return contextlib.nullcontext()
         host = str(context.peer()).rpartition(":")[0]
-        return self._quotas.used(host if caller is None else caller.identity_id, call)
+        return self._bounded(host if caller is None else caller.identity_id, call.name, context)
+
+    @contextlib.asynccontextmanager
+    async def _bounded(self, identity_id: str, call: str, context: Context) -> AsyncIterator[None]:
+        with contextlib.ExitStack() as used:
+            try:
+                used.enter_context(self._quotas.used(identity_id, call))
+            except AssayError as error:
+                await abort(context, error, call)
+            yield
