@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from assay_protos import common_pb2 as assay__protos_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x61ssay_protos/agent.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"\xcb\x01\n\tInventory\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x11\n\tcpu_count\x18\x03 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12!\n\x07\x64\x65vices\x18\x05 \x03(\x0b\x32\x10.assay.v1.Device\x12\x16\n\x0e\x64river_version\x18\x06 \x01(\t\x12\x1b\n\x13\x63uda_driver_version\x18\x07 \x01(\t\x12\x18\n\x10no_device_reason\x18\x08 \x01(\t\"\xb1\x01\n\x04Slot\x12\x0f\n\x07slot_id\x18\x01 \x01(\t\x12 \n\x06\x64\x65vice\x18\x02 \x01(\x0b\x32\x10.assay.v1.Device\x12\x11\n\tprofilers\x18\x03 \x03(\t\x12\x11\n\tsynthetic\x18\x04 \x01(\x08\x12\x19\n\x11quarantine_reason\x18\x05 \x01(\t\x12\x15\n\rsm_partitions\x18\x06 \x01(\x08\x12\r\n\x05gangs\x18\x07 \x01(\x08\x12\x0f\n\x07\x62undles\x18\x08 \x01(\x08\"\xce\x01\n\x0fRegisterRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12&\n\tinventory\x18\x04 \x01(\x0b\x32\x13.assay.v1.Inventory\x12\x1d\n\x05slots\x18\x05 \x03(\x0b\x32\x0e.assay.v1.Slot\x12#\n\x04held\x18\x07 \x03(\x0b\x32\x15.assay.v1.HeldAttempt\x12\r\n\x05place\x18\x08 \x01(\tJ\x04\x08\x06\x10\x07R\x06sealed\"F\n\x0bHeldAttempt\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x14\n\x0cwrite_secret\x18\x02 \x01(\x0c\"\x9c\x01\n\x10RegisterResponse\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\x05\x12\x10\n\x08lease_ms\x18\x02 \x01(\x05\x12$\n\x06resume\x18\x03 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x04\x64rop\x18\x04 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eserver_version\x18\x05 \x01(\t\"d\n\x0f\x41ttemptProgress\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x18\n\x10launches_spooled\x18\x02 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x03 \x01(\x0c\"\x8a\x01\n\x10HeartbeatRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12+\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x19.assay.v1.AttemptProgress\x12#\n\x05spool\x18\x04 \x01(\x0b\x32\x14.assay.v1.SpoolState\"U\n\nSpoolState\x12\x12\n\nused_bytes\x18\x01 \x01(\x03\x12\x13\n\x0blimit_bytes\x18\x02 \x01(\x03\x12\r\n\x05waits\x18\x03 \x01(\x08\x12\x0f\n\x07\x64\x61maged\x18\x04 \x01(\x05\"O\n\x11HeartbeatResponse\x12\"\n\x04\x64rop\x18\x01 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"5\n\x0eRecordedSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x15\n\rrecorded_time\x18\x02 \x01(\x08\"\xa4\x02\n\rCommandSource\x12\x0c\n\x04\x61rgv\x18\x01 \x03(\t\x12=\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32(.assay.v1.CommandSource.EnvironmentEntry\x12\x19\n\x11working_directory\x18\x03 \x01(\t\x12\x11\n\ttimeout_s\x18\x04 \x01(\x01\x12\x1a\n\x12memory_limit_bytes\x18\x05 \x01(\x03\x12\x13\n\x0bkineto_file\x18\x06 \x01(\t\x12 \n\x06\x62undle\x18\x07 \x01(\x0b\x32\x10.assay.v1.Bundle\x12\x11\n\tprocesses\x18\x10 \x01(\x05\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd3\x02\n\x07RunSpec\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08workload\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x04 \x01(\t\x12&\n\tcondition\x18\x06 \x01(\x0b\x32\x13.assay.v1.Condition\x12\x0e\n\x06repeat\x18\x07 \x01(\x05\x12\x11\n\tsynthetic\x18\x08 \x01(\x08\x12\x10\n\x08profiler\x18\t \x01(\t\x12*\n\x08recorded\x18\n \x01(\x0b\x32\x18.assay.v1.RecordedSource\x12(\n\x07\x63ommand\x18\x0b \x01(\x0b\x32\x17.assay.v1.CommandSource\x12\x10\n\x08\x63ounters\x18\x0c \x03(\t\x12\x11\n\tunder_mps\x18\r \x01(\x08\x12\x1e\n\x05level\x18\x0e \x01(\x0e\x32\x0f.assay.v1.LevelJ\x04\x08\x05\x10\x06\"\xb4\x01\n\x04Work\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x1e\n\x03run\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x13\n\x0blaunch_skip\x18\x03 \x01(\x03\x12\x14\n\x0claunch_count\x18\x04 \x01(\x03\x12\x1a\n\x12lease_remaining_ms\x18\x05 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\x12\x0c\n\x04gang\x18\x07 \x03(\t\"V\n\x0cLeaseRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07slot_id\x18\x03 \x01(\t\x12\x0f\n\x07wait_ms\x18\x04 \x01(\x05\"E\n\rLeaseResponse\x12\x1c\n\x04work\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Work\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"\xdc\x01\n\nAttemptLog\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12:\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32%.assay.v1.AttemptLog.EnvironmentEntry\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\x16\n\x0etelemetry_json\x18\x04 \x01(\t\x12\x14\n\x0cwall_seconds\x18\x05 \x01(\x01\x12\x12\n\nfacts_json\x18\x06 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe3\x01\n\x14\x46inishAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x10\n\x08segments\x18\x03 \x01(\x03\x12\x10\n\x08launches\x18\x04 \x01(\x03\x12%\n\x05\x66lags\x18\x05 \x03(\x0b\x32\x16.assay.v1.ValidityFlag\x12!\n\x03log\x18\x06 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x07 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x08 \x01(\x0c\"*\n\x15\x46inishAttemptResponse\x12\x11\n\tpublished\x18\x01 \x01(\x08\"\xba\x01\n\x12\x46\x61ilAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.assay.v1.Failure\x12!\n\x03log\x18\x04 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\"\x15\n\x13\x46\x61ilAttemptResponse2\xef\x02\n\x0c\x41gentService\x12\x41\n\x08Register\x12\x19.assay.v1.RegisterRequest\x1a\x1a.assay.v1.RegisterResponse\x12\x44\n\tHeartbeat\x12\x1a.assay.v1.HeartbeatRequest\x1a\x1b.assay.v1.HeartbeatResponse\x12\x38\n\x05Lease\x12\x16.assay.v1.LeaseRequest\x1a\x17.assay.v1.LeaseResponse\x12P\n\rFinishAttempt\x12\x1e.assay.v1.FinishAttemptRequest\x1a\x1f.assay.v1.FinishAttemptResponse\x12J\n\x0b\x46\x61ilAttempt\x12\x1c.assay.v1.FailAttemptRequest\x1a\x1d.assay.v1.FailAttemptResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x61ssay_protos/agent.proto\x12\x08\x61ssay.v1\x1a\x19\x61ssay_protos/common.proto\"\xcb\x01\n\tInventory\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x11\n\tcpu_count\x18\x03 \x01(\x05\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\x12!\n\x07\x64\x65vices\x18\x05 \x03(\x0b\x32\x10.assay.v1.Device\x12\x16\n\x0e\x64river_version\x18\x06 \x01(\t\x12\x1b\n\x13\x63uda_driver_version\x18\x07 \x01(\t\x12\x18\n\x10no_device_reason\x18\x08 \x01(\t\"\xb1\x01\n\x04Slot\x12\x0f\n\x07slot_id\x18\x01 \x01(\t\x12 \n\x06\x64\x65vice\x18\x02 \x01(\x0b\x32\x10.assay.v1.Device\x12\x11\n\tprofilers\x18\x03 \x03(\t\x12\x11\n\tsynthetic\x18\x04 \x01(\x08\x12\x19\n\x11quarantine_reason\x18\x05 \x01(\t\x12\x15\n\rsm_partitions\x18\x06 \x01(\x08\x12\r\n\x05gangs\x18\x07 \x01(\x08\x12\x0f\n\x07\x62undles\x18\x08 \x01(\x08\"\xce\x01\n\x0fRegisterRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12&\n\tinventory\x18\x04 \x01(\x0b\x32\x13.assay.v1.Inventory\x12\x1d\n\x05slots\x18\x05 \x03(\x0b\x32\x0e.assay.v1.Slot\x12#\n\x04held\x18\x07 \x03(\x0b\x32\x15.assay.v1.HeldAttempt\x12\r\n\x05place\x18\x08 \x01(\tJ\x04\x08\x06\x10\x07R\x06sealed\"F\n\x0bHeldAttempt\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x14\n\x0cwrite_secret\x18\x02 \x01(\x0c\"\xb7\x01\n\x10RegisterResponse\x12\x14\n\x0cheartbeat_ms\x18\x01 \x01(\x05\x12\x10\n\x08lease_ms\x18\x02 \x01(\x05\x12$\n\x06resume\x18\x03 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x04\x64rop\x18\x04 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eserver_version\x18\x05 \x01(\t\x12\x19\n\x11idle_heartbeat_ms\x18\x06 \x01(\x05\"d\n\x0f\x41ttemptProgress\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x18\n\x10launches_spooled\x18\x02 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x03 \x01(\x0c\"\x8a\x01\n\x10HeartbeatRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12+\n\x08\x61ttempts\x18\x03 \x03(\x0b\x32\x19.assay.v1.AttemptProgress\x12#\n\x05spool\x18\x04 \x01(\x0b\x32\x14.assay.v1.SpoolState\"U\n\nSpoolState\x12\x12\n\nused_bytes\x18\x01 \x01(\x03\x12\x13\n\x0blimit_bytes\x18\x02 \x01(\x03\x12\r\n\x05waits\x18\x03 \x01(\x08\x12\x0f\n\x07\x64\x61maged\x18\x04 \x01(\x05\"O\n\x11HeartbeatResponse\x12\"\n\x04\x64rop\x18\x01 \x03(\x0b\x32\x14.assay.v1.AttemptKey\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"5\n\x0eRecordedSource\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x15\n\rrecorded_time\x18\x02 \x01(\x08\"\xa4\x02\n\rCommandSource\x12\x0c\n\x04\x61rgv\x18\x01 \x03(\t\x12=\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32(.assay.v1.CommandSource.EnvironmentEntry\x12\x19\n\x11working_directory\x18\x03 \x01(\t\x12\x11\n\ttimeout_s\x18\x04 \x01(\x01\x12\x1a\n\x12memory_limit_bytes\x18\x05 \x01(\x03\x12\x13\n\x0bkineto_file\x18\x06 \x01(\t\x12 \n\x06\x62undle\x18\x07 \x01(\x0b\x32\x10.assay.v1.Bundle\x12\x11\n\tprocesses\x18\x10 \x01(\x05\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xd3\x02\n\x07RunSpec\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x10\n\x08workload\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_kind\x18\x04 \x01(\t\x12&\n\tcondition\x18\x06 \x01(\x0b\x32\x13.assay.v1.Condition\x12\x0e\n\x06repeat\x18\x07 \x01(\x05\x12\x11\n\tsynthetic\x18\x08 \x01(\x08\x12\x10\n\x08profiler\x18\t \x01(\t\x12*\n\x08recorded\x18\n \x01(\x0b\x32\x18.assay.v1.RecordedSource\x12(\n\x07\x63ommand\x18\x0b \x01(\x0b\x32\x17.assay.v1.CommandSource\x12\x10\n\x08\x63ounters\x18\x0c \x03(\t\x12\x11\n\tunder_mps\x18\r \x01(\x08\x12\x1e\n\x05level\x18\x0e \x01(\x0e\x32\x0f.assay.v1.LevelJ\x04\x08\x05\x10\x06\"\xb4\x01\n\x04Work\x12!\n\x03key\x18\x01 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x1e\n\x03run\x18\x02 \x01(\x0b\x32\x11.assay.v1.RunSpec\x12\x13\n\x0blaunch_skip\x18\x03 \x01(\x03\x12\x14\n\x0claunch_count\x18\x04 \x01(\x03\x12\x1a\n\x12lease_remaining_ms\x18\x05 \x01(\x03\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\x12\x0c\n\x04gang\x18\x07 \x03(\t\"V\n\x0cLeaseRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07slot_id\x18\x03 \x01(\t\x12\x0f\n\x07wait_ms\x18\x04 \x01(\x05\"E\n\rLeaseResponse\x12\x1c\n\x04work\x18\x01 \x01(\x0b\x32\x0e.assay.v1.Work\x12\x16\n\x0eregister_again\x18\x02 \x01(\x08\"\xdc\x01\n\nAttemptLog\x12\x0f\n\x07\x63ommand\x18\x01 \x03(\t\x12:\n\x0b\x65nvironment\x18\x02 \x03(\x0b\x32%.assay.v1.AttemptLog.EnvironmentEntry\x12\x0b\n\x03log\x18\x03 \x01(\t\x12\x16\n\x0etelemetry_json\x18\x04 \x01(\t\x12\x14\n\x0cwall_seconds\x18\x05 \x01(\x01\x12\x12\n\nfacts_json\x18\x06 \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xe3\x01\n\x14\x46inishAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\x10\n\x08segments\x18\x03 \x01(\x03\x12\x10\n\x08launches\x18\x04 \x01(\x03\x12%\n\x05\x66lags\x18\x05 \x03(\x0b\x32\x16.assay.v1.ValidityFlag\x12!\n\x03log\x18\x06 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x07 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x08 \x01(\x0c\"*\n\x15\x46inishAttemptResponse\x12\x11\n\tpublished\x18\x01 \x01(\x08\"\xba\x01\n\x12\x46\x61ilAttemptRequest\x12\x10\n\x08\x61gent_id\x18\x01 \x01(\t\x12!\n\x03key\x18\x02 \x01(\x0b\x32\x14.assay.v1.AttemptKey\x12\"\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x11.assay.v1.Failure\x12!\n\x03log\x18\x04 \x01(\x0b\x32\x14.assay.v1.AttemptLog\x12\x12\n\nsession_id\x18\x05 \x01(\t\x12\x14\n\x0cwrite_secret\x18\x06 \x01(\x0c\"\x15\n\x13\x46\x61ilAttemptResponse2\xef\x02\n\x0c\x41gentService\x12\x41\n\x08Register\x12\x19.assay.v1.RegisterRequest\x1a\x1a.assay.v1.RegisterResponse\x12\x44\n\tHeartbeat\x12\x1a.assay.v1.HeartbeatRequest\x1a\x1b.assay.v1.HeartbeatResponse\x12\x38\n\x05Lease\x12\x16.assay.v1.LeaseRequest\x1a\x17.assay.v1.LeaseResponse\x12P\n\rFinishAttempt\x12\x1e.assay.v1.FinishAttemptRequest\x1a\x1f.assay.v1.FinishAttemptResponse\x12J\n\x0b\x46\x61ilAttempt\x12\x1c.assay.v1.FailAttemptRequest\x1a\x1d.assay.v1.FailAttemptResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,41 +45,41 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HELDATTEMPT']._serialized_start=660
   _globals['_HELDATTEMPT']._serialized_end=730
   _globals['_REGISTERRESPONSE']._serialized_start=733
-  _globals['_REGISTERRESPONSE']._serialized_end=889
-  _globals['_ATTEMPTPROGRESS']._serialized_start=891
-  _globals['_ATTEMPTPROGRESS']._serialized_end=991
-  _globals['_HEARTBEATREQUEST']._serialized_start=994
-  _globals['_HEARTBEATREQUEST']._serialized_end=1132
-  _globals['_SPOOLSTATE']._serialized_start=1134
-  _globals['_SPOOLSTATE']._serialized_end=1219
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1221
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1300
-  _globals['_RECORDEDSOURCE']._serialized_start=1302
-  _globals['_RECORDEDSOURCE']._serialized_end=1355
-  _globals['_COMMANDSOURCE']._serialized_start=1358
-  _globals['_COMMANDSOURCE']._serialized_end=1650
-  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_start=1600
-  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_end=1650
-  _globals['_RUNSPEC']._serialized_start=1653
-  _globals['_RUNSPEC']._serialized_end=1992
-  _globals['_WORK']._serialized_start=1995
-  _globals['_WORK']._serialized_end=2175
-  _globals['_LEASEREQUEST']._serialized_start=2177
-  _globals['_LEASEREQUEST']._serialized_end=2263
-  _globals['_LEASERESPONSE']._serialized_start=2265
-  _globals['_LEASERESPONSE']._serialized_end=2334
-  _globals['_ATTEMPTLOG']._serialized_start=2337
-  _globals['_ATTEMPTLOG']._serialized_end=2557
-  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_start=1600
-  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_end=1650
-  _globals['_FINISHATTEMPTREQUEST']._serialized_start=2560
-  _globals['_FINISHATTEMPTREQUEST']._serialized_end=2787
-  _globals['_FINISHATTEMPTRESPONSE']._serialized_start=2789
-  _globals['_FINISHATTEMPTRESPONSE']._serialized_end=2831
-  _globals['_FAILATTEMPTREQUEST']._serialized_start=2834
-  _globals['_FAILATTEMPTREQUEST']._serialized_end=3020
-  _globals['_FAILATTEMPTRESPONSE']._serialized_start=3022
-  _globals['_FAILATTEMPTRESPONSE']._serialized_end=3043
-  _globals['_AGENTSERVICE']._serialized_start=3046
-  _globals['_AGENTSERVICE']._serialized_end=3413
+  _globals['_REGISTERRESPONSE']._serialized_end=916
+  _globals['_ATTEMPTPROGRESS']._serialized_start=918
+  _globals['_ATTEMPTPROGRESS']._serialized_end=1018
+  _globals['_HEARTBEATREQUEST']._serialized_start=1021
+  _globals['_HEARTBEATREQUEST']._serialized_end=1159
+  _globals['_SPOOLSTATE']._serialized_start=1161
+  _globals['_SPOOLSTATE']._serialized_end=1246
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1248
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1327
+  _globals['_RECORDEDSOURCE']._serialized_start=1329
+  _globals['_RECORDEDSOURCE']._serialized_end=1382
+  _globals['_COMMANDSOURCE']._serialized_start=1385
+  _globals['_COMMANDSOURCE']._serialized_end=1677
+  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_start=1627
+  _globals['_COMMANDSOURCE_ENVIRONMENTENTRY']._serialized_end=1677
+  _globals['_RUNSPEC']._serialized_start=1680
+  _globals['_RUNSPEC']._serialized_end=2019
+  _globals['_WORK']._serialized_start=2022
+  _globals['_WORK']._serialized_end=2202
+  _globals['_LEASEREQUEST']._serialized_start=2204
+  _globals['_LEASEREQUEST']._serialized_end=2290
+  _globals['_LEASERESPONSE']._serialized_start=2292
+  _globals['_LEASERESPONSE']._serialized_end=2361
+  _globals['_ATTEMPTLOG']._serialized_start=2364
+  _globals['_ATTEMPTLOG']._serialized_end=2584
+  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_start=1627
+  _globals['_ATTEMPTLOG_ENVIRONMENTENTRY']._serialized_end=1677
+  _globals['_FINISHATTEMPTREQUEST']._serialized_start=2587
+  _globals['_FINISHATTEMPTREQUEST']._serialized_end=2814
+  _globals['_FINISHATTEMPTRESPONSE']._serialized_start=2816
+  _globals['_FINISHATTEMPTRESPONSE']._serialized_end=2858
+  _globals['_FAILATTEMPTREQUEST']._serialized_start=2861
+  _globals['_FAILATTEMPTREQUEST']._serialized_end=3047
+  _globals['_FAILATTEMPTRESPONSE']._serialized_start=3049
+  _globals['_FAILATTEMPTRESPONSE']._serialized_end=3070
+  _globals['_AGENTSERVICE']._serialized_start=3073
+  _globals['_AGENTSERVICE']._serialized_end=3440
 # @@protoc_insertion_point(module_scope)

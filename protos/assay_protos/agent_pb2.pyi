@@ -74,18 +74,20 @@ class HeldAttempt(_message.Message):
     def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class RegisterResponse(_message.Message):
-    __slots__ = ("heartbeat_ms", "lease_ms", "resume", "drop", "server_version")
+    __slots__ = ("heartbeat_ms", "lease_ms", "resume", "drop", "server_version", "idle_heartbeat_ms")
     HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     DROP_FIELD_NUMBER: _ClassVar[int]
     SERVER_VERSION_FIELD_NUMBER: _ClassVar[int]
+    IDLE_HEARTBEAT_MS_FIELD_NUMBER: _ClassVar[int]
     heartbeat_ms: int
     lease_ms: int
     resume: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
     drop: _containers.RepeatedCompositeFieldContainer[_common_pb2.AttemptKey]
     server_version: str
-    def __init__(self, heartbeat_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., resume: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., drop: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., server_version: _Optional[str] = ...) -> None: ...
+    idle_heartbeat_ms: int
+    def __init__(self, heartbeat_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., resume: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., drop: _Optional[_Iterable[_Union[_common_pb2.AttemptKey, _Mapping]]] = ..., server_version: _Optional[str] = ..., idle_heartbeat_ms: _Optional[int] = ...) -> None: ...
 
 class AttemptProgress(_message.Message):
     __slots__ = ("key", "launches_spooled", "write_secret")

@@ -75,7 +75,9 @@ class ServerSettings(ProgramSettings):
     lease_ms: Annotated[
         int, Setting("If an agent is silent for this long, its attempt goes to another slot."), Field(ge=1)
     ] = 60_000
-    heartbeat_ms: Annotated[int, Setting("How often agents send a heartbeat."), Field(ge=1)] = 5_000
+    heartbeat_ms: Annotated[
+        int, Setting("How often agents send a heartbeat; idle ones do a third as often."), Field(ge=1)
+    ] = 5_000
     analysis_workers: Annotated[
         int, Setting("Processes that analyse campaigns, each one workload at a time."), Field(ge=1)
     ] = 1

@@ -214,6 +214,21 @@ def test_a_short_lease_is_kept_alive_more_often_than_the_server_asks(
         wait_for(lambda: server.published)
 
 
+def test_an_idle_agent_is_silent_for_longer_and_an_attempt_is_told_of_at_once(
+    server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
+) -> None:
+    server.idle_heartbeat_ms = 3_600_000
+    gate = threading.Event()
+    profiler.between = lambda work, cancelled: gate.wait(30) and None
+    with running(server, tmp_path, profiler):
+        wait_for(lambda: server.heartbeats)  # the first tells how the spool is
+        server.add_run("c-1.0000")
+        wait_for(lambda: sum(1 for h in server.heartbeats if h.attempts) >= 3)
+        gate.set()
+        wait_for(lambda: server.published)
+    assert sum(1 for h in server.heartbeats if not h.attempts) == 1
+
+
 def test_an_attempt_that_is_not_wanted_any_more_is_dropped(
     server: FakeServer, tmp_path: Path, profiler: ScriptedProfiler
 ) -> None:

@@ -248,6 +248,30 @@ def test_an_idle_slot_asks_the_store_once_until_a_campaign_comes(server: Server,
         assert answers[0].work is not None and len(asked) == 2
 
 
+def test_a_slot_that_asks_again_is_answered_from_memory_until_its_agent_starts_anew(
+    server: Server, asked: list[float]
+) -> None:
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        assert [agent.lease(wait_ms=0).work for _ in range(3)] == [None] * 3
+        assert len(asked) == 1
+        agent.session_id = "the process after it"
+        assert agent.lease(wait_ms=0).register_again
+        agent.register()
+        agent.lease(wait_ms=0)
+        assert len(asked) == 3
+
+
+def test_a_lost_answer_is_given_again_also_to_a_slot_that_got_nothing_before(server: Server) -> None:
+    with PlayingAgent(server.addresses[0]) as agent:
+        agent.register()
+        assert agent.lease(wait_ms=0).work is None
+        agent.submit(ONE_RUN)
+        first = agent.lease(wait_ms=20_000).work
+        assert first is not None
+        assert agent.lease(wait_ms=0).work == first
+
+
 def test_a_slice_that_rests_wakes_a_slot_when_it_is_due(
     make_server: Callable[..., Server], asked: list[float]
 ) -> None:

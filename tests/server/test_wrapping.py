@@ -7,13 +7,14 @@ import contextlib
 from collections.abc import AsyncIterator
 from itertools import product
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 
 from assay_sampling.errors import NotPermittedError
 from assay_server.rpc.wrapping import (
+    Composed,
     Context,
     ServedCall,
     Surrounding,
@@ -94,6 +95,29 @@ class Saying(Surrounding):
 
         details: Any = SimpleNamespace(method=method)
         return await self.intercept_service(continuation, details)
+
+
+def test_interceptors_as_one_make_each_handler_once_and_remember_no_unknown_name() -> None:
+    said: list[str] = []
+    outer, inner = Saying(said), Saying(said)
+    composed, looked = Composed([outer, inner]), list[str]()
+
+    async def continuation(details: Any) -> Any:
+        looked.append(details.method)
+        return None if details.method == "/unknown" else handler((False, False), said)
+
+    async def run() -> None:
+        for _ in range(2):
+            made = await composed.intercept_service(
+                continuation, cast(Any, SimpleNamespace(method="/a/Call"))
+            )
+            assert await answered(made) == "WORD"
+            unknown: Any = SimpleNamespace(method="/unknown")
+            assert await composed.intercept_service(continuation, unknown) is None
+
+    asyncio.run(run())
+    assert said == ["begins", "begins", "answers", "ends", "ends"] * 2
+    assert looked == ["/a/Call", "/unknown", "/unknown"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ the server decides when it is back, and its fencing tokens keep superseded attem
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,7 @@ from assay_core.identity.certificates import read_certificate
 from assay_core.identity.credentials import Credentials
 from assay_core.records.attempt import AttemptKey, AttemptLog, HeldAttempt
 from assay_core.records.failure import failure
-from assay_core.records.lease import AttemptProgress, Heartbeat
+from assay_core.records.lease import AttemptProgress, Heartbeat, SpoolState
 from assay_core.records.machine import Inventory, Registration
 from assay_core.records.wire import WireError
 from assay_core.settings.reloading import reloaded
@@ -213,7 +214,9 @@ class _Process:
         self._uplink = Uplink(spool, connection, self._identity, on_acknowledged=self._meter.acknowledged)
         self._box: dict[str, SlotHealth] = {}
         self._runner = self._runner_of(agent._profilers)
-        self._heartbeat_seconds = 5.0
+        self._heartbeat_seconds = self._idle_heartbeat_seconds = 5.0
+        self._answered_at = -math.inf  # the last heartbeat that was answered, by the monotonic clock
+        self._told: SpoolState | None = None
         self._threads: list[threading.Thread] = []
         self._workers = [self._worker(place, quarantine) for place in places]
         self._watch(places)
@@ -323,6 +326,7 @@ class _Process:
         self._drop(response.drop)
         if response.heartbeat_ms > 0:
             self._heartbeat_seconds = response.heartbeat_ms / 1000
+            self._idle_heartbeat_seconds = max(response.heartbeat_ms, response.idle_heartbeat_ms) / 1000
         _log.info(
             "registered with %s (assay-server %s) as %s, %d slots",
             self._connection.address, response.server_version, self._agent.settings.name, len(slots),
@@ -339,7 +343,8 @@ class _Process:
             raise AssayError("agent", "one of its threads crashed", "see the log, and report the crash")
         self._renewal.tick()
         if self._session.registered:
-            self._heartbeat()
+            if self._has_to_tell():
+                self._heartbeat()
         else:
             self._register_again(inventory)
         if not self._spool.takes_runs():
@@ -353,6 +358,16 @@ class _Process:
             leases = [attempt.lease_seconds / 3 for attempt in self._spool.attempts.values()]
         return max(min([self._heartbeat_seconds, *leases]), _LEAST_HEARTBEAT_SECONDS)
 
+    def _has_to_tell(self) -> bool:
+        """Whether a heartbeat is due: one without attempts keeps no lease, so it is sent less often."""
+        with self._spool.changed:
+            if self._spool.attempts:
+                return True
+        spool, told = self._spool.state(), self._told
+        news = told is None or (spool.waits, spool.damaged) != (told.waits, told.damaged)
+        quiet_seconds = time.monotonic() - self._answered_at
+        return news or quiet_seconds + self._heartbeat_seconds / 2 >= self._idle_heartbeat_seconds
+
     def _register_again(self, inventory: Inventory) -> None:
         try:
             self._register(inventory)
@@ -365,7 +380,8 @@ class _Process:
             progress = tuple(
                 AttemptProgress(a.key, a.launches, a.write_secret) for a in self._spool.attempts.values()
             )
-        heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress, self._spool.state())
+        spool = self._spool.state()
+        heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress, spool)
         began = time.monotonic()
         try:
             response = self._connection.heartbeat(heartbeat, timeout=max(self._heartbeat_seconds, 2.0))
@@ -374,6 +390,7 @@ class _Process:
             _log.info("no heartbeat: %s", error)
             return
         self._meter.heartbeat(time.monotonic() - began, answered=True)
+        self._answered_at, self._told = began, spool
         self._drop(response.drop)
         if response.register_again:
             self._session.lose()

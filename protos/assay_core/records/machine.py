@@ -192,7 +192,8 @@ class Registration:
 class Registered:
     """The answer to a registration: ``resume`` are the held attempts still wanted, ``drop`` the others.
 
-    ``lease_ms`` is how long a lease lasts.
+    ``lease_ms`` is how long a lease lasts. ``idle_heartbeat_ms``: how often an agent without attempts sends a
+    heartbeat; 0: the server is of a release that does not tell it.
     """
 
     heartbeat_ms: int
@@ -200,6 +201,7 @@ class Registered:
     resume: tuple[AttemptKey, ...] = ()
     drop: tuple[AttemptKey, ...] = ()
     server_version: str = ""
+    idle_heartbeat_ms: int = 0
 
     def to_proto(self) -> agent_pb2.RegisterResponse:
         return agent_pb2.RegisterResponse(
@@ -208,6 +210,7 @@ class Registered:
             resume=[key.to_proto() for key in self.resume],
             drop=[key.to_proto() for key in self.drop],
             server_version=self.server_version,
+            idle_heartbeat_ms=self.idle_heartbeat_ms,
         )
 
     @classmethod
@@ -218,4 +221,5 @@ class Registered:
             tuple(AttemptKey.from_proto(key) for key in message.resume),
             tuple(AttemptKey.from_proto(key) for key in message.drop),
             message.server_version,
+            message.idle_heartbeat_ms,
         )

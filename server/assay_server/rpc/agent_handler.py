@@ -74,6 +74,7 @@ class AgentHandler:
             tuple(resume),
             tuple(drop),
             distribution_version(),
+            idle_heartbeat_ms(self._heartbeat_ms, self._coordinator.policy.lease_ms),
         )
 
     def _require_within_limits(self, registration: Registration) -> None:
@@ -150,6 +151,14 @@ class AgentHandler:
             if schedule.is_held(attempt.claim):
                 schedule.fail(attempt.claim.key, bounded_failure(attempt.failure), bounded_log(attempt.log))
         return FailAnswer()
+
+
+def idle_heartbeat_ms(heartbeat_ms: int, lease_ms: int) -> int:
+    """How often an agent without attempts sends a heartbeat, which then keeps no lease.
+
+    Often enough to tell two agents of one identity from one that was moved: that looks at half a lease.
+    """
+    return max(heartbeat_ms, min(3 * heartbeat_ms, lease_ms // 4))
 
 
 def _require_own_name(store: MetadataReader, agent: Agent, before: Agent | None) -> None:

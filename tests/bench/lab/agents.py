@@ -56,7 +56,7 @@ class SimulatedAgent:
         self.agent_id = f"simulated-{number:04d}"
         self.kind = kind
         self._fleet = fleet
-        self.heartbeat_seconds = 5.0
+        self.heartbeat_seconds = self.idle_heartbeat_seconds = 5.0
         self.busy = False
         self._session_id = uuid.uuid4().hex
         self._slot_id = f"GPU-{number:04d}"
@@ -85,14 +85,23 @@ class SimulatedAgent:
         answer = await self._agent.Register(message, timeout=_PATIENCE_SECONDS, wait_for_ready=True)
         registered = Registered.from_proto(answer)
         self.heartbeat_seconds = registered.heartbeat_ms / 1000
+        self.idle_heartbeat_seconds = max(registered.heartbeat_ms, registered.idle_heartbeat_ms) / 1000
         return registered
 
     async def beat(self) -> None:
-        """Send a heartbeat each interval, for ever; the first at a random moment of the interval."""
+        """Send a heartbeat each interval, for ever; the first at a random moment of the interval.
+
+        As a real agent, it looks each interval, and is silent longer while it has no run.
+        """
         clock = asyncio.get_running_loop().time
         due = clock() + random.uniform(0, self.heartbeat_seconds)
+        sent = due - random.uniform(0, self.idle_heartbeat_seconds)
         while True:
             await asyncio.sleep(max(0.0, due - clock()))
+            if self._held is None and due - sent + self.heartbeat_seconds / 2 < self.idle_heartbeat_seconds:
+                due += self.heartbeat_seconds
+                continue
+            sent = due
             try:
                 answer = await self._heartbeat()
             except grpc.aio.AioRpcError as error:

@@ -132,6 +132,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
         self.hold_acks.set()
         self.sessions: set[str] = set()
         self.heartbeat_ms = 50
+        self.idle_heartbeat_ms = 0
         self.duplicates = 0
         self.received = 0
         self._tokens = 0
@@ -223,6 +224,7 @@ class FakeServer(agent_pb2_grpc.AgentServiceServicer, ingest_pb2_grpc.IngestServ
                 resume=resume,
                 drop=drop,
                 server_version="fake",
+                idle_heartbeat_ms=self.idle_heartbeat_ms,
             )
 
     def Heartbeat(self, request: agent_pb2.HeartbeatRequest, context: Any) -> agent_pb2.HeartbeatResponse:
