@@ -23,12 +23,12 @@ from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.carry_out import RequestRunner
+from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.queue.windows import windows_of
 from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.clock import Clock, SteadyClock

@@ -10,7 +10,7 @@ import pytest
 from assay_core.records.lease import AttemptProgress, Heartbeat, HeartbeatAnswer
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.scheduling.heartbeats import Heartbeats
+from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.store.model import Agent, Attempt
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import Box
@@ -29,8 +29,8 @@ def box(tmp_path: Path) -> Iterator[Box]:
 @pytest.fixture
 def heartbeats(box: Box, monkeypatch: pytest.MonkeyPatch) -> Iterator[Heartbeats]:
     """They are noted only when the test says so."""
-    monkeypatch.setattr("assay_server.campaigns.scheduling.heartbeats._NOTED_SECONDS", 3600.0)
-    monkeypatch.setattr("assay_server.campaigns.scheduling.heartbeats._NOTED_PART_OF_LEASE", 1e-9)
+    monkeypatch.setattr("assay_server.campaigns.heartbeats.answering.NOTED_SECONDS", 3600.0)
+    monkeypatch.setattr("assay_server.campaigns.heartbeats.answering.NOTED_PART_OF_LEASE", 1e-9)
     made = Heartbeats(box.coordinator)
     yield made
     made.close()

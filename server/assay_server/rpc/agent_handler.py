@@ -21,9 +21,9 @@ from assay_core.records.machine import Registered, Registration
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_nothing_new
 from assay_server.access.caller import current_caller
+from assay_server.campaigns.heartbeats.answering import Heartbeats
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.heartbeats import Heartbeats
 from assay_server.identity.agent_names import require_free_name
 from assay_server.limits import DEFAULT_LIMITS, AgentLimits
 from assay_server.rpc.bounds import agent_of, bounded_failure, bounded_flags, bounded_log

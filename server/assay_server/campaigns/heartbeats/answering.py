@@ -1,7 +1,7 @@
 """Heartbeats: those that arrive within a moment are answered from one look at the store, and one write.
 
 A heartbeat must never wait long: it is what keeps an agent's leases. So most are answered from memory
-(:mod:`assay_server.campaigns.scheduling.known_agents`), and the others have a thread of their own.
+(:mod:`assay_server.campaigns.heartbeats.known_agents`), and the others have a thread of their own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.lease import Heartbeat, HeartbeatAnswer
 from assay_sampling.errors import AssayError, StorageError
+from assay_server.campaigns.heartbeats.known_agents import KnownAgents
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.known_agents import KnownAgents
 from assay_server.campaigns.scheduling.leases import SEEN_EVERY_MS
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.store.model import Attempt
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 _GATHER_SECONDS = 0.02
 _MOST_TOGETHER = 256
-_NOTED_SECONDS = 1.0
-_NOTED_PART_OF_LEASE = 8  # a lease is extended so much later than its heartbeat at most
+NOTED_SECONDS = 1.0
+NOTED_PART_OF_LEASE = 8  # a lease is extended so much later than its heartbeat at most
 
 _Waiting = tuple[Heartbeat, "Future[HeartbeatAnswer]"]
 _Told = tuple[HeartbeatAnswer, int]
@@ -75,7 +75,7 @@ class Heartbeats:
     def _note_regularly(self) -> None:
         while True:
             lease_seconds = self._coordinator.policy.lease_ms / 1000
-            if self._closing.wait(min(_NOTED_SECONDS, lease_seconds / _NOTED_PART_OF_LEASE)):
+            if self._closing.wait(min(NOTED_SECONDS, lease_seconds / NOTED_PART_OF_LEASE)):
                 return
             self.note()
 

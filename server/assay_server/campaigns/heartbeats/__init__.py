@@ -1,0 +1,1 @@
+"""Heartbeats of agents: answered from memory or from one look at the store, and noted together."""
