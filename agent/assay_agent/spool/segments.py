@@ -20,6 +20,7 @@ import pyarrow as pa
 from assay_core.records.upload import SegmentHeader
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, referenced_ids
+from assay_sampling.launches.values import identifiers_from, texts_from
 
 MAX_LAUNCHES = 65_536
 MAX_STREAM_BYTES = 8 << 20
@@ -198,7 +199,7 @@ class SegmentEncoder:
         if not names:
             return b""
         sink = pa.BufferOutputStream()
-        columns = [pa.array(list(names), pa.uint64()), pa.array(list(names.values()), pa.large_string())]
+        columns = [identifiers_from(list(names)), texts_from(list(names.values()))]
         with pa.ipc.new_stream(sink, NAMES_SCHEMA) as writer:
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=NAMES_SCHEMA))
         return bytes(self._codec.compress(sink.getvalue(), asbytes=True))

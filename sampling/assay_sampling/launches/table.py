@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches.values import distinct, identifiers_from, texts_from, values_of
 from assay_sampling.running.identity import (
     BASELINE,
     CacheCondition,
@@ -259,10 +260,7 @@ class Names:
     def to_table(self) -> pa.Table:
         """The names as an Arrow table of NAMES_SCHEMA, in order of first use."""
         return pa.Table.from_arrays(
-            [
-                pa.array(list(self._texts), pa.uint64()),
-                pa.array(list(self._texts.values()), pa.large_string()),
-            ],
+            [identifiers_from(list(self._texts)), texts_from(list(self._texts.values()))],
             schema=NAMES_SCHEMA,
         )
 
@@ -403,11 +401,11 @@ def referenced_ids(batch: pa.RecordBatch) -> np.ndarray:
     """Distinct name ids that a batch refers to, shape (m,), uint64, sorted."""
     columns = [batch.column(name) for name in TEXT_COLUMNS]
     parts = [
-        pc.unique(column).drop_null().to_numpy(zero_copy_only=False)
+        values_of(pc.unique(column).drop_null())
         for column in columns
         if column.null_count < len(column)  # most recordings have neither NVTX nor operators
     ]
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *parts]))
+    return distinct(np.concatenate([np.empty(0, np.uint64), *parts]))
 
 
 def check_names(batches: Iterable[pa.RecordBatch], names: Names) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
+from assay_sampling.launches.values import validity_of
 
 
 class RowGroup:
@@ -54,7 +55,7 @@ class RowGroup:
             valid[: self.rows] = True
         if valid is not None:
             whole = nulls in (0, len(values))
-            valid[into] = nulls == 0 if whole else values.is_valid().to_numpy(zero_copy_only=False)
+            valid[into] = nulls == 0 if whole else validity_of(values)
 
     def batch(self) -> pa.RecordBatch:
         """Its launches, in its own memory: use them before it is emptied."""

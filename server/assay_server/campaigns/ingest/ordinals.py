@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches.values import values_of
 
 _SPLIT = "give each recording once; a file with several recordings must be split"
 _REPORT = "look at the attempt's log; if it does not explain this, report it to the authors of Assay"
@@ -33,7 +34,7 @@ class LaunchOrdinals:
     def add(self, batches: Iterable[pa.RecordBatch], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
         columns = [
-            (batch.column("process").to_numpy(), batch.column("launch").to_numpy()) for batch in batches
+            (values_of(batch.column("process")), values_of(batch.column("launch"))) for batch in batches
         ]
         process = np.concatenate([np.empty(0, np.int32), *(each[0] for each in columns)])
         launch = np.concatenate([np.empty(0, np.int64), *(each[1] for each in columns)])

@@ -1,0 +1,49 @@
+"""Values of Arrow columns as NumPy arrays and back, without pandas.
+
+``Array.to_numpy`` and ``pyarrow.array`` import pandas wherever it is installed, although they do not need it:
+0.2 s of CPU and 40 MiB in a daemon that only moves launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+
+def values_of(column: pa.Array) -> np.ndarray:
+    """The values of a column of numbers without nulls, in its own memory, read-only."""
+    if not len(column):
+        return np.empty(0, column.type.to_pandas_dtype())
+    return np.from_dlpack(column)
+
+
+def validity_of(column: pa.Array) -> np.ndarray:
+    """Which rows of a column have a value, bool."""
+    bits = column.buffers()[0]
+    if bits is None:
+        return np.ones(len(column), bool)
+    # Whole bytes around the column's rows, then the rows alone.
+    begin = column.offset % 8
+    packed = np.frombuffer(bits, np.uint8, (begin + len(column) + 7) // 8, column.offset // 8)
+    return np.unpackbits(packed, count=begin + len(column), bitorder="little")[begin:].view(bool)
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values in order; ``numpy.unique`` would load masked arrays, which nobody needs here."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate([np.ones(min(len(ordered), 1), bool), ordered[1:] != ordered[:-1]])]
+
+
+def identifiers_from(values: Sequence[int]) -> pa.Array:
+    """An Arrow column of uint64."""
+    return pa.Array.from_buffers(pa.uint64(), len(values), [None, pa.py_buffer(np.array(values, np.uint64))])
+
+
+def texts_from(texts: Sequence[str]) -> pa.Array:
+    """An Arrow column of large strings."""
+    encoded = [text.encode() for text in texts]
+    ends = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(text) for text in encoded], out=ends[1:])
+    return pa.LargeStringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
