@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from assay_core.records.machine import InstalledDevice, Slot
 from assay_core.records.upload import SegmentAnswer
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches.packed import PackedColumns, columns_of
 from assay_sampling.launches.table import Level, Names, make_batch
 from assay_server.app import Server
 from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
@@ -34,12 +35,16 @@ def batch(rows: list[tuple[int, int]]) -> pa.RecordBatch:
     return make_batch(made_schema(), columns)
 
 
+def columns(rows: list[tuple[int, int]]) -> PackedColumns:
+    return columns_of(batch(rows), made_schema())
+
+
 def refusal(segments: list[list[tuple[int, int]]], *, may_skip: bool) -> str:
     """Why the segments are refused; "" where they are not."""
     ordinals = LaunchOrdinals(may_skip=may_skip)
     try:
         for rows in segments:
-            ordinals.add([batch(rows)], "it")
+            ordinals.add([columns(rows)], "it")
     except LaunchTableError as error:
         return error.cause
     return ""
@@ -85,10 +90,10 @@ def test_the_message_names_launch_and_process() -> None:
 
 def test_a_refused_segment_leaves_no_trace() -> None:
     ordinals = LaunchOrdinals(may_skip=False)
-    ordinals.add([batch([(0, 0), (1, 0)])], "it")
+    ordinals.add([columns([(0, 0), (1, 0)])], "it")
     with pytest.raises(LaunchTableError):
-        ordinals.add([batch([(0, 1), (1, 0)])], "it")
-    ordinals.add([batch([(0, 1), (1, 1)])], "it")
+        ordinals.add([columns([(0, 1), (1, 0)])], "it")
+    ordinals.add([columns([(0, 1), (1, 1)])], "it")
 
 
 LIVE = """\

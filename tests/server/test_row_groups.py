@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay_sampling.launches.packed import columns_of
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
 from assay_sampling.launches.table import Names
 from assay_server.store.row_groups import RowGroup, RowGroups
@@ -41,14 +42,14 @@ def test_it_holds_what_was_copied_however_it_was_cut_and_nothing_from_before(
 ) -> None:
     group = RowGroup(SCHEMA)
     for batch in table_of(before).to_batches():
-        group.take(batch, 0)
+        group.take(columns_of(batch, SCHEMA), 0)
     group.begin(SCHEMA)
     table, first = table_of(rows), 0
     while first < len(rows):
         count = data.draw(st.integers(1, len(rows) - first))
         lead = data.draw(st.integers(0, first))  # a batch whose first rows are not asked for
         [batch] = table.slice(first - lead, lead + count).combine_chunks().to_batches()
-        assert group.take(batch, lead) == count
+        assert group.take(columns_of(batch, SCHEMA), lead) == count
         first += count
     assert group.rows == len(rows)
     found = group.batch()
@@ -59,7 +60,8 @@ def test_it_holds_what_was_copied_however_it_was_cut_and_nothing_from_before(
 def test_it_takes_as_many_rows_as_fit() -> None:
     group = RowGroup(made_schema())
     batch = made_batch(made_schema(), 0, 100_000, Names())
-    assert [group.take(batch, 0), group.take(batch, 0)] == [100_000, ROW_GROUP_ROWS - 100_000]
+    columns = columns_of(batch, made_schema())
+    assert [group.take(columns, 0), group.take(columns, 0)] == [100_000, ROW_GROUP_ROWS - 100_000]
     assert group.is_full
     assert group.batch().slice(100_000).equals(batch.slice(0, ROW_GROUP_ROWS - 100_000))
 
@@ -80,7 +82,7 @@ def test_a_row_group_that_is_used_again_is_empty(kept: int) -> None:
     groups = RowGroups()
     group = groups.take(SCHEMA)
     for batch in table_of([(n, None, n, 1.0) for n in range(kept)]).to_batches():
-        group.take(batch, 0)
+        group.take(columns_of(batch, SCHEMA), 0)
     groups.give_back(group, SCHEMA)
     assert groups.take(SCHEMA) is group
     assert (group.rows, group.batch().num_rows) == (0, 0)

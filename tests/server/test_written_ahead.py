@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
+from assay_sampling.launches.packing import packed as packed_columns
 from assay_server.store.ahead import AheadLimits
 from assay_server.store.model import Segment
 from assay_server.store.protocols import KnownFiles, PublishedFile
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.segments import decode_segment
-from tests.support.server.made_segments import MadeSegment, made_segments
+from tests.support.server.made_segments import MadeSegment, made_segments, packed
 from tests.support.server.server_support import eventually
 
 KEY = AttemptKey("made-1.0000", 0, 1, 7)
@@ -35,6 +36,12 @@ def bring(store: LocalRecordStore, segments: list[MadeSegment], key: AttemptKey,
             store.write_ahead(record, decode_segment(segment.names, segment.data, "made"))
         records.append(record)
     return records
+
+
+def in_packed_columns(segment: MadeSegment) -> MadeSegment:
+    content = decode_segment(segment.names, segment.data, "made")
+    [batch] = [packed_columns(each.records) for each in content.launch_batches()]
+    return replace(segment, data=packed(batch.schema, [batch]))
 
 
 def published_at_the_end(folder: Path, segments: list[MadeSegment]) -> PublishedFile:
@@ -57,6 +64,18 @@ def test_a_file_written_ahead_has_the_bytes_of_one_written_from_staged_segments(
 
     assert store.publish(KEY, records) == expected
     assert files(tmp_path / "ahead" / "records") == ["made-1.0000/slice-00000.parquet"]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("segments", [SMALL, GROUPS_AND_A_HALF], ids=["small", "row groups"])
+def test_a_file_has_the_same_bytes_if_agents_pack_the_columns_of_some_segments(
+    tmp_path: Path, segments: list[MadeSegment], *, ahead: bool
+):
+    expected = published_at_the_end(tmp_path / "plain", segments)
+    store = LocalRecordStore(tmp_path / "packed")
+    some = [in_packed_columns(each) if each.index != 1 else each for each in segments]
+    assert some[0].data != segments[0].data
+    assert store.publish(KEY, bring(store, some, KEY, ahead=ahead)) == expected
 
 
 def test_memory_of_the_last_rows_is_given_to_nobody_before_the_file_has_ended(

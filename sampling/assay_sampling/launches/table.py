@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
@@ -385,12 +385,23 @@ def check_batch(batch: pa.RecordBatch) -> None:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise LaunchTableError("launch table", f"damaged batch: {error}") from error
+    check_values(
+        lambda name: int(batch.column(name).null_count),
+        lambda name: pc.min(batch.column(name)).as_py() if batch.num_rows else None,
+    )
+
+
+def check_values(nulls: Callable[[str], int], smallest_of: Callable[[str], float | None]) -> None:
+    """Check the columns of a batch, of which the names of columns ask the nulls and the smallest value.
+
+    Raises LaunchTableError.
+    """
     for item in BASE_FIELDS:
-        if not item.nullable and batch.column(item.name).null_count:
+        if not item.nullable and nulls(item.name):
             raise LaunchTableError("launch table", f"column {item.name!r} has nulls")
     for names, least in ((_NOT_NEGATIVE, 0), (SHAPE_COLUMNS, 1)):
         for name in names:
-            smallest = pc.min(batch.column(name)).as_py() if batch.num_rows else None
+            smallest = smallest_of(name)
             if smallest is not None and smallest < least:
                 raise LaunchTableError(
                     "launch table", f"column {name!r} holds {smallest}, which is below {least}"

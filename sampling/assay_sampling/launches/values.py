@@ -33,12 +33,21 @@ def validity_of(column: pa.Array) -> np.ndarray:
 def distinct(values: np.ndarray) -> np.ndarray:
     """The distinct values in order; ``numpy.unique`` would load masked arrays, which nobody needs here."""
     ordered = np.sort(values)
-    return ordered[np.concatenate([np.ones(min(len(ordered), 1), bool), ordered[1:] != ordered[:-1]])]
+    first = np.ones(len(ordered), bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    found: np.ndarray = ordered[first]
+    return found
+
+
+def numbers_from(values: np.ndarray, kind: pa.DataType, valid: np.ndarray | None = None) -> pa.Array:
+    """An Arrow column of numbers in the memory of ``values``; ``valid``: which rows have a value."""
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])
 
 
 def identifiers_from(values: Sequence[int]) -> pa.Array:
     """An Arrow column of uint64."""
-    return pa.Array.from_buffers(pa.uint64(), len(values), [None, pa.py_buffer(np.array(values, np.uint64))])
+    return numbers_from(np.array(values, np.uint64), pa.uint64())
 
 
 def texts_from(texts: Sequence[str]) -> pa.Array:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from assay_sampling.launches.packed import Column, PackedColumns
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
-from assay_sampling.launches.values import validity_of
 
 
 class RowGroup:
@@ -35,27 +35,22 @@ class RowGroup:
         self.rows, self._schema = 0, schema
         self._valid.clear()
 
-    def take(self, batch: pa.RecordBatch, first: int) -> int:
+    def take(self, batch: PackedColumns, first: int) -> int:
         """Copy rows of a batch from row ``first`` on, as many as fit; returns how many."""
         taken: int = min(batch.num_rows - first, ROW_GROUP_ROWS - self.rows)
         for place, column in enumerate(batch.columns):
-            self._copy(place, column.slice(first, taken))
+            self._copy(place, column, first, slice(self.rows, self.rows + taken))
         self.rows += taken
         return taken
 
-    def _copy(self, place: int, values: pa.Array) -> None:
-        target, into = self._columns[place], slice(self.rows, self.rows + len(values))
-        nulls = values.null_count
-        if nulls < len(values):
-            start = values.offset * target.itemsize
-            target[into] = np.frombuffer(values.buffers()[1], target.dtype, len(values), start)
+    def _copy(self, place: int, column: Column, first: int, into: slice) -> None:
+        column.write(self._columns[place][into], first)
         valid = self._valid.get(place)
-        if valid is None and nulls:
+        if valid is None and column.nulls:
             valid = self._valid[place] = np.empty(ROW_GROUP_ROWS, bool)
             valid[: self.rows] = True
         if valid is not None:
-            whole = nulls in (0, len(values))
-            valid[into] = nulls == 0 if whole else validity_of(values)
+            valid[into] = column.valid(first, into.stop - into.start) if column.nulls else True
 
     def batch(self) -> pa.RecordBatch:
         """Its launches, in its own memory: use them before it is emptied."""

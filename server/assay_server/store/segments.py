@@ -2,7 +2,8 @@
 
 A segment is a zstd frame around an Arrow IPC stream. Both can lie about sizes: the frame is unpacked
 through a stream that stops at a cap, and IPC messages with compressed bodies (a second bomb inside the
-first) are refused before Arrow, which would unpack either, reads a body. Source: docs/limits.md, "Uploads".
+first) are refused before Arrow, which would unpack either, reads a body. Columns may be packed (a third
+bomb): their size in full is bounded before any is unpacked. Source: docs/limits.md, "Uploads".
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
+from assay_sampling.launches.packed import PackedColumns, columns_of, plain_schema
 from assay_sampling.launches.table import (
     NAMES_SCHEMA,
+    TEXT_COLUMNS,
     LaunchBatch,
     Names,
     TableMetadata,
-    check_batch,
     check_schema,
-    referenced_ids,
+    check_values,
 )
 
-LARGEST_SEGMENT_LAUNCHES = 65_536
-LARGEST_PART_BYTES = 16 << 20  # of a compressed part; agents limit an unpacked part to 8 MiB
-LARGEST_UNPACKED_BYTES = 17 << 20  # of an unpacked part, with slack for IPC framing
+LARGEST_SEGMENT_LAUNCHES = 131_072
+LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 20 MiB
+LARGEST_UNPACKED_BYTES = 24 << 20  # of an unpacked part, and of its launches with all columns in full
 _REMEDY = "the attempt runs again; if this persists, report it to the authors of Assay"
 
 
@@ -47,7 +49,7 @@ class SegmentContent:
     """A checked segment: its schema, batches of launches, and its new names."""
 
     checked_schema: CheckedSchema
-    batches: tuple[pa.RecordBatch, ...]
+    batches: tuple[PackedColumns, ...]
     names: dict[int, str]
 
     @property
@@ -70,7 +72,7 @@ class SegmentContent:
     def launch_batches(self) -> Iterator[LaunchBatch]:
         """The batches, the first with all of the segment's names."""
         for position, batch in enumerate(self.batches):
-            yield LaunchBatch(batch, self.names if position == 0 else {})
+            yield LaunchBatch(batch.plain(), self.names if position == 0 else {})
 
 
 def part_hash(data: bytes) -> bytes:
@@ -88,14 +90,25 @@ def decode_segment(
     """
     with _as_damage(subject):
         schema, batches = _read_stream(launches)
-        if known is not None and schema.equals(known.schema, check_metadata=True):
-            checked = known
-        else:
-            metadata = check_schema(schema)
-            checked = CheckedSchema(schema, metadata, sum(item.type.bit_width for item in schema))
-        for batch in batches:
-            check_batch(batch)
-        return SegmentContent(checked, batches, decode_names(names) if names else {})
+        checked = _checked(plain_schema(schema), known)
+        unpacked_bytes = sum(batch.num_rows for batch in batches) * checked.row_bits // 8
+        if unpacked_bytes > LARGEST_UNPACKED_BYTES:
+            raise _too_much()
+        columns = tuple(_checked_columns(batch, checked.schema) for batch in batches)
+        return SegmentContent(checked, columns, decode_names(names) if names else {})
+
+
+def _checked(schema: pa.Schema, known: CheckedSchema | None) -> CheckedSchema:
+    if known is not None and schema.equals(known.schema, check_metadata=True):
+        return known
+    return CheckedSchema(schema, check_schema(schema), sum(item.type.bit_width for item in schema))
+
+
+def _checked_columns(batch: pa.RecordBatch, schema: pa.Schema) -> PackedColumns:
+    batch.validate(full=True)
+    found = columns_of(batch, schema)
+    check_values(lambda name: found.column(name).nulls, lambda name: found.column(name).smallest())
+    return found
 
 
 def decode_names(names: bytes) -> dict[int, str]:
@@ -114,7 +127,8 @@ def decode_names(names: bytes) -> dict[int, str]:
 def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
     """Check that each id in the segment is in ``known`` or among its own names."""
     for batch in content.batches:
-        for identifier in referenced_ids(batch).tolist():
+        used = {identifier for name in TEXT_COLUMNS for identifier in batch.column(name).distinct().tolist()}
+        for identifier in sorted(used):
             if identifier not in known and identifier not in content.names:
                 raise LaunchTableError(
                     subject, f"it uses the id {identifier:#018x}, which has no name", _REMEDY
@@ -168,10 +182,13 @@ def unpacked_as_stream(data: bytes) -> pa.Buffer:
     with pa.input_stream(pa.BufferReader(data), compression="zstd") as stream:
         content = pa.py_buffer(stream.read(LARGEST_UNPACKED_BYTES + 1))
     if content.size > LARGEST_UNPACKED_BYTES:
-        raise LaunchTableError(
-            "segment", f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes", "send smaller segments"
-        )
+        raise _too_much()
     return content
+
+
+def _too_much() -> LaunchTableError:
+    cause = f"it unpacks to more than {LARGEST_UNPACKED_BYTES:,} bytes"
+    return LaunchTableError("segment", cause, "send smaller segments")
 
 
 def _check_messages(stream: pa.Buffer) -> None:

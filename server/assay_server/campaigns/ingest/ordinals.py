@@ -7,13 +7,12 @@ chosen launches, in any order, so its numbers may have gaps; duplicates are wron
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.values import values_of
+from assay_sampling.launches.packed import PackedColumns
 
 _SPLIT = "give each recording once; a file with several recordings must be split"
 _REPORT = "look at the attempt's log; if it does not explain this, report it to the authors of Assay"
@@ -31,13 +30,10 @@ class LaunchOrdinals:
         # Rows: process, first and last launch; columns ascending by process, then launch, and apart.
         self._intervals = np.empty((3, 0), np.int64)
 
-    def add(self, batches: Iterable[pa.RecordBatch], subject: str) -> None:
+    def add(self, batches: Sequence[PackedColumns], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
-        columns = [
-            (values_of(batch.column("process")), values_of(batch.column("launch"))) for batch in batches
-        ]
-        process = np.concatenate([np.empty(0, np.int32), *(each[0] for each in columns)])
-        launch = np.concatenate([np.empty(0, np.int64), *(each[1] for each in columns)])
+        process = _together([batch.values("process") for batch in batches])
+        launch = _together([batch.values("launch") for batch in batches])
         new = _new_intervals(process, launch)
         found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
         same = found[0, 1:] == found[0, :-1]
@@ -51,6 +47,10 @@ class LaunchOrdinals:
         if len(gaps) and not self._may_skip:
             raise LaunchTableError(subject, _left_out(joined, int(gaps[0])), _REPORT)
         self._intervals = joined
+
+
+def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _new_intervals(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
