@@ -12,9 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from assay_sampling.arrays import distinct, identifiers_from, numbers_from, texts_from, validity_of
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.packed import CODES, STEPS, PackedColumns, column_of, columns_of, plain_schema
-from assay_sampling.launches.packing import packed
 from assay_sampling.launches.table import (
     BASE_FIELDS,
     CounterColumn,
@@ -22,7 +21,8 @@ from assay_sampling.launches.table import (
     launch_schema,
     make_batch,
 )
-from assay_sampling.launches.values import distinct, identifiers_from, numbers_from, texts_from, validity_of
+from assay_sampling.wire.packed import CODES, STEPS, PackedColumns, column_of, columns_of, plain_schema
+from assay_sampling.wire.packing import packed
 
 SCHEMA = launch_schema(
     TableMetadata("detailed"), [CounterColumn(n, "1", "m", "hardware") for n in ("few", "many")]
@@ -205,9 +205,9 @@ def test_packing_loads_neither_pandas_nor_masked_arrays() -> None:
     """They would cost a server its first second of ingest."""
     program = (
         "import sys, numpy as np, pyarrow as pa\n"
-        "from assay_sampling.launches.packed import *\n"
-        "from assay_sampling.launches.packing import *\n"
-        "from assay_sampling.launches.values import *\n"
+        "from assay_sampling.wire.packed import *\n"
+        "from assay_sampling.wire.packing import *\n"
+        "from assay_sampling.arrays import *\n"
         "a = numbers_from(np.arange(9), pa.int64())\n"
         "b = pa.RecordBatch.from_arrays([a, texts_from(['a'] * 9)], names=['process', 'text']).select([0])\n"
         "p = packed(b)\n"

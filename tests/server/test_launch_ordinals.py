@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from assay_core.records.machine import InstalledDevice, Slot
 from assay_core.records.upload import SegmentAnswer
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.packed import PackedColumns, columns_of
 from assay_sampling.launches.table import Level, Names, make_batch
+from assay_sampling.wire.packed import PackedColumns, columns_of
 from assay_server.app import Server
 from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
 from tests.support.server.made_segments import MadeSegment, made_batch, made_schema, packed, packed_names

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_sampling.launches.packed import columns_of
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
 from assay_sampling.launches.table import Names
+from assay_sampling.wire.packed import columns_of
 from assay_server.store.row_groups import RowGroup, RowGroups
 from tests.support.server.made_segments import made_batch, made_schema
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
-from assay_sampling.launches.packing import packed as packed_columns
+from assay_sampling.wire.packing import packed as packed_columns
 from assay_server.store.ahead import AheadLimits
 from assay_server.store.model import Segment
 from assay_server.store.protocols import KnownFiles, PublishedFile

@@ -19,10 +19,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from assay_core.records.upload import SegmentHeader
+from assay_sampling.arrays import identifiers_from, texts_from
 from assay_sampling.errors import LaunchTableError, StorageError
-from assay_sampling.launches.packing import packed
 from assay_sampling.launches.table import NAMES_SCHEMA, LaunchBatch, referenced_ids
-from assay_sampling.launches.values import identifiers_from, texts_from
+from assay_sampling.wire.packing import packed
 
 MAX_LAUNCHES = 65_536
 MAX_STREAM_BYTES = 8 << 20
@@ -175,7 +175,7 @@ def _split_by_names(
 class SegmentEncoder:
     """Compresses the content of segments, in one buffer that is reused.
 
-    ``pack``: with packed columns (:mod:`assay_sampling.launches.packed`), for servers that read them.
+    ``pack``: with packed columns (:mod:`assay_sampling.wire.packed`), for servers that read them.
     """
 
     def __init__(self, schema: pa.Schema, *, pack: bool = False) -> None:

@@ -124,7 +124,7 @@ class Work(RunSpec):
     ``lease_remaining_ms`` counts from now and is extended by every heartbeat that is answered.
     ``write_secret`` proves to the server that this agent holds the lease: for the spool and requests only.
     ``gang``: the other slots of the agent that the run has; empty if it has one GPU. ``packed_columns``: the
-    server reads segments with them (:mod:`assay_sampling.launches.packed`); an older one says nothing of it.
+    server reads segments with them (:mod:`assay_sampling.wire.packed`); an older one says nothing of it.
     """
 
     key: AttemptKey

@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import distinct, identifiers_from, texts_from, values_of
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.values import distinct, identifiers_from, texts_from, values_of
 from assay_sampling.running.identity import (
     BASELINE,
     CacheCondition,

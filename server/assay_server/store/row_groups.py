@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from assay_sampling.launches.packed import Column, PackedColumns
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
+from assay_sampling.wire.packed import Column, PackedColumns
 
 
 class RowGroup:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.packed import PackedColumns, columns_of, plain_schema
 from assay_sampling.launches.table import (
     NAMES_SCHEMA,
     TEXT_COLUMNS,
@@ -28,6 +27,7 @@ from assay_sampling.launches.table import (
     check_schema,
     check_values,
 )
+from assay_sampling.wire.packed import PackedColumns, columns_of, plain_schema
 
 LARGEST_SEGMENT_LAUNCHES = 131_072
 LARGEST_PART_BYTES = 24 << 20  # of a compressed part; agents limit an unpacked part to 20 MiB

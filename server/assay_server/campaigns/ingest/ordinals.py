@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.launches.packed import PackedColumns
+from assay_sampling.wire.packed import PackedColumns
 
 _SPLIT = "give each recording once; a file with several recordings must be split"
 _REPORT = "look at the attempt's log; if it does not explain this, report it to the authors of Assay"

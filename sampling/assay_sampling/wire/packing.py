@@ -1,4 +1,4 @@
-"""Packing: the columns of a batch in few bytes, for the wire (:mod:`assay_sampling.launches.packed`).
+"""Packing: the columns of a batch in few bytes, for the wire (:mod:`assay_sampling.wire.packed`).
 
 A server spends most of its time with a segment on unpacking it, and codes of one or two bytes unpack many
 times faster than numbers of eight.
@@ -11,8 +11,8 @@ import base64
 import numpy as np
 import pyarrow as pa
 
-from assay_sampling.launches.packed import CODE_TYPES, CODES, STEP_TYPES, STEPS
-from assay_sampling.launches.values import numbers_from, validity_of, values_of
+from assay_sampling.arrays import numbers_from, validity_of, values_of
+from assay_sampling.wire.packed import CODE_TYPES, CODES, STEP_TYPES, STEPS
 
 # Lists of values travel in the schema, so they are short; a column with more values in few rows stays plain.
 _MOST_LISTED = 16_384

@@ -11,7 +11,7 @@ A packed batch has the columns of its table in order, and each of them is in one
 | steps | int8, int16 or int32 | ``steps``: the value before the first row | the sum of all steps so far |
 
 Codes may have nulls, steps may not. Readers trust nothing: :func:`column_of` checks what Arrow does not.
-:mod:`assay_sampling.launches.packing` writes them.
+:mod:`assay_sampling.wire.packing` writes them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from assay_sampling.arrays import distinct, numbers_from, validity_of, values_of
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import BASE_FIELDS
-from assay_sampling.launches.values import distinct, numbers_from, validity_of, values_of
 
 CODES, STEPS = b"codes", b"steps"
 CODE_TYPES = (pa.uint8(), pa.uint16())
