@@ -17,7 +17,9 @@ AnyPath = str | PathLike[str]
 _BEGIN = "assay init writes one to start from"
 
 
-def write_atomically(path: Path, data: bytes | str | Iterator[str], *, private: bool = False) -> None:
+def write_atomically(
+    path: Path, data: bytes | str | Iterator[str] | Iterator[bytes], *, private: bool = False
+) -> None:
     """Write ``data`` (text as UTF-8, whole or in pieces) to ``path``, making its folder.
 
     ``private``: for a state folder, closed to other users regardless of the umask. Readers see the old or the

@@ -46,6 +46,7 @@ VERBS: dict[str, str] = {
     "classify": "assay_client.cli.verbs.classify",
     "evaluate": "assay_client.cli.verbs.evaluate",
     "project": "assay_client.cli.verbs.project",
+    "export": "assay_client.cli.verbs.export",
     "pka-table": "assay_client.cli.verbs.pka_table",
     "scale-model": "assay_client.cli.verbs.scale_model",
     "cold-start": "assay_client.cli.verbs.cold_start",

@@ -11,6 +11,7 @@ from assay_client.cli import completing
 from assay_client.settings import ClientSettings
 from assay_core.settings.command_line import option_of
 from assay_sampling.errors import ParameterError
+from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.methods.built_in import BUILT_IN
 
 JsonOption = Annotated[
@@ -73,6 +74,24 @@ RanksOption = Annotated[
         "their processes. Without it files must be windows of one run.",
     ),
 ]
+MatchOption = Annotated[
+    str,
+    typer.Option(
+        "--match",
+        metavar="KIND",
+        help="How closely launches are compared with the selection's: exact (kernel, grid, block), or "
+        "name_block, without grids, for traces of another GPU.",
+    ),
+]
+
+
+def match_kind(text: str) -> MatchKind:
+    """The value of ``--match``; raises ParameterError for another one."""
+    if text == "exact":
+        return "exact"
+    if text == "name_block":
+        return "name_block"
+    raise ParameterError("--match", f"there is no kind {text!r}", "use exact or name_block")
 
 
 def parse_parameters(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from assay_client.cli.completing import WORDS
 
@@ -82,6 +82,18 @@ def _help(argument: Any, ctx: Any) -> str:
     return str(argument.get_help_record(ctx)[1])
 
 
+class DefaultVerbGroup(TyperGroup):
+    """Verbs of which ``default`` is meant where the first word names none: an older form stays valid."""
+
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        first = args[0] if args else "--help"
+        if first not in self.commands and first not in ctx.help_option_names:
+            args = [self.default, *args]
+        return list(super().parse_args(ctx, args))
+
+
 class VerbApp(typer.Typer):
     """A parser whose commands are :class:`VerbCommand`."""
 
@@ -89,6 +101,6 @@ class VerbApp(typer.Typer):
         return super().command(name, **{"cls": VerbCommand, **settings})
 
 
-def verb_app() -> VerbApp:
+def verb_app(group: type[TyperGroup] | None = None) -> VerbApp:
     """A parser for one verb: plain help, no options for completion, errors left to ``main``."""
-    return VerbApp(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    return VerbApp(cls=group, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -12,6 +12,7 @@ from assay_client.files import AnyPath
 from assay_sampling.documents.reading import WRITE_AGAIN
 from assay_sampling.documents.selection import SelectionDocument, SequenceHashes
 from assay_sampling.errors import InputError, ParameterError, RefusedError
+from assay_sampling.handover.weights_file import looks_like_weights, read_weights
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches
 from assay_sampling.launches.joining import join, refuse_same_content
@@ -370,7 +371,10 @@ def _match(saved: SequenceHashes, here: SequenceHashes) -> dict[MatchKind, float
 
 
 def load_selection(selection: SomeSelection) -> SavedSelection:
-    """A selection in its saved form; raises InputError naming a file that is not a selection."""
+    """A selection in its saved form, from its document, a file of that, or a weights file.
+
+    Raises InputError naming a file that is neither, and the verb that reads it.
+    """
     if isinstance(selection, Selection):
         return SavedSelection.of(selection.document(labels=True), "selection")
     if isinstance(selection, SelectionDocument):
@@ -379,7 +383,10 @@ def load_selection(selection: SomeSelection) -> SavedSelection:
         return SavedSelection.read(selection, "selection")
     path = Path(selection)
     try:
-        document = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        if looks_like_weights(data):
+            return read_weights(path)
+        document = json.loads(data)
     except OSError as error:
         raise InputError(path, f"it cannot be read ({error.strerror})", "name a selection file") from error
     except (ValueError, RecursionError) as error:

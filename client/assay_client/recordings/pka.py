@@ -8,33 +8,17 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay_client.recordings.analyses import evaluate, load_selection
 from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.files.reading import reading
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.projection.pka_table import PkaRow, SimulatedWorkload, application_row, pka_table
 from assay_sampling.projection.runs import LaunchProjection, project_run
+from assay_sampling.scoring.selection import SavedSelection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
-
-
-class _Profile(BaseModel):
-    launches: int = Field(ge=1)
-    synthetic: bool = False
-    simulated: bool = False
-
-
-class _Cost(BaseModel):
-    unit: str
-    total: float
-
-
-class _Scored(BaseModel):
-    """The fields of a selection's document that the table needs."""
-
-    profile: _Profile
-    cost: _Cost | None = None
 
 
 class PkaRows(BaseModel):
@@ -91,13 +75,12 @@ def pka_row(given: PkaApplication) -> dict[str, Any]:
             "select on the recording of one process",
         )
     found = list(_simulated(given))
-    scored = _parsed(given.selection, _Scored, saved.document.to_dict(), _SELECT)
-    silicon_cycles, synthetic, notes = _silicon(scored, given)
+    silicon_cycles, synthetic, notes = _silicon(saved, given)
     row = application_row(
         given.suite,
         given.application,
         silicon_cycles=silicon_cycles,
-        launches=scored.profile.launches,
+        launches=saved.document.profile.launches,
         selected=saved.launch,
         weights=saved.weight,
         simulated=SimulatedWorkload.of(found),
@@ -128,30 +111,44 @@ def _simulated(given: PkaApplication) -> Sequence[LaunchProjection]:
     return launches
 
 
-def _silicon(scored: _Scored, given: PkaApplication) -> tuple[float | None, bool, list[str]]:
-    """Cycles of the whole workload, None if unknown; whether they are synthetic; notes."""
-    if given.silicon is None:
-        if scored.cost is None or scored.cost.unit != "cycle":
-            note = "the selection was not scored in cycles: name a recording with --silicon for errors"
-            return None, scored.profile.synthetic, [note]
-        if scored.profile.simulated:
-            note = "the selection was made on a simulator's run: name a recording with --silicon for errors"
-            return None, scored.profile.synthetic, [note]
-        return scored.cost.total, scored.profile.synthetic, []
-    evaluated = evaluate(given.selection, given.silicon)
+def silicon_of(
+    saved: SavedSelection, recording: Path | None, memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
+) -> tuple[float | None, bool]:
+    """Cycles of the whole workload on silicon, None if unknown, and whether they are synthetic.
+
+    They are those of ``recording``, else those that the selection was made on. Raises RefusedError for a
+    recording of a simulator or without cycles, MisalignedError for one of another workload.
+    """
+    document = saved.document
+    if recording is None:
+        cost = document.cost
+        known = cost is not None and cost.unit == "cycle" and not document.profile.simulated
+        return (cost.total if cost is not None and known else None), document.profile.synthetic
+    evaluated = evaluate(document, recording, memory_limit_bytes=memory_limit_bytes)
     if evaluated["evaluated_on"]["simulated"]:
         raise RefusedError(
-            str(given.silicon),
+            str(recording),
             "it is a simulator's run, and the table compares simulations with silicon",
             "name a recording of silicon with cycles",
         )
     if evaluated["cost"]["unit"] != "cycle":
         raise RefusedError(
-            str(given.silicon),
+            str(recording),
             f"the selection was scored in {evaluated['cost']['unit']}, and simulators count cycles",
             "select again on a recording with cycles",
         )
-    return float(evaluated["cost"]["total"]), bool(evaluated["evaluated_on"]["synthetic"]), []
+    return float(evaluated["cost"]["total"]), bool(evaluated["evaluated_on"]["synthetic"])
+
+
+def _silicon(saved: SavedSelection, given: PkaApplication) -> tuple[float | None, bool, list[str]]:
+    """Cycles of the whole workload, None if unknown; whether they are synthetic; notes."""
+    cycles, synthetic = silicon_of(saved, given.silicon)
+    if given.silicon is not None or cycles is not None:
+        return cycles, synthetic, []
+    cost = saved.document.cost
+    in_cycles = cost is not None and cost.unit == "cycle"
+    why = "made on a simulator's run" if in_cycles else "not scored in cycles"
+    return None, synthetic, [f"the selection was {why}: name a recording with --silicon for errors"]
 
 
 def _speed(launches: Sequence[LaunchProjection]) -> float | None:
@@ -195,7 +192,6 @@ def _read(path: Path) -> PkaRows:
     return _parsed(path, PkaRows, text, "write one with: assay pka-table row SELECTION SIMULATION -o FILE")
 
 
-_SELECT = "write one with: assay select METHOD FILE -o selection.json"
 Parsed = TypeVar("Parsed", bound=BaseModel)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_client.files import write_atomically
+from assay_client.recordings.links import link_to
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.simulators.accel_sim.kernels_list import KernelsList
 from assay_sampling.simulators.accel_sim.warm_up import (
@@ -75,7 +76,7 @@ def write_warm_up(
         say(f"writing {replay}")
         write_atomically(replay, b"".join(memory_only_trace(trace)))
     for link, trace in plan.links.items():
-        _link(link, trace)
+        link_to(link, trace)
     write_atomically(target, "".join(f"{line}\n" for line in plan.lines))
 
 
@@ -98,16 +99,3 @@ def _check(plan: WarmUp, kernels: KernelsList, target: Path, force: bool) -> Non
             raise StorageError(
                 str(path), "it exists already", "name a list in another folder, or replace it with --force"
             )
-
-
-def _link(link: Path, trace: Path) -> None:
-    try:
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.unlink(missing_ok=True)
-        link.symlink_to(trace)
-    except OSError as error:
-        raise StorageError(
-            str(link),
-            f"it cannot be created as a link to {trace} ({error.strerror or error})",
-            "name a list in a folder that you may write to",
-        ) from error

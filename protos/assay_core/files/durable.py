@@ -78,7 +78,9 @@ def replacing(path: Path, *, private: bool = True, temporary: Path | None = None
         raise
 
 
-def write_atomically(path: Path, data: bytes | str | Iterable[str], *, private: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes | str | Iterable[str] | Iterable[bytes], *, private: bool = True
+) -> None:
     """Make ``path`` hold ``data`` (text as UTF-8, whole or in pieces), as :func:`replacing` does."""
     with replacing(path, private=private) as file:
         for piece in [data] if isinstance(data, bytes | str) else data:

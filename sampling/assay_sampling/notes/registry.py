@@ -117,6 +117,7 @@ SUBJECTS: Mapping[str, tuple[NoteKind, ...]] = MappingProxyType(
         "Logs of simulators": simulating.SIMULATOR_LOGS,
         "Why a projection does not stop": simulating.PROJECTIONS,
         "Cold starts": simulating.COLD_STARTS,
+        "Hand-over to simulators, and back": simulating.HAND_OVERS,
         "Scale models": simulating.SCALE_MODELS,
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_sampling.notes.base import NoteKind, count_of
+from assay_sampling.notes.base import NoteKind, count_of, launches_of
 
 SIMULATOR_LOGS = (
     NoteKind(
@@ -194,6 +194,87 @@ COLD_STARTS = (
         lambda: "the log has no L2 misses of it",
     ),
 )  # fmt: skip
+HAND_OVERS = (
+    NoteKind(
+        "names_compared_without_arguments",
+        "kernel names of a trace or log are mangled and those of the selection are not, or the other way "
+        "round: namespaces and functions were compared, template arguments were not",
+        lambda: (
+            "kernel names were compared by namespace and function, without template arguments: one side has "
+            "them mangled"
+        ),
+    ),
+    NoteKind(
+        "names_not_in_traces",
+        "traces do not name their kernels, so that only the number of launches was compared",
+        lambda: "these traces do not name kernels: only their number was compared with the selection",
+    ),
+    NoteKind(
+        "ranges_too_long",
+        "the ranges of launches to trace do not fit into a variable of the environment",
+        lambda text_bytes: (
+            f"the ranges of launches take {text_bytes:,} bytes, more than a variable of the environment "
+            "holds: use ids.txt"
+        ),
+    ),
+    NoteKind(
+        "timeline_without_groups",
+        "a selection without labels: a timeline shows the groups of representatives only",
+        lambda: "the selection has no labels: only the groups of its representatives are known",
+    ),
+    NoteKind(
+        "timeline_laid_end_to_end",
+        "a recording does not say when launches started: a timeline lays them end to end",
+        lambda quantity: (
+            f"the recording does not say when launches started: they are laid end to end by {quantity}"
+        ),
+    ),
+    NoteKind(
+        "log_counts_launches",
+        "a simulator's log ends within a launch: which of its launches count",
+        lambda log, counted, launches, left_out: (
+            f"{log} ends within a launch: {launches_of(launches)} of it "
+            f"{'counts' if launches == 1 else 'count'} ({counted or 'none'}), launch {left_out} does not"
+        ),
+    ),
+    NoteKind(
+        "replays_left_out",
+        "launches of which only memory instructions were simulated, to warm caches, do not count",
+        lambda log, launches: (
+            f"{log}: {launches_of(launches)} only warmed caches with memory instructions and "
+            f"{'does' if launches == 1 else 'do'} not count"
+        ),
+    ),
+    NoteKind(
+        "no_silicon_cycles",
+        "there are no cycles of silicon to compare simulations with",
+        lambda: (
+            "the selection was not made on cycles of silicon: name a recording with --recording for errors "
+            "against silicon"
+        ),
+    ),
+    NoteKind(
+        "no_full_simulation",
+        "not all launches of a workload were simulated",
+        lambda: (
+            "not all launches were simulated: the simulator's own error is unknown, and the speedup of PKA "
+            "is over PKS"
+        ),
+    ),
+    NoteKind(
+        "nothing_projected",
+        "without interval logs each launch is simulated to its end",
+        lambda: "there is no interval log: each launch is simulated to its end, so PKA is PKS",
+    ),
+    NoteKind(
+        "representatives_of_the_full_run",
+        "representatives were not simulated apart: their cycles are those of the full run",
+        lambda: (
+            "the representatives' cycles are those of the full run, with its warm caches: a simulation of "
+            "them alone starts cold"
+        ),
+    ),
+)
 SCALE_MODELS = (
     NoteKind(
         "rule_not_calibrated",

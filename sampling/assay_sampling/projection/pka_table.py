@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,56 @@ class SimulatedWorkload:
         rows: np.ndarray = order[places]
         return rows
 
+    def every_row(self, launches: int) -> np.ndarray | None:
+        """Rows of the launches 0 to ``launches`` - 1, shape (launches,); None if one was not simulated."""
+        # A selection may name more launches than memory holds; then not all of them were simulated.
+        return self.rows_of(np.arange(launches)) if launches <= len(self.launch) else None
+
+    def without(self, latency_cycles: np.ndarray) -> SimulatedWorkload:
+        """Cycles without the launch latency, shape (n,): the active ones; NaN where it is unknown."""
+        return replace(
+            self,
+            cycles=self.cycles - latency_cycles,
+            projected_cycles=self.projected_cycles - latency_cycles,
+            stopped_cycles=self.stopped_cycles - latency_cycles,
+        )
+
+
+@dataclass(frozen=True)
+class SimulatedTotals:
+    """Cycles: ``full`` S, ``pks`` sum g_k s_k, ``pka`` sum g_k p_k, and what had to be simulated for them,
+    sum s_k and sum r_k; None is unknown."""
+
+    full: float | None
+    pks: float | None = None
+    pka: float | None = None
+    pks_simulated: float | None = None
+    pka_simulated: float | None = None
+
+
+def totals_of(
+    launches: int,
+    selected: np.ndarray,
+    weights: np.ndarray,
+    simulated: SimulatedWorkload,
+    full_run: SimulatedWorkload | None = None,
+) -> SimulatedTotals:
+    """The sums behind :func:`application_row`, with its arguments."""
+    whole = full_run or simulated
+    everything = whole.every_row(launches)
+    full = None if everything is None else _known(whole.cycles[everything].sum())
+    rows = simulated.rows_of(np.asarray(selected, np.int64))
+    if rows is None:
+        return SimulatedTotals(full)
+    with np.errstate(over="ignore"):
+        return SimulatedTotals(
+            full,
+            pks=_known((weights * simulated.cycles[rows]).sum()),
+            pka=_known((weights * simulated.projected_cycles[rows]).sum()),
+            pks_simulated=_known(simulated.cycles[rows].sum()),
+            pka_simulated=_known(simulated.stopped_cycles[rows].sum()),
+        )
+
 
 @dataclass(frozen=True)
 class PkaRow:
@@ -115,6 +165,7 @@ def application_row(
     weights: np.ndarray,
     simulated: SimulatedWorkload,
     cycles_per_second: float | None = None,
+    full_run: SimulatedWorkload | None = None,
 ) -> PkaRow:
     """One line of the table.
 
@@ -127,28 +178,26 @@ def application_row(
         weights: their weights, shape (r,).
         simulated: what was simulated: all launches, or the selected ones.
         cycles_per_second: speed of the simulator; None: unknown.
+        full_run: the simulation of all launches, where the selected ones were simulated apart.
 
     Raises RefusedError for silicon cycles that are not positive, or a launch simulated twice.
     """
     if silicon_cycles is not None and not silicon_cycles > 0:
         raise RefusedError(application, f"its silicon cycles are {silicon_cycles:g}", "profile it again")
-    # A selection may name more launches than memory holds; then not all of them were simulated.
-    enough = launches <= len(simulated.launch)
-    everything = simulated.rows_of(np.arange(launches)) if enough else None
-    full = None if everything is None else _known(simulated.cycles[everything].sum())
+    totals = totals_of(launches, selected, weights, simulated, full_run)
+    full, pks, pka = totals.full, totals.pks, totals.pka
+    pks_simulated, pka_simulated = totals.pks_simulated, totals.pka_simulated
+    everything = (full_run or simulated).every_row(launches)
     rows = simulated.rows_of(np.asarray(selected, np.int64))
-    pks = pka = pks_simulated = pka_simulated = dram_pka = None
+    dram_pka = None
     if rows is not None:
         with np.errstate(over="ignore"):
-            pks = _known((weights * simulated.cycles[rows]).sum())
             stand_for = weights * simulated.projected_cycles[rows]
-            pka = _known(stand_for.sum())
-        pks_simulated = _known(simulated.cycles[rows].sum())
-        pka_simulated = _known(simulated.stopped_cycles[rows].sum())
         dram_pka = _weighted(simulated.projected_dram_percent[rows], stand_for)
     dram_full = None
     if everything is not None:
-        dram_full = _weighted(simulated.dram_percent[everything], simulated.cycles[everything])
+        whole = full_run or simulated
+        dram_full = _weighted(whole.dram_percent[everything], whole.cycles[everything])
     over = full if full is not None else pks_simulated
     return PkaRow(
         suite=suite,

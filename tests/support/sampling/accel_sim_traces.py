@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 HEADER = """-kernel name = _Z4kernPf
@@ -61,3 +63,36 @@ insts = 2
 
 #END_TB
 """
+
+
+def write_listed(folder: Path, launches: Sequence[Listed], *, copies: Sequence[str] = ()) -> Path:
+    """Traces of launches without instructions, by their names, and their list; the copies come first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in launches:
+        write_header(folder / f"kernel-{each.kernel_id}.traceg", each)
+    lines = [*copies, *(f"kernel-{each.kernel_id}.traceg" for each in launches)]
+    listed = folder / "kernelslist.g"
+    listed.write_text("".join(f"{line}\n" for line in lines))
+    return listed
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A launch as the header of its trace has it."""
+
+    kernel_id: int
+    kernel: str = "_Z4kernPf"
+    grid: tuple[int, int, int] = (1, 1, 1)
+    block: tuple[int, int, int] = (64, 1, 1)
+    tracer_version: int = 5
+
+
+def write_header(path: Path, launch: Listed) -> None:
+    """A trace of one launch: its header, and one thread block with one warp that loads and exits."""
+    shape = "({},{},{})".format
+    text = HEADER.format(
+        grid=shape(*launch.grid), version=launch.tracer_version, lineinfo=0, kernel_id=launch.kernel_id
+    )
+    text = text.replace("_Z4kernPf", launch.kernel).replace("(64,1,1)", shape(*launch.block))
+    load = "0000 ffffffff 1 R1 LDG.E 1 R2 4 1 0x7f0000000000 4 0"
+    path.write_text(text + block_text("0,0,0", [MOV, load, EXIT]))

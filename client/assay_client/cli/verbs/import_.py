@@ -1,31 +1,60 @@
-"""``assay import FILE...``: finished measurements into a campaign's store, as a recorded run."""
+"""``assay import FILE...`` takes finished measurements into a campaign's store.
+
+``assay import accel-sim LOG...`` joins simulated launches to the selection that they were simulated for.
+"""
 
 from __future__ import annotations
 
 import functools
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
 from assay_client.cli.follow import follow, raise_for_failure
-from assay_client.cli.inputs import RECORDING, require
-from assay_client.cli.options import JsonOption, SyntheticOption
-from assay_client.cli.output import show
+from assay_client.cli.inputs import INTERVAL_LOG, RECORDING, SELECTION, SIMULATOR_OUTPUT, require
+from assay_client.cli.options import (
+    JsonOption,
+    MatchOption,
+    MemoryLimitOption,
+    SyntheticOption,
+    match_kind,
+    parse_parameters,
+)
+from assay_client.cli.output import json_text, show
+from assay_client.cli.progress import activity
 from assay_client.cli.reporters.imported import render_imported
-from assay_client.cli.verb import verb_app
+from assay_client.cli.reporters.simulated import render_simulated
+from assay_client.cli.verb import DefaultVerbGroup, verb_app
+from assay_client.files import require_folder_of, write_atomically
 from assay_client.local import run_campaign
 from assay_client.places import default_state_directory
 from assay_client.recordings.importing import campaign_text, check_kind, parse_condition, recorded_run
+from assay_client.recordings.simulations import SimulationRequest, import_simulated
 from assay_client.remote.client import Client
+from assay_client.settings import settings_of
 from assay_sampling.errors import ParameterError
+from assay_sampling.parameters import WeightKind
+from assay_sampling.projection.files import ProjectionOptions, parse_options
 
-app = verb_app()
+
+class ImportGroup(DefaultVerbGroup):
+    """``import FILE...`` is ``import recordings FILE...``."""
+
+    default = "recordings"
 
 
-@app.command(name="import")
-def import_(
+app = verb_app(ImportGroup)
+
+
+@app.callback()
+def import_() -> None:
+    """Bring recordings into a store, or simulations to their selection."""
+
+
+@app.command(name="recordings")
+def recordings(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
@@ -80,8 +109,8 @@ def import_(
 ) -> None:
     """Bring recordings into a campaign's store as a recorded run.
 
-    Takes any file that `assay inspect` reads. Without --server it imports inside this process, and the exit
-    code is 6 if the run failed.
+    The word 'recordings' may be left out. Takes any file that `assay inspect` reads. Without --server it
+    imports inside this process, and the exit code is 6 if the run failed.
     """
     if server is not None and state is not None:
         raise ParameterError("--state", "it cannot be combined with --server", "give one of the two")
@@ -98,6 +127,127 @@ def import_(
     document = {"campaign": status}
     show(document, as_json, lambda console: render_imported(status, console))
     raise_for_failure(status)
+
+
+@app.command(name="accel-sim")
+def accel_sim(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(
+            readable=False,
+            metavar="LOG...",
+            help="Standard outputs of Accel-Sim: of the selected launches, or of all.",
+        ),
+    ],
+    *,
+    selection: Annotated[
+        Path,
+        typer.Option(
+            "--selection",
+            readable=False,
+            metavar="FILE",
+            help="What they were simulated for: a selection, or a weights file.",
+        ),
+    ],
+    full: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--full",
+            readable=False,
+            metavar="LOG",
+            help="The run of all launches, if the LOGs simulate the selected ones apart; repeatable.",
+        ),
+    ] = None,
+    intervals: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--intervals",
+            readable=False,
+            metavar="FILE",
+            help="The interval log of each LOG, in their order, for PKA; repeatable.",
+        ),
+    ] = None,
+    recording: Annotated[
+        Path | None,
+        typer.Option(
+            "--recording",
+            readable=False,
+            metavar="FILE",
+            help="Use the cycles of this recording of silicon instead of those that the selection was made "
+            "on.",
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            "--weights",
+            metavar="KIND",
+            help="launches, instructions or light_time; default: the selection's own, as PKA has them.",
+        ),
+    ] = None,
+    workload: Annotated[
+        str,
+        typer.Option("--workload", metavar="NAME", help="The workload's name; default: that of --selection."),
+    ] = "",
+    match: MatchOption = "exact",
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="A parameter of the projection, as in assay project; repeatable.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", readable=False, metavar="FILE", help="Also write the JSON document here."
+        ),
+    ] = None,
+    memory_limit: MemoryLimitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Join simulated launches to their selection, with the errors.
+
+    Simulator, PKS and PKA error as in PKA's Table 4, in all cycles and in active ones; with --full also what
+    starting cold costs. Logs of other workloads, simulators or GPUs are refused with the first difference."""
+    limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
+    options = parse_options(parse_parameters(param or [], example="rule=paper"), ProjectionOptions)
+    require(SELECTION, selection)
+    require(SIMULATOR_OUTPUT, *logs, *(full or []))
+    require(INTERVAL_LOG, *(intervals or []))
+    require(RECORDING, recording)
+    if output is not None:
+        require_folder_of(output)
+    request = SimulationRequest(
+        selection=selection,
+        logs=logs,
+        full=full or [],
+        intervals=intervals or [],
+        recording=recording,
+        weights=_weight_kind(weights),
+        workload=workload,
+        match=match_kind(match),
+        options=options,
+        memory_limit_bytes=limit,
+    )
+    with activity("reading") as shown:
+        document = import_simulated(request, shown.say)
+    if output is not None:
+        write_atomically(output, json_text(document.to_dict()))
+    show(document.to_dict(), as_json, lambda console: render_simulated(document, console))
+
+
+def _weight_kind(text: str | None) -> WeightKind | None:
+    if text is None:
+        return None
+    for kind in get_args(WeightKind):
+        if text == kind:
+            return cast(WeightKind, kind)
+    raise ParameterError(
+        "--weights", f"there are no weights by {text!r}", f"use {', '.join(get_args(WeightKind))}"
+    )
 
 
 def _submit(campaign: Path, server: str) -> dict[str, Any]:

@@ -22,14 +22,21 @@ class MemoryCopy:
     address: int
     size_bytes: int
 
+    @property
+    def line(self) -> str:
+        """As the tracer writes it."""
+        return f"MemcpyHtoD,0x{self.address:016x},{self.size_bytes}"
+
 
 @dataclass(frozen=True)
 class KernelsList:
-    """Traces of launches, in order, and the copies to the device."""
+    """Traces of launches, in order, and the copies to the device; ``entries`` are both, as they follow each
+    other."""
 
     path: Path
     traces: tuple[Path, ...]
     copies: tuple[MemoryCopy, ...]
+    entries: tuple[Path | MemoryCopy, ...] = ()
 
 
 def read_kernels_list(path: Path) -> KernelsList:
@@ -39,18 +46,19 @@ def read_kernels_list(path: Path) -> KernelsList:
     that is not of that form, or a list without launches.
     """
     require_file(path)
-    traces: list[Path] = []
-    copies: list[MemoryCopy] = []
+    entries: list[Path | MemoryCopy] = []
     with reading(path):
         text = path.read_bytes().decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("MemcpyHtoD"):
-            copies.append(_copy(path, number, line))
+            entries.append(_copy(path, number, line))
         elif line.startswith("kernel"):
-            traces.append(path.parent / line.strip())
+            entries.append(path.parent / line.strip())
+    traces = tuple(entry for entry in entries if isinstance(entry, Path))
     if not traces:
         raise InputError(path, "it lists no launch", "name the kernelslist.g of a trace")
-    return KernelsList(path, tuple(traces), tuple(copies))
+    copies = tuple(entry for entry in entries if isinstance(entry, MemoryCopy))
+    return KernelsList(path, traces, copies, tuple(entries))
 
 
 def _copy(path: Path, number: int, line: str) -> MemoryCopy:

@@ -11,7 +11,7 @@ output".
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +56,16 @@ class SimulatorOutput:
 
     ``config`` holds all that the log echoes as soon as the first launch is given. ``ending`` is "exit" (the
     simulator ended by itself), "early stop" or "cut off". ``tool`` is the program, ``version`` that of
-    GPGPU-Sim, "" if the log does not say. With ``every_counter`` launches have all counters of
-    :mod:`assay_sampling.counters.simulated`, else those that projection needs. Memory: 60 bytes a launch.
+    GPGPU-Sim, ``commits`` those that each was built from; "" and empty if the log does not say. With
+    ``every_counter`` launches have all counters of :mod:`assay_sampling.counters.simulated`, else those that
+    projection needs. Memory: 60 bytes a launch.
     """
 
     def __init__(self, path: str | Path, *, every_counter: bool = False) -> None:
         self.path = Path(path)
         self.config = SimulatorConfig()
         self.tool, self.version = "GPGPU-Sim", ""
+        self.commits: dict[str, str] = {}
         self.ending = "cut off"
         self.notes: list[Note] = []
         self._options: dict[str, str] = {}
@@ -80,6 +82,11 @@ class SimulatorOutput:
         self._statistics: StatisticsBlock | None = None
         self._ctas_per_sm: int | None = None
         self._differences = Differences(self.path)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options that the log echoes, named without their leading dash."""
+        return self._options
 
     def launches(self) -> Generator[SimulatedLaunch, None, None]:
         """Every launch in the order in which the launches ended, read once from start to end.
@@ -132,6 +139,9 @@ class SimulatorOutput:
             self.tool = "Accel-Sim"
         else:
             self.version = (line.rest.split(maxsplit=1) or [b""])[0].decode(errors="replace")
+        if commit := re.search(rb"commit-([0-9a-f]{7,40})", line.rest):
+            of = "Accel-Sim" if name.startswith(b"Accel-Sim") else "GPGPU-Sim"
+            self.commits[of] = commit[1].decode()
 
     def _echo(self, line: LogLine, name: str) -> None:
         """An option of the simulator, or a line of a trace's header."""

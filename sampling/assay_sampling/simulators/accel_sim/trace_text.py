@@ -47,6 +47,7 @@ class TraceHeader:
     stream: int
     tracer_version: int
     has_line_numbers: bool
+    nvbit_version: str = ""
 
     @property
     def blocks(self) -> int:
@@ -126,7 +127,7 @@ def parse_header(path: Path, head: bytes) -> tuple[TraceHeader, int]:
     """The header and the offset of what follows its last line, which begins with ``#``."""
     end = re.search(rb"^#.*\n", head, re.MULTILINE)
     fields: dict[str, str] = {}
-    for line in head[: end.start() if end else len(head)].decode("utf-8", "surrogateescape").splitlines():
+    for line in head[: end.start() if end else len(head)].decode("utf-8", "replace").splitlines():
         key, separator, value = line.partition("=")
         if separator and key.startswith("-"):
             fields[key[1:].strip()] = value.strip()
@@ -148,6 +149,7 @@ def parse_header(path: Path, head: bytes) -> tuple[TraceHeader, int]:
         stream=number.integer("cuda stream id", 0),
         tracer_version=number.integer("accelsim tracer version", 1),
         has_line_numbers=number.integer("enable lineinfo", 0) != 0,
+        nvbit_version=fields.get("nvbit version", ""),
     )
     # Where the first "#" line begins a thread block already, it is part of what follows.
     return header, end.start() if head.startswith(b"#BEGIN_TB", end.start()) else end.end()

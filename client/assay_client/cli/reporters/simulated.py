@@ -1,0 +1,76 @@
+"""Draws simulated launches joined to a selection: errors, what starting cold costs, which launches count."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from assay_client.cli.reporters.tables import Table, print_facts, synthetic_mark
+from assay_client.cli.reporters.text import count, counted, percent, times
+from assay_sampling.documents.handover import SimulatedErrors, SimulationDocument
+
+_SHOWN_LAUNCHES = 40
+
+
+def render_simulated(document: SimulationDocument, console: Console) -> None:
+    """Draw the errors in all and in active cycles, the representatives, and the logs."""
+    _errors(document, console)
+    _representatives(document, console)
+    facts = [("simulated", f"{document.simulator.tool} {document.simulator.version}".strip())]
+    facts.append(("GPU", document.simulator.gpu))
+    for log in document.logs:
+        what = "all launches" if log.kind == "full" else "selected launches"
+        ids = f" ({log.counted_ids})" if log.counted_ids else ""
+        facts.append((what, f"{log.path}: {counted(log.counted, 'launch counts', 'launches count')}{ids}"))
+    facts += synthetic_mark(document.synthetic)
+    facts += [("note", note.text) for note in (*document.notes, *(n for g in document.logs for n in g.notes))]
+    print_facts(facts, console)
+
+
+def _errors(document: SimulationDocument, console: Console) -> None:
+    names = ["simulator error", "PKS error", "PKA error", "PKS of full run", "PKA of full run", "cold start",
+             "PKS speedup", "PKA speedup"]  # fmt: skip
+    table = Table(f"{document.workload}, simulated", ["cycles", *names], right=names)
+    for name, found in (("all", document.all_cycles), ("active", document.active_cycles)):
+        table.add_row(name, *_cells(found))
+    table.print(console)
+
+
+def _cells(found: SimulatedErrors) -> list[str]:
+    over = " over PKS" if found.pka_speedup_over == "pks" else ""
+    return [
+        percent(found.simulator_error_percent),
+        percent(found.pks_error_percent),
+        percent(found.pka_error_percent),
+        percent(found.pks_error_of_full_percent),
+        percent(found.pka_error_of_full_percent),
+        percent(found.cold_start_percent),
+        times(found.pks_speedup),
+        f"{times(found.pka_speedup)}{over}",
+    ]
+
+
+def _representatives(document: SimulationDocument, console: Console) -> None:
+    right = ["launch", "weight", "cycles", "active", "in full run", "cold start", "projected"]
+    table = Table(
+        "representatives, ids from 1", ["launch", "kernel", *right[1:]], right=right, clip=["kernel"]
+    )
+    for each in document.representatives[:_SHOWN_LAUNCHES]:
+        table.add_row(
+            str(each.sim_id),
+            each.kernel,
+            f"{each.weight:,.6g}",
+            *(
+                count(None if value is None else round(value))
+                for value in (
+                    each.cycles,
+                    each.active_cycles,
+                    each.full_run_cycles,
+                    each.cold_start_cycles,
+                    each.projected_cycles,
+                )
+            ),
+        )
+    table.print(console)
+    more = len(document.representatives) - _SHOWN_LAUNCHES
+    if more > 0:
+        console.print(f"and {more:,} more: --json or -o has them all", soft_wrap=True)

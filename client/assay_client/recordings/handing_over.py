@@ -1,0 +1,163 @@
+"""Writes a selection in the form of a target: the files of ``assay export``, and links to existing traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_client.files import require_folder_of, write_atomically
+from assay_client.recordings.analyses import load_selection, read_profile
+from assay_client.recordings.links import link_to
+from assay_core.program import distribution_version
+from assay_sampling.documents.common import NoteEntry
+from assay_sampling.documents.handover import HandOverDocument, WrittenFileEntry
+from assay_sampling.errors import ParameterError, StorageError
+from assay_sampling.handover.offered import target_called
+from assay_sampling.handover.target import Given, HandOver, Target
+from assay_sampling.launches.alignment import MatchKind
+from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
+from assay_sampling.scoring.selection import SavedSelection
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What to export.
+
+    Args:
+        selection: a selection's file, or a weights file.
+        to: the name of the target.
+        output: the folder, or the file of a target of one file; None: next to the caller, named after the
+            selection.
+        traces: a folder of traces or the list in it.
+        recording: the recording to draw.
+        workload: the workload's name in files; "" takes the selection's.
+        warm_up: earlier launches to replay before each representative.
+        match: how closely traces must be the selected launches.
+        force: write over existing files.
+        memory_limit_bytes: refuse before holding more than this.
+    """
+
+    selection: Path
+    to: str
+    output: Path | None = None
+    traces: Path | None = None
+    recording: Path | None = None
+    workload: str = ""
+    warm_up: int = 0
+    match: MatchKind = "exact"
+    force: bool = False
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
+
+
+def export(request: ExportRequest, say: Callable[[str], None] = lambda _: None) -> HandOverDocument:
+    """Write a selection in the form of a target, or nothing if one of its files must not be written.
+
+    Raises ParameterError for an unknown target, inputs that it does not take or lacks, and a place that must
+    not be written to; StorageError for existing files without ``force``; and what the target raises for
+    inputs of another workload.
+    """
+    target = target_called(request.to)
+    _check_inputs(target, request)
+    saved = load_selection(request.selection)
+    handed = target.hand_over(saved, _given(request, say))
+    output = request.output or Path(f"{request.selection.stem}{target.file_suffix or f'.{target.name}'}")
+    places = _places(target, handed, output)
+    _refuse_to_write(request, target, places, handed, output)
+    for entry in handed.files:
+        say(f"writing {places[entry.name]}")
+        write_atomically(places[entry.name], entry.pieces())
+    for name, existing in handed.links:
+        link_to(output / name, existing.resolve())
+    return _document(request, saved, handed, output, places)
+
+
+def made_by() -> str:
+    """The program and its version, for files that name them."""
+    return f"assay {distribution_version()}".strip()
+
+
+def workload_name(request_name: str, selection: Path) -> str:
+    """The workload's name in files: as given, else after the selection's file, without blanks and colons."""
+    return _NOT_IN_A_NAME.sub("-", request_name or selection.stem).strip("-") or "workload"
+
+
+def _check_inputs(target: Target, request: ExportRequest) -> None:
+    given = {"traces": request.traces, "recording": request.recording}
+    for name, value in given.items():
+        if value is not None and name not in target.takes:
+            raise ParameterError(f"--{name}", f"--to {target.name} reads none", "leave it out")
+        if value is None and name in target.needs:
+            example = "DIR" if name == "traces" else "FILE"
+            raise ParameterError(f"--{name}", f"--to {target.name} needs it", f"give --{name} {example}")
+
+
+def _given(request: ExportRequest, say: Callable[[str], None]) -> Given:
+    recording = None
+    if request.recording is not None:
+        say(f"reading {request.recording}")
+        profile = read_profile(request.recording, memory_limit_bytes=request.memory_limit_bytes)
+        recording = profile.whole
+    return Given(
+        selection=request.selection,
+        workload=workload_name(request.workload, request.selection),
+        made_by=made_by(),
+        traces=request.traces,
+        recording=recording,
+        warm_up=request.warm_up,
+        match=request.match,
+    )
+
+
+def _places(target: Target, handed: HandOver, output: Path) -> dict[str, Path]:
+    """Where each file goes."""
+    if target.file_suffix:
+        (only,) = handed.files
+        return {only.name: output}
+    return {entry.name: output / entry.name for entry in handed.files}
+
+
+def _refuse_to_write(
+    request: ExportRequest, target: Target, places: dict[str, Path], handed: HandOver, output: Path
+) -> None:
+    """Raise before anything is written: ParameterError for a place, StorageError for what exists."""
+    if target.file_suffix:
+        require_folder_of(output)
+        if output.is_dir():
+            raise ParameterError("--output", f"{output} is a folder", "name a file")
+    folders = {existing.resolve().parent for _, existing in handed.links}
+    if not target.file_suffix and output.resolve() in folders:
+        raise ParameterError(
+            "--output",
+            f"{output} is the folder of the traces, whose list would be overwritten",
+            "name another folder, to which the traces are linked",
+        )
+    if request.force:
+        return
+    for path in (*places.values(), *(output / name for name, _ in handed.links)):
+        if path.is_symlink() or path.exists():
+            raise StorageError(
+                str(path), "it exists already", "name another place with --output, or replace it with --force"
+            )
+
+
+def _document(
+    request: ExportRequest,
+    saved: SavedSelection,
+    handed: HandOver,
+    output: Path,
+    places: dict[str, Path],
+) -> HandOverDocument:
+    return HandOverDocument(
+        target=request.to,
+        selection=str(request.selection),
+        output=str(output),
+        files=[WrittenFileEntry(path=str(places[e.name]), about=e.about) for e in handed.files],
+        links=[str(output / name) for name, _ in handed.links],
+        launches=saved.launch[handed.launches].tolist(),
+        weights=saved.weight[handed.launches].tolist(),
+        notes=[NoteEntry.of(note) for note in handed.notes],
+    )

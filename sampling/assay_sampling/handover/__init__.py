@@ -1,0 +1,1 @@
+"""Selections handed over to simulators and other tools, and simulated launches brought back."""

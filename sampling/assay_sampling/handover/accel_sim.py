@@ -1,0 +1,181 @@
+"""Target ``accel-sim``: a list of the selected launches, next to links to their traces.
+
+Accel-Sim has no option for ranges of launches: it simulates what its list names, and looks for traces in the
+folder of the list. Copies to the device stay in their places where a launch after them is simulated; a copy
+that a later one overwrites before that is left out.
+
+Source: docs/simulator-files.md, "Traces"; docs/handover.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from assay_sampling.errors import MisalignedError, RefusedError
+from assay_sampling.handover.nvbit import environment_notes, tracer_files
+from assay_sampling.handover.shapes import SeenLaunch, refuse_another_sequence, refuse_other_launches
+from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
+from assay_sampling.handover.weights import weights_entry
+from assay_sampling.notes.registry import Note
+from assay_sampling.readers.listed_launches import read_listed_launches
+from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
+from assay_sampling.scoring.selection import SavedSelection
+from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, MemoryCopy
+from assay_sampling.simulators.accel_sim.trace_folder import TraceFolder, open_trace_folder
+from assay_sampling.simulators.accel_sim.trace_text import TraceHeader
+from assay_sampling.simulators.accel_sim.warm_up import (
+    memory_only_path,
+    memory_only_trace,
+    warm_up_order,
+)
+
+LIST_NAME = "kernelslist.g"
+WARM_LIST_NAME = "warm-kernelslist.g"
+
+
+def filtered_entries(kernels: KernelsList, kept: frozenset[Path]) -> list[Path | MemoryCopy]:
+    """The entries of a list with only the ``kept`` traces, and the copies that these need, in their order."""
+    found: list[Path | MemoryCopy] = []
+    pending: list[MemoryCopy] = []
+    for entry in kernels.entries:
+        if isinstance(entry, MemoryCopy):
+            pending.append(entry)
+        elif entry in kept:
+            found += [*_not_overwritten(pending), entry]
+            pending = []
+    return found  # no kept launch follows the pending copies
+
+
+def _not_overwritten(copies: Sequence[MemoryCopy]) -> list[MemoryCopy]:
+    """Copies without those whose bytes one later copy writes again; each in its place."""
+    found: list[MemoryCopy] = []
+    for copy in reversed(copies):
+        end = copy.address + copy.size_bytes
+        if not any(
+            later.address <= copy.address and end <= later.address + later.size_bytes for later in found
+        ):
+            found.append(copy)
+    return found[::-1]
+
+
+class AccelSimTarget:
+    """A folder that Accel-Sim's ``-trace`` points at."""
+
+    name = "accel-sim"
+    summary = "a folder for Accel-Sim: filtered kernelslist.g, links to traces, ids, warm-up, weights"
+    needs: frozenset[Need] = frozenset({"traces"})
+    takes: frozenset[Need] = frozenset({"traces"})
+    file_suffix = ""
+
+    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+        """See :class:`assay_sampling.handover.target.Target`."""
+        launches = of_one_process(saved, given)
+        folder = open_trace_folder(the_traces(given))
+        notes = _check(saved, given, folder, launches)
+        chosen = {int(launch) + 1 for launch in launches}
+        kept = frozenset(folder.by_id[number] for number in chosen)
+        entries = filtered_entries(folder.kernels, kept)
+        names = [entry.line if isinstance(entry, MemoryCopy) else entry.name for entry in entries]
+        place = {launch + 1: row for row, launch in enumerate(launches.tolist())}
+        order = np.array([place[number] for number in folder.by_id if number in place], np.int64)
+        warm_files, warm_links = _warm_up(saved, given, folder, launches)
+        files = (
+            HandedFile(LIST_NAME, "what Accel-Sim simulates: -trace", partial(_lines, names)),
+            HandedFile(
+                "warm-up.txt",
+                "each representative and the launches before it that warm its caches, ids from 1",
+                partial(_predecessors, launches, given.warm_up or 1),
+            ),
+            *warm_files,
+            *tracer_files(saved, given),
+            weights_entry(saved, given),
+        )
+        links = {entry.name: entry for entry in entries if isinstance(entry, Path)} | warm_links
+        notes = (*notes, *environment_notes(saved, given))
+        return HandOver(files, order, tuple(sorted(links.items())), notes)
+
+
+def _lines(lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield f"{line}\n"
+
+
+def _predecessors(launches: np.ndarray, warm_up: int) -> Iterator[str]:
+    for launch in np.sort(launches).tolist():
+        before = range(max(launch - warm_up, 0), launch)
+        yield f"{launch + 1}: {' '.join(str(each + 1) for each in before)}".rstrip() + "\n"
+
+
+def _check(
+    saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray
+) -> tuple[Note, ...]:
+    """Raise where the traces are not those of the selected launches; notes on how they were compared."""
+    subject = f"{folder.kernels.path} and {given.selection}"
+    missing = [int(launch) + 1 for launch in np.sort(launches) if int(launch) + 1 not in folder.by_id]
+    if missing:
+        raise MisalignedError(
+            subject,
+            f"{len(missing)} of the {len(launches)} selected launches have no trace",
+            "trace them: assay export SELECTION --to nvbit writes what the tracer needs",
+            tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
+        )
+    beyond = max(folder.by_id)
+    headers = {int(launch): folder.header(int(launch) + 1) for launch in np.sort(launches)}
+    _refuse_mixed_tracers(folder, headers)
+    seen = {
+        launch: SeenLaunch(h.kernel_name, h.grid, h.block, folder.by_id[launch + 1].name)
+        for launch, h in headers.items()
+    }
+    if beyond > saved.document.profile.launches:
+        seen[beyond - 1] = SeenLaunch("", None, None, folder.by_id[beyond].name)
+    notes = refuse_other_launches(subject, saved, seen, given.match)
+    if len(folder.by_id) == saved.document.profile.launches:
+        refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), given.match)
+    return notes
+
+
+def _refuse_mixed_tracers(folder: TraceFolder, headers: dict[int, TraceHeader]) -> None:
+    """Raise RefusedError for traces of different tracers or GPU generations in one folder."""
+    first: tuple[int, TraceHeader] | None = None
+    for launch, header in headers.items():
+        if first is None:
+            first = launch, header
+        for name in ("tracer_version", "nvbit_version", "binary_version"):
+            ours, theirs = getattr(first[1], name), getattr(header, name)
+            if ours != theirs:
+                raise RefusedError(
+                    str(folder.path),
+                    f"its traces were not made by one tracer on one GPU: {name.replace('_', ' ')} is {ours} "
+                    f"in {folder.by_id[first[0] + 1].name} and {theirs} in {folder.by_id[launch + 1].name}",
+                    "trace all launches with one tracer on one GPU",
+                )
+
+
+def _warm_up(
+    saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray
+) -> tuple[tuple[HandedFile, ...], dict[str, Path]]:
+    """The list that replays earlier launches, with the memory-only traces that it names; nothing without."""
+    if not given.warm_up:
+        return (), {}
+    order = warm_up_order(saved.document.profile.launches, launches.tolist(), given.warm_up)
+    missing = [launch + 1 for launch, _ in order if launch + 1 not in folder.by_id]
+    if missing:
+        raise MisalignedError(
+            f"{folder.kernels.path} and --warm-up {given.warm_up}",
+            f"{len(missing)} of the launches to replay have no trace",
+            "trace them too: assay export SELECTION --to nvbit --warm-up COUNT, or give --warm-up 0",
+            tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
+        )
+    names, files = [], []
+    for launch, memory_only in order:
+        trace = folder.by_id[launch + 1]
+        names.append((memory_only_path(trace) if memory_only else trace).name)
+        if memory_only:
+            about = f"memory instructions of launch {launch + 1}"
+            files.append(HandedFile(names[-1], about, partial(memory_only_trace, trace)))
+    about = "the same, each representative after the launches that warm its caches"
+    return (HandedFile(WARM_LIST_NAME, about, partial(_lines, names)), *files), {}

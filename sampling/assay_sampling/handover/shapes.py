@@ -1,0 +1,115 @@
+"""Whether launches of a trace or a simulation are those that a selection names.
+
+Compared are kernel, grid and block of the launches that both have; a mangled name is compared with a
+demangled one by namespaces and function (:mod:`assay_sampling.simulators.kernel_names`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from assay_sampling.errors import MisalignedError
+from assay_sampling.launches.alignment import MatchKind
+from assay_sampling.launches.in_memory import Launches
+from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.scoring.matching import DIFFERENCES_SHOWN, same_sequence
+from assay_sampling.scoring.saved_labels import first_difference
+from assay_sampling.scoring.selection import ProfileSummary, SavedSelection
+from assay_sampling.simulators.kernel_names import is_mangled, same_kernel
+
+_SAME = "use the traces and logs of the workload, with its input, that the selection was made on"
+
+
+@dataclass(frozen=True)
+class SeenLaunch:
+    """A launch as a trace's header or a log has it; ``where`` names the place for messages."""
+
+    kernel: str
+    grid: tuple[int, int, int] | None
+    block: tuple[int, int, int] | None
+    where: str
+
+
+def refuse_other_launches(
+    subject: str, saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind
+) -> tuple[Note, ...]:
+    """Compare launches, by their 0-based number, with the selection's; notes on how they were compared.
+
+    Raises MisalignedError with the first differences: launches beyond the workload's last, and
+    representatives that are other launches.
+    """
+    most = saved.document.profile.launches
+    beyond = sorted(number for number in seen if number >= most)
+    differences = [
+        f"{seen[number].where} is launch {number + 1:,}, and the selection was made on {most:,} launches"
+        for number in beyond
+    ]
+    mangled = False
+    for index, number in enumerate(saved.launch.tolist()):
+        if number in seen:
+            there = seen[number]
+            mangled |= is_mangled(there.kernel) != is_mangled(saved.kernel[index])
+            told = ", ".join(_differences(saved, index, there, match))
+            if told:
+                differences.append(f"{there.where} (launch {number + 1:,}): {told}")
+    if differences:
+        raise MisalignedError(
+            subject,
+            f"they are of another workload than the selection: {len(differences):,} launches differ",
+            _remedy(saved, seen, match),
+            tuple(differences[:DIFFERENCES_SHOWN]),
+        )
+    return (make_note("names_compared_without_arguments"),) if mangled else ()
+
+
+def _differences(saved: SavedSelection, index: int, there: SeenLaunch, match: MatchKind) -> Iterator[str]:
+    if not same_kernel(there.kernel, saved.kernel[index]):
+        yield f"kernel {there.kernel[:80]!r} and not {saved.kernel[index][:80]!r}"
+    if match == "exact" and not _same_shape(there.grid, saved.grid[index].tolist()):
+        yield f"grid {there.grid} and not {tuple(saved.grid[index].tolist())}"
+    if not _same_shape(there.block, saved.block[index].tolist()):
+        yield f"block {there.block} and not {tuple(saved.block[index].tolist())}"
+
+
+def _same_shape(found: tuple[int, int, int] | None, wanted: list[int]) -> bool:
+    if found is None or list(found) == wanted:
+        return True
+    # A recording that knows only the total has it in x.
+    return wanted[1:] == [1, 1] and found[0] * found[1] * found[2] == wanted[0]
+
+
+def _remedy(saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind) -> str:
+    other_grids = match == "exact" and all(
+        same_kernel(seen[n].kernel, saved.kernel[i]) and _same_shape(seen[n].block, saved.block[i].tolist())
+        for i, n in enumerate(saved.launch.tolist())
+        if n in seen
+    )
+    if other_grids and max(seen) < saved.document.profile.launches:
+        return (
+            "if the traces are of another GPU than the selection, libraries may choose other grids there: "
+            "--match name_block leaves grids out"
+        )
+    return _SAME
+
+
+def refuse_another_sequence(
+    subject: str, saved: SavedSelection, launches: Launches, match: MatchKind
+) -> None:
+    """Raise MisalignedError where all launches of a workload are known and are not those of the selection.
+
+    Launches whose names are in another form (mangled or not) cannot be compared as a whole and are not.
+    """
+    ours = {is_mangled(name) for name in saved.kernel}
+    theirs = {is_mangled(launches.names[name]) for name in set(launches.column("kernel_id").tolist())}
+    if ours != theirs or len(ours) > 1:
+        return
+    if same_sequence(saved.sequence, ProfileSummary.of(launches).sequence(), match):
+        return
+    found = first_difference(saved.document.labels, launches, match)
+    raise MisalignedError(
+        subject,
+        f"the representatives agree, but the launches between them differ ({match} comparison)",
+        _SAME,
+        () if found is None else (found,),
+    )

@@ -1,0 +1,102 @@
+"""A folder of traces: its list, and which launch of the traced process each trace is.
+
+Accel-Sim's reader takes traces that end in ``.traceg`` or ``.xz``; newer tracers add the CUDA context to the
+names. Source: docs/simulator-files.md, "Traces".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_sampling.errors import InputError, RefusedError
+from assay_sampling.files.reading import is_folder
+from assay_sampling.simulators.accel_sim.kernels_list import KernelsList, read_kernels_list
+from assay_sampling.simulators.accel_sim.trace_text import TraceHeader, read_header
+
+_NUMBERED = re.compile(r"kernel-(\d{1,15})(?:-ctx_0x[0-9a-fA-F]+)?\.traceg(?:\.xz)?")
+_GROUPED = "group the traces with post-traces-processing, and name their folder"
+
+
+@dataclass(frozen=True)
+class TraceFolder:
+    """Traces by the 1-based id of their launch, in the order of the list."""
+
+    kernels: KernelsList
+    by_id: Mapping[int, Path]
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.kernels.path.parent
+
+    def header(self, kernel_id: int) -> TraceHeader:
+        """The header of a launch's trace; raises InputError unless it is that of this launch."""
+        path = self.by_id[kernel_id]
+        header = read_header(path)
+        if header.kernel_id != kernel_id:
+            raise InputError(
+                path,
+                f"its header says that it is launch {header.kernel_id}, and its name says {kernel_id}",
+                "trace the launches again, or give the file its own name",
+                field="kernel id",
+            )
+        return header
+
+
+def open_trace_folder(path: Path) -> TraceFolder:
+    """The traces of a folder, or of a list in it.
+
+    Raises InputError where there is no list, for a list that cannot be read or lists a launch twice, and for
+    traces in a form that Accel-Sim does not read; RefusedError for several lists.
+    """
+    listed = _list_in(path) if is_folder(path) else path
+    kernels = read_kernels_list(listed)
+    by_id: dict[int, Path] = {}
+    for trace in kernels.traces:
+        name = _NUMBERED.fullmatch(trace.name)
+        if name is None:
+            raise _unknown_form(listed, trace)
+        kernel_id = int(name[1])
+        if kernel_id in by_id:
+            raise InputError(
+                listed,
+                f"it lists launch {kernel_id} twice: {by_id[kernel_id].name} and {trace.name}",
+                "list each launch once; of several CUDA contexts give each a list of its own",
+            )
+        by_id[kernel_id] = trace
+    return TraceFolder(kernels, by_id)
+
+
+def _list_in(folder: Path) -> Path:
+    lists = sorted(folder.glob("kernelslist*.g"))
+    if len(lists) > 1:
+        names = ", ".join(each.name for each in lists[:4])
+        raise RefusedError(
+            str(folder), f"it has several lists of launches: {names}", "name one of them: --traces FILE"
+        )
+    if lists:
+        return lists[0]
+    if (folder / "kernel_config.txt").exists():
+        raise InputError(folder, "its traces are MacSim's", "hand over with: --to macsim")
+    if any(folder.glob("kernelslist*")):
+        raise InputError(folder, "its traces are as the tracer wrote them, not grouped", _GROUPED)
+    raise InputError(folder, "it has no kernelslist.g", _GROUPED)
+
+
+def _unknown_form(listed: Path, trace: Path) -> InputError:
+    if trace.name.startswith("kernel-mem-"):
+        return InputError(
+            listed,
+            f"it is a list that warms up: {trace.name} has only memory instructions",
+            "name the list that the tracer's post-processing wrote",
+        )
+    if trace.suffix in (".gz", ".zst"):
+        return InputError(
+            trace,
+            "Accel-Sim does not read that compression: it takes .traceg and .traceg.xz",
+            "unpack the traces or compress them by xz, and correct the names in the list",
+        )
+    return InputError(listed, f"{trace.name[:80]!r} is not called kernel-N.traceg", _GROUPED)
