@@ -18,6 +18,7 @@ from assay_core.settings.table import settings_table
 from assay_report.model.report import Report
 from assay_sampling.counters.simulated import simulated_counters
 from assay_sampling.documents.base import Part
+from assay_sampling.documents.handover import HandOverDocument, SimulationDocument
 from assay_sampling.documents.reference import field_tables, schema_text
 from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.methods.parameter_help import parameter_help
@@ -71,6 +72,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "calls-and-roles": _calls_and_roles,
     "notes": note_table,
     "python-names": _python_names,
+    "handover-fields": lambda: field_tables(HandOverDocument),
+    "simulation-fields": lambda: field_tables(SimulationDocument),
     "report-fields": lambda: field_tables(Report),
     "selection-fields": lambda: field_tables(SelectionDocument),
     "agents-fields": lambda: field_tables(AgentsDocument),
@@ -86,9 +89,11 @@ SCHEMAS: Mapping[str, type[Part]] = {
     "agents.schema.json": AgentsDocument,
     "budget.schema.json": BudgetsDocument,
     "gpus.schema.json": GpusDocument,
+    "handover.schema.json": HandOverDocument,
     "queue.schema.json": QueueDocument,
     "report.schema.json": Report,
     "selection.schema.json": SelectionDocument,
+    "simulation.schema.json": SimulationDocument,
 }
 _PART = re.compile(r"(<!-- generated: ([a-z0-9_-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -93,6 +93,7 @@ def write_header(path: Path, launch: Listed) -> None:
     text = HEADER.format(
         grid=shape(*launch.grid), version=launch.tracer_version, lineinfo=0, kernel_id=launch.kernel_id
     )
-    text = text.replace("_Z4kernPf", launch.kernel).replace("(64,1,1)", shape(*launch.block))
+    text = text.replace("block dim = (64,1,1)", f"block dim = {shape(*launch.block)}")
+    text = text.replace("_Z4kernPf", launch.kernel)
     load = "0000 ffffffff 1 R1 LDG.E 1 R2 4 1 0x7f0000000000 4 0"
     path.write_text(text + block_text("0,0,0", [MOV, load, EXIT]))
