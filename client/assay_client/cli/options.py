@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,8 +11,10 @@ from assay_client.cli import completing
 from assay_client.settings import ClientSettings
 from assay_core.settings.command_line import option_of
 from assay_sampling.errors import ParameterError
-from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.methods.built_in import BUILT_IN
+
+if TYPE_CHECKING:
+    from assay_sampling.launches.alignment import MatchKind
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print exactly one JSON document to standard output.")

@@ -83,7 +83,7 @@ def export_(
     memory_limit: MemoryLimitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand a selection over to a simulator, a tracer or a viewer.
+    """Hand a selection to a simulator, a tracer or a viewer.
 
     What is read must belong to the selection: traces with other kernels or grids are refused with the first
     differences. The folder of the traces stays unchanged: links lead to them. 'assay docs handover' shows

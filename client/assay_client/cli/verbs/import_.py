@@ -50,7 +50,7 @@ app = verb_app(ImportGroup)
 
 @app.callback()
 def import_() -> None:
-    """Bring recordings into a store, or simulations to their selection."""
+    """Take recordings into a store, or join simulated launches."""
 
 
 @app.command(name="recordings")
