@@ -1,12 +1,13 @@
-"""A report as one self-contained page: no scripts, nothing loaded from elsewhere."""
+"""A report as one self-contained page: nothing loaded from elsewhere, and no script unless asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay_report.drawings import Drawing, suite_drawings, workload_drawings
+from assay_report.figures import forms, gallery, interactive
+from assay_report.figures.figure import Figure
 from assay_report.headings import mark, origin
 from assay_report.judging.sentences import asked_sentences
 from assay_report.judging.verdicts import details_of, verdicts_of
@@ -33,12 +34,16 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of the page; ``svg`` is markup already, in which every text is escaped."""
+class Plate:
+    """A figure of the page; ``svg`` is markup already, in which every text is escaped.
 
+    Without it the figure is not drawn, and the caption says how to see it.
+    """
+
+    name: str
     title: str
     caption: str
-    svg: Markup
+    svg: Markup | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Folded:
     title: str
     lead: str
     tables: tuple[Shown, ...]
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[Plate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,15 @@ class Card:
     good: bool
 
 
-def render_html(report: Report) -> str:
-    """The page of a report; every text in it is escaped. Raises MissingExtraError without Jinja2."""
+def render_html(report: Report, *, with_scripts: bool = False) -> str:
+    """The page of a report; every text in it is escaped.
+
+    ``with_scripts``: each figure has a button that makes it interactive, and the page holds Vega (0.9 MB);
+    otherwise the page has no script at all. Raises MissingExtraError without Jinja2 or what draws figures.
+    """
     verdicts = verdicts_of(report)
+    figures = gallery.of_report(report)
+    plates = _plates(figures, with_scripts=with_scripts)
     target = verdicts.target_error_percent
     return _template().render(
         title=f"Assay: {report.campaign.name}{mark(report)}",
@@ -92,16 +103,18 @@ def render_html(report: Report) -> str:
         suite=Shown(suite_table(verdicts), ""),
         beside=[Shown(table, "") for table in (best_table(verdicts), flags_table(verdicts)) if table],
         below=[Shown(table, "") for table in (excluded_table(verdicts),) if table],
-        figures=_figures(suite_drawings(report)),
-        stretches=_stretches(list(_workloads(report))),
+        figures=plates.get(None, ()),
+        stretches=_stretches(list(_workloads(report, plates))),
         further=[_folded(f"part-{at}", part) for at, part in enumerate(further_sections(report), 1)],
         definitions=DEFINITIONS,
+        with_scripts=with_scripts,
+        scripts=_scripts(figures) if with_scripts else "",
     )
 
 
-def _workloads(report: Report) -> Iterator[Folded]:
+def _workloads(report: Report, plates: Mapping[str | None, tuple[Plate, ...]]) -> Iterator[Folded]:
     for at, part in enumerate(workload_sections(report), 1):
-        yield _folded(f"workload-{at}", part, workload_drawings(report, part.title, part.rows))
+        yield _folded(f"workload-{at}", part, plates.get(part.title, ()))
 
 
 def _stretches(workloads: Sequence[Folded]) -> list[Stretch]:
@@ -116,16 +129,36 @@ def _stretches(workloads: Sequence[Folded]) -> list[Stretch]:
     ]  # fmt: skip
 
 
-def _folded(anchor: str, part: Section, drawings: Iterable[Drawing] = ()) -> Folded:
+def _folded(anchor: str, part: Section, figures: tuple[Plate, ...] = ()) -> Folded:
     shown = [condensed(table) for table in part.tables]
     tables = tuple(Shown(table, "; ".join(facts)) for table, facts in shown)
-    return Folded(anchor, part.title, part.lead, tables, _figures(drawings))
+    return Folded(anchor, part.title, part.lead, tables, figures)
 
 
-def _figures(drawings: Iterable[Drawing]) -> tuple[Figure, ...]:
+def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None, tuple[Plate, ...]]:
+    """The figures by workload (None: the suite), of which a page draws a bounded number."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with the server extra
 
-    return tuple(Figure(each.title, each.caption, Markup(each.svg)) for each in drawings)
+    at_once = gallery.drawn_at_once(figures)
+    found: dict[str | None, tuple[Plate, ...]] = {}
+    for figure in figures:
+        # The SVG is markup already: forms.svg escapes what it is given.
+        drawn = Markup(forms.svg(figure)) if figure.name in at_once else None
+        caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
+        plate = Plate(figure.name, figure.title, caption, drawn)
+        found[figure.workload] = (*found.get(figure.workload, ()), plate)
+    return found
+
+
+def _how_to_see(figure: Figure, *, with_scripts: bool) -> str:
+    where = "the button draws it" if with_scripts else "assay report --format markdown writes it as a file"
+    return f"{figure.title}: not drawn here, because the page would be too long; {where}."
+
+
+def _scripts(figures: Sequence[Figure]) -> Markup:
+    from markupsafe import Markup  # noqa: PLC0415 - comes with the server extra
+
+    return Markup(interactive.specifications(figures) + interactive.starting_script(forms.bundle()))
 
 
 def _template() -> Template:

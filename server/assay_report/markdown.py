@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, count
 
-from assay_report.drawings import Drawing, suite_drawings, workload_drawings
+from assay_report.figures import forms, gallery
+from assay_report.figures.figure import Figure
 from assay_report.headings import SYNTHETIC, mark, origin
 from assay_report.judging.sentences import asked_sentences
 from assay_report.judging.verdicts import verdicts_of
@@ -21,38 +21,45 @@ PICTURES_FOLDER = "report-pictures"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&$!])")
 
 
-Show = Callable[[Iterable[Drawing]], Iterator[str]]
+Show = Callable[[Iterable[Figure]], Iterator[str]]
 
 
 def render_markdown(report: Report) -> str:
     """The tables of a report as GitHub-flavoured Markdown; all texts are escaped."""
-    return "\n".join(_lines(report, lambda drawings: iter(()))) + "\n"
+    return "\n".join(_lines(report, lambda figures: iter(()))) + "\n"
 
 
 def markdown_files(report: Report) -> dict[str, str]:
-    """The contents of report.md and of its pictures (SVG), by file name."""
+    """The contents of report.md and of its figures (SVG), by file name.
+
+    Where the packages that draw are not installed, the text names the command that installs them.
+    """
     files: dict[str, str] = {}
+    missing = forms.missing()
 
-    def show(drawings: Iterable[Drawing]) -> Iterator[str]:
-        for each in drawings:
-            # Two workloads' names may give the same file name.
-            names = chain([each.name], (f"{each.name}-{number}" for number in count(2)))
-            path = next(p for p in (f"{PICTURES_FOLDER}/{name}.svg" for name in names) if p not in files)
-            files[path] = each.svg
-            yield from (f"![{escaped(each.title)}]({path})", "")
+    def show(figures: Iterable[Figure]) -> Iterator[str]:
+        if missing is not None:
+            return
+        for each in figures:
+            path = f"{PICTURES_FOLDER}/{each.name}.svg"
+            files[path] = forms.svg(each)
+            yield from (f"![{escaped(each.title)}]({path})", "", escaped(each.caption), "")
 
-    text = "\n".join(_lines(report, show)) + "\n"
-    return {"report.md": text, **files}
+    lines = list(_lines(report, show))
+    if missing is not None:
+        lines += ["", escaped(f"Figures are not drawn: {missing.cause}; {missing.remedy}")]
+    return {"report.md": "\n".join(lines) + "\n", **files}
 
 
 def _lines(report: Report, show: Show) -> Iterator[str]:
     yield from _first_screen(report)
-    yield from show(suite_drawings(report))
+    figures = gallery.of_report(report)
+    yield from show(figure for figure in figures if figure.workload is None)
     for part in workload_sections(report):
         yield f"## {escaped(part.title)}{mark(report)}"
         yield ""
         yield from (escaped(part.lead), "") if part.lead else ()
-        yield from show(workload_drawings(report, part.title, part.rows))
+        yield from show([figure for figure in figures if figure.workload == part.title])
         for table in part.tables:
             yield from _table(*condensed(table), level=3)
     for part in further_sections(report):

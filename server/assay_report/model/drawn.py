@@ -1,4 +1,4 @@
-"""The data behind a selection's pictures, from the run that it was made on."""
+"""The data behind a selection's figures, from the run that it was made on."""
 
 from __future__ import annotations
 
@@ -49,15 +49,26 @@ class ByLaunch(Part):
     marks: Annotated[Marks, says("where they are")]
 
 
+class Lanes(Part):
+    """When each group ran: its share of the cost of each bin of launches, in order."""
+
+    groups: Annotated[list[int | None], says("the seven that cost most; `null`: all others together")]
+    kernels: Annotated[list[str], says("of each, the kernel that costs most")]
+    bin_starts: Annotated[list[int], says("row at which each bin begins", "ordinal")]
+    cost_percent: Annotated[
+        list[list[float | None]], says("for each of `groups`, its share of the cost of each bin", "percent")
+    ]
+
+
 class PicturedCost(Part):
-    """The cost that pictures show."""
+    """The cost that figures show."""
 
     quantity: Annotated[str, says("`duration_ns` or a kind of cycles")]
     unit: Annotated[str, says("`ns` or `cycle`")]
 
 
 class Drawn(Part):
-    """The data behind a selection's pictures."""
+    """The data behind a selection's figures."""
 
     level: Annotated[str, says("level of the run")]
     condition: Annotated[ConditionEntry, says("condition of the run")]
@@ -67,3 +78,6 @@ class Drawn(Part):
         None
     )
     by_launch: Annotated[ByLaunch | None, says("`null` if no launch has a value")] = None
+    lanes: Annotated[
+        Lanes | None, says("when each group ran; `null` if the group of every launch is not known")
+    ] = None

@@ -114,7 +114,7 @@ class Report(Comparisons, ArrangedPart):
         dict[str, SelectionInReport],
         says("by the key that rows name, as in [selection-format.md](selection-format.md)"),
     ] = {}
-    drawn: Annotated[dict[str, Drawn], says("data of pictures, by the selection's key")] = {}
+    drawn: Annotated[dict[str, Drawn], says("data of figures, by the selection's key")] = {}
 
     def to_document(self) -> dict[str, Any]:
         """The JSON form."""

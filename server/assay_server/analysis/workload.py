@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from assay_report.figures.drawn import drawn
 from assay_report.model.common import Match
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
@@ -30,7 +31,6 @@ from assay_server.analysis.comparisons.noise import noise_entries
 from assay_server.analysis.comparisons.overhead import overhead_entries
 from assay_server.analysis.comparisons.sequences import sequence_entries
 from assay_server.analysis.comparisons.sm_share import sm_share_entries
-from assay_server.analysis.drawn import drawn
 from assay_server.analysis.export import exported
 from assay_server.analysis.fair import describe_fair
 from assay_server.analysis.rows import LaunchFacts, Method, name_failed_run

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay_report.figures import drawn as module
 from assay_sampling.launches import table as lt
-from assay_server.analysis import drawn as module
 from assay_server.analysis import pipeline
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 

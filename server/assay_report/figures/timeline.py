@@ -1,0 +1,252 @@
+"""Launches in their order: a quantity's range and mean, and a lane per group with its representatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay_report.figures import parts
+from assay_report.figures.figure import Figure, made, without_data
+from assay_report.figures.text import hint, number, shortened
+from assay_report.figures.theme import GRID, INK, PAPER, QUIET, SERIES
+from assay_report.model.drawn import ByLaunch, Drawn, Lanes
+
+_WIDTH_PX, _HEIGHT_PX, _LANE_PX = 560, 170, 24
+_LOG_FROM = 50.0  # from this ratio of largest to smallest value, a linear axis hides the small ones
+_LANE_FILLED = 0.86
+_LONGEST_KERNEL = 32
+
+
+def timeline(name: str, title: str, drawn: Drawn, *, workload: str | None = None) -> Figure:
+    """A quantity over the launches in order, and below it which group ran when."""
+    entry, lanes = drawn.by_launch, drawn.lanes
+    if entry is None:
+        reason = f"No launch has a value of {drawn.cost.quantity}."
+        return without_data(name, title, reason, workload=workload)
+    # Both parts share the axis of launches, so only the lower one is labelled.
+    views = [_quantity(entry, labelled=lanes is None)]
+    if lanes is not None:
+        views.append(_groups(entry, lanes))
+    return made(
+        name,
+        title,
+        _caption(entry, lanes),
+        {"vconcat": views, "spacing": 10},
+        workload=workload,
+        described=_described(entry),
+    )
+
+
+def _quantity(entry: ByLaunch, *, labelled: bool) -> parts.View:
+    known = [value for value in (*entry.least, *entry.most, *entry.marks.value) if value is not None]
+    unit = f"IPC ({entry.unit})" if entry.quantity == "IPC" else f"{entry.quantity} / {entry.unit}"
+    positive = all(value > 0 for value in known)
+    if positive and max(known) >= _LOG_FROM * min(known):
+        up = parts.log_axis("least", unit, parts.log_domain(known))
+    else:
+        up = parts.linear_axis("least", unit)
+    across = _across("row", entry, labelled=labelled)
+    band = {
+        "data": parts.data(_band(entry)),
+        # A range of one value must stay visible, hence the stroke.
+        "mark": {"type": "area", "color": SERIES[5], "opacity": 0.55, "stroke": SERIES[5], "strokeWidth": 1},
+        "encoding": {"x": across, "y": up, "y2": {"field": "most"}},
+    }
+    layers = [_processes(entry, across), band] if entry.process_starts else [band]
+    if len(entry.bin_starts) < entry.launches:
+        layers.append(
+            {
+                "data": parts.data(_means(entry)),
+                "mark": {"type": "line", "color": INK, "strokeWidth": 1},
+                "encoding": {"x": across, "y": {**up, "field": "mean"}},
+            }
+        )
+    layers.append(
+        {
+            "data": parts.data(_marks(entry)),
+            "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 90, "opacity": 1,
+                     "color": SERIES[1], "stroke": PAPER, "strokeWidth": 1},
+            "encoding": {"x": across, "y": {**up, "field": "value"}, **parts.hinted()},
+        }
+    )  # fmt: skip
+    return {"width": _WIDTH_PX, "height": _HEIGHT_PX, "layer": layers}
+
+
+def _across(field: str, entry: ByLaunch, *, labelled: bool) -> parts.View:
+    unit = "launch, in the order of processes and calls" if entry.process_starts else "launch"
+    found = parts.linear_axis(field, unit, domain=(0, max(entry.launches, 1)))
+    found["axis"] = {"tickCount": 8, "format": ",d", "grid": False, "labels": labelled, "ticks": labelled}
+    if not labelled:
+        found["title"] = None
+    return found
+
+
+def _ends(starts: Sequence[int], launches: int) -> list[int]:
+    return [*starts[1:], launches]
+
+
+def _band(entry: ByLaunch) -> list[dict[str, Any]]:
+    """Both ends of each bin; a bin without a value breaks the area."""
+    rows = []
+    ends = _ends(entry.bin_starts, entry.launches)
+    for start, end, least, most in zip(entry.bin_starts, ends, entry.least, entry.most, strict=True):
+        rows += [{"row": start, "least": least, "most": most}, {"row": end, "least": least, "most": most}]
+    return rows
+
+
+def _means(entry: ByLaunch) -> list[dict[str, Any]]:
+    ends = _ends(entry.bin_starts, entry.launches)
+    return [
+        {"row": (start + end) / 2, "mean": mean}
+        for start, end, mean in zip(entry.bin_starts, ends, entry.mean, strict=True)
+    ]
+
+
+def _marks(entry: ByLaunch) -> list[dict[str, Any]]:
+    marks = entry.marks
+    return [
+        {"row": row + 0.5, "launch": row, "group": group, "value": value,
+         "hint": f"representative of group {group:,}: launch {row:,}, {entry.quantity} {number(value)}"}
+        for row, group, value in zip(marks.row, marks.group, marks.value, strict=True)
+        if value is not None
+    ]  # fmt: skip
+
+
+def _processes(entry: ByLaunch, across: parts.View) -> parts.View:
+    return {
+        "data": parts.data(
+            {"row": start, "hint": "another process begins"} for start in entry.process_starts
+        ),
+        "mark": parts.rule(strokeDash=[4, 3]),
+        "encoding": {"x": across, **parts.hinted()},
+    }
+
+
+def _groups(entry: ByLaunch, lanes: Lanes) -> parts.View:
+    """A lane per group: the height of its bars is its share of the cost of the bin."""
+    count = len(lanes.groups)
+    across = _across("row", entry, labelled=True)
+    colours = {
+        "field": "lane", "type": "ordinal", "legend": None,
+        "scale": {"domain": list(range(count)), "range": list(SERIES[:count])},
+    }  # fmt: skip
+    areas = {
+        "data": parts.data(_lane_rows(entry, lanes)),
+        "transform": [
+            {"calculate": f"{count - 1} - datum.lane", "as": "base"},
+            {"calculate": f"datum.base + {_LANE_FILLED / 100:g} * datum.cost_percent", "as": "top"},
+        ],
+        "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.9},
+        "encoding": {"x": across, "y": _up("base", count), "y2": {"field": "top"}, "color": colours},
+    }
+    marks = {
+        "data": parts.data(_lane_marks(entry, lanes)),
+        "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 70, "opacity": 1,
+                 "color": INK, "stroke": PAPER, "strokeWidth": 1},
+        "encoding": {"x": across, "y": _up("place", count), **parts.hinted()},
+    }  # fmt: skip
+    layers = [_ground(lanes), areas, marks, *_names(lanes)]
+    return {"width": _WIDTH_PX, "height": _LANE_PX * count, "layer": layers}
+
+
+def _up(field: str, count: int) -> parts.View:
+    scale = {"domain": [0, count], "zero": True, "nice": False}
+    return {"field": field, "type": "quantitative", "scale": scale, "title": None, "axis": None}
+
+
+def _ground(lanes: Lanes) -> parts.View:
+    """The line under each lane."""
+    count = len(lanes.groups)
+    return {
+        "data": parts.data({"base": lane} for lane in range(count + 1)),
+        "mark": parts.rule(color=GRID),
+        "encoding": {"y": _up("base", count)},
+    }
+
+
+def _lane_rows(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
+    """A row where the share changes, and one at the end: the area holds a value until the next."""
+    rows = []
+    for lane, shares in enumerate(lanes.cost_percent):
+        before = None
+        for start, found in zip(lanes.bin_starts, shares, strict=True):
+            share = found or 0.0
+            if share != before:
+                rows.append({"row": start, "lane": lane, "cost_percent": share})
+            before = share
+        rows.append({"row": entry.launches, "lane": lane, "cost_percent": before or 0.0})
+    return rows
+
+
+def _lane_marks(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
+    last = len(lanes.groups) - 1
+    lane_of = {group: lane for lane, group in enumerate(lanes.groups)}
+    rows = []
+    for row, group in zip(entry.marks.row, entry.marks.group, strict=True):
+        lane = lane_of.get(group, last)
+        rows.append({"row": row + 0.5, "launch": row, "group": group, "place": last - lane + 0.5,
+                     "hint": hint(_representative(row, group, lanes, lane))})  # fmt: skip
+    return rows
+
+
+def _names(lanes: Lanes) -> list[parts.View]:
+    """The group on the left of its lane, its dearest kernel on the right."""
+    last = len(lanes.groups) - 1
+    rows = [
+        {
+            "place": last - lane + 0.5,
+            "group": "other groups" if group is None else f"group {group:,}",
+            "kernel": shortened(kernel, _LONGEST_KERNEL),
+            "hint": hint(kernel),
+        }
+        for lane, (group, kernel) in enumerate(zip(lanes.groups, lanes.kernels, strict=True))
+    ]
+    left = {"align": "right", "color": INK}
+    right = {"align": "left", "color": QUIET, "fontSize": 11}
+    return [
+        {
+            "data": parts.data(rows),
+            "mark": {"type": "text", **look},
+            "encoding": {
+                "x": {"value": across},
+                "y": _up("place", len(lanes.groups)),
+                "text": {"field": field, "type": "nominal"},
+                "description": {"field": "hint", "type": "nominal"},
+            },
+        }
+        for field, across, look in (("group", -8, left), ("kernel", _WIDTH_PX + 8, right))
+    ]
+
+
+def _representative(row: int, group: int, lanes: Lanes, lane: int) -> str:
+    kernel = f", {lanes.kernels[lane]}" if lanes.groups[lane] == group else ""
+    return f"representative of group {group:,}: launch {row:,}{kernel}"
+
+
+def _caption(entry: ByLaunch, lanes: Lanes | None) -> str:
+    bins, launches, marked = len(entry.bin_starts), entry.launches, len(entry.marks.row)
+    chosen = f"{entry.representatives:,} representatives"
+    if marked < entry.representatives:
+        chosen = f"{marked:,} of the {chosen}"
+    shown = (
+        "Band: the value of each launch"
+        if bins == launches
+        else f"Band: least to largest of about {launches / bins:,.0f} launches; line: their mean"
+    )
+    said = f"{shown}; diamonds: {chosen}."
+    if entry.process_starts:
+        said += " Dashed lines: another process begins."
+    if lanes is not None:
+        said += (
+            " Below, a lane per group, the dearest first: the height is the group's share of the cost there; "
+            "on the right the kernel that costs most in it."
+        )
+    return said
+
+
+def _described(entry: ByLaunch) -> str:
+    known = [value for value in (*entry.least, *entry.most) if value is not None]
+    return (
+        f"{entry.launches:,} launches in {len(entry.bin_starts):,} bins; {entry.quantity} from "
+        f"{number(min(known))} to {number(max(known))}; {entry.representatives:,} representatives"
+    )

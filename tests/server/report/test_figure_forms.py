@@ -1,0 +1,283 @@
+"""Every form of every figure: valid, offline, the same every time, and safe whatever the names."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay_report.figures import composition, errors, forms, gallery, theme, timeline
+from assay_report.figures.figure import Figure
+from assay_report.figures.text import labels, number, shortened
+from assay_report.model.drawn import Drawn
+from assay_report.model.scores import Row
+from assay_report.reading import read_report
+from assay_sampling.errors import MissingExtraError, ParameterError
+from tests.support.server.made_figures import HOSTILE, SVG, drawn_part, hints, picture, texts
+from tests.support.server.report_forms import markdown_files, render_html, render_markdown
+
+CONDITION = {"cache": "none", "clock": "none", "sm_percent": 100.0}
+ALTAIR_SCHEMA = "altair.vegalite.v6.schema.core"
+
+
+@pytest.fixture
+def with_figures(report: dict[str, Any]) -> dict[str, Any]:
+    report["drawn"] = {"training/pks": drawn_part(CONDITION)}
+    return report
+
+
+@pytest.fixture
+def figures(with_figures: dict[str, Any]) -> tuple[Figure, ...]:
+    return gallery.of_report(read_report(with_figures))
+
+
+def test_the_figures_of_a_report(figures: tuple[Figure, ...]) -> None:
+    assert [(figure.name, figure.workload) for figure in figures] == [
+        ("overview", None),
+        ("error-against-speedup", None),
+        ("gpu-to-gpu", None),
+        ("training-error", "training"),
+        ("training-pks-launches", "training"),
+        ("training-pks-groups", "training"),
+    ]
+    assert all(figure.title.endswith("(synthetic)") and figure.caption for figure in figures)
+
+
+def test_every_form_of_a_figure_is_what_its_suffix_says(figures: tuple[Figure, ...], tmp_path: Path) -> None:
+    begins = {
+        ".svg": b"<svg",
+        ".png": b"\x89PNG",
+        ".pdf": b"%PDF-",
+        ".json": b"{",
+        ".html": b"<!DOCTYPE html>",
+    }
+    for suffix, first in begins.items():
+        path = tmp_path / f"figure{suffix.upper()}"
+        forms.write(figures[4], path)
+        assert path.read_bytes().startswith(first)
+    assert json.loads((tmp_path / "figure.JSON").read_bytes()) == figures[4].spec
+    with pytest.raises(ParameterError) as raised:
+        forms.write(figures[0], tmp_path / "figure.jpg")
+    assert ".svg, .png, .pdf, .json, .html" in raised.value.remedy
+
+
+def test_specifications_are_valid_vega_lite(figures: tuple[Figure, ...], report: dict[str, Any]) -> None:
+    """Altair checks them against the schema of the language."""
+    for figure in figures:
+        assert figure.chart().to_dict()["title"] is not None
+
+
+def test_one_input_gives_the_same_bytes(with_figures: dict[str, Any]) -> None:
+    once, again = (gallery.of_report(read_report(with_figures)) for _ in range(2))
+    for one, other in zip(once, again, strict=True):
+        assert one.spec_bytes() == other.spec_bytes()
+        first = forms.svg(one)
+        forms.svg.__globals__["_svg"].cache_clear()
+        assert first == forms.svg(other)
+
+
+def strings(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for each in value.values():
+            yield from strings(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from strings(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def test_no_figure_asks_for_anything_from_outside(figures: tuple[Figure, ...]) -> None:
+    for figure in figures:
+        found = [text for text in strings(figure.spec) if "://" in text]
+        assert found == [figure.spec["$schema"]], "it names the language, and nothing reads it"
+        assert not re.search(r"https?://(?!www\.w3\.org)", forms.svg(figure))
+    outside = {**figures[0].spec, "data": {"url": "http://127.0.0.1:9/x.json"}}
+    with pytest.raises(ValueError, match="not allowed"):
+        forms.svg(Figure("x", "x", "x", outside))
+
+
+def test_texts_of_pictures_are_large_enough_and_colours_follow_the_reader(
+    figures: tuple[Figure, ...],
+) -> None:
+    known = {colour.lower() for colour in (*theme.DARK, theme.INSIDE, theme.AROUND_INSIDE)} | {"none"}
+    for figure in figures:
+        for element in picture(figure).iter():
+            size = element.get("font-size")
+            assert size is None or float(size.removesuffix("px")) >= theme.LEAST_TEXT_PX
+            for what in ("fill", "stroke"):
+                assert element.get(what, "none").lower() in known | {"transparent"}, figure.name
+
+
+def test_two_pictures_of_a_page_share_no_ids(figures: tuple[Figure, ...]) -> None:
+    ids = [
+        element.attrib["id"] for figure in figures for element in picture(figure).iter() if element.get("id")
+    ]
+    assert len(ids) == len(set(ids))
+
+
+def test_hostile_names_reach_no_form_as_markup(figures: tuple[Figure, ...]) -> None:
+    for figure in figures:
+        page = forms.html(figure)
+        assert "<script>alert" not in page
+        assert page.count("</script>") == (0 if figure.empty else 3), "a name ends no script element"
+        assert not any(element.tag.endswith("script") for element in picture(figure).iter())
+    groups = figures[-1]
+    assert any("f<script>alert('x')</script>(int*" in hint for hint in hints(groups))
+    assert any("f<script>alert('x')</script>(int*" in text for text in texts(groups))
+
+
+def test_a_long_name_is_cut_in_the_middle_and_whole_in_its_hint() -> None:
+    name = f"void at::native::kernel<{'float, ' * 560}int>(int)"
+    part = drawn_part(CONDITION)
+    part["composition"]["kernels"] = [name, "gemm"]
+    figure = composition.group_composition("g", "Groups", Drawn.model_validate(part).composition, "time")
+    (shown,) = (text for text in texts(figure) if "void at::" in text)
+    assert len(shown) < 100 and "…" in shown and shown.endswith("int>(int)")
+    assert any(name in hint for hint in hints(figure))
+    assert float(picture(figure).attrib["width"]) < 900
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.text(max_size=60),
+    st.text(max_size=60),
+    st.floats(0, 1e12),
+    st.floats(1e-6, 1e12),
+    st.text(max_size=20),
+)
+def test_pictures_are_well_formed_whatever_the_names(
+    device: str, workload: str, error: float, speedup: float, reason: str
+) -> None:
+    row = {
+        "workload": workload, "device": device, "condition": {"cache": None}, "method": workload,
+        "asked_parameters": {}, "status": "ok", "reason": reason, "error_percent": error, "speedup": speedup,
+    }  # fmt: skip
+    refused = {**row, "method": device, "error_percent": None, "speedup": None, "status": "refused"}
+    figure = errors.of_workload([Row.model_validate(each) for each in (row, refused)], workload, "")
+    assert json.loads(figure.spec_bytes()) == figure.spec
+    root = picture(figure)
+    assert re.fullmatch(r"[a-z0-9_.-]+", figure.name)
+    for element in root.iter():
+        for name in ("x", "y", "x2", "y2", "width", "height"):
+            assert abs(float(element.attrib.get(name, "0").removesuffix("px"))) < 1e5
+
+
+@given(st.lists(st.text(max_size=120), max_size=12), st.integers(5, 40))
+def test_no_two_names_share_a_label(names: list[str], characters: int) -> None:
+    found = labels(names, characters)
+    assert list(found) == list(dict.fromkeys(names))
+    assert len(set(found.values())) == len(found)
+    assert all("\n" not in label and label for label in found.values())
+
+
+def test_numbers_and_names_for_labels() -> None:
+    assert [number(v) for v in (0.0, 0.25, 12.345, 1234.5, 2e9, 1e-5)] == [
+        "0", "0.25", "12.3", "1,234", "2e9", "1e-5",
+    ]  # fmt: skip
+    assert shortened("abcdefghij", 5) == "ab…ij"
+    assert shortened("abc", 5) == "abc"
+
+
+def test_a_page_and_a_markdown_show_the_same_figures(with_figures: dict[str, Any]) -> None:
+    files = markdown_files(with_figures)
+    text = files.pop("report.md")
+    assert re.findall(r"^!\[.*\]\(([^)]+)\)$", text, re.MULTILINE) == list(files)
+    assert all(re.fullmatch(r"report-pictures/[a-z0-9_.-]+\.svg", path) for path in files)
+    page = render_html(with_figures)
+    for drawn in files.values():
+        assert drawn in page
+        root = ElementTree.fromstring(drawn)
+        assert root.attrib["role"] == "img"
+        assert (root.findtext(f"{SVG}title") or "").endswith("(synthetic)") and root.findtext(f"{SVG}desc")
+    assert "<script" not in page
+    assert set(render_markdown(with_figures).splitlines()) <= set(text.splitlines())
+
+
+def test_a_paper_gets_a_pdf_of_its_width_with_fonts_inside(figures: tuple[Figure, ...]) -> None:
+    for width_pt in (240.0, 504.0):
+        made = forms.pdf(figures[4], width_pt=width_pt)
+        (box,) = re.findall(rb"/MediaBox\s*\[\s*0 0 ([\d.]+)", made)
+        assert float(box) <= width_pt + 0.5
+        assert b"/FontFile" in made or b"/FontDescriptor" in made
+
+
+def test_without_the_extra_the_remedy_names_it_and_markdown_does_without(
+    with_figures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent() -> None:
+        raise MissingExtraError("figures", "vl_convert", "figures")
+
+    monkeypatch.setattr(forms, "converter", absent)
+    files = markdown_files(with_figures)
+    assert list(files) == ["report.md"]
+    assert "figures" in files["report.md"].splitlines()[-1] and "pip install" in files["report.md"]
+
+
+def test_a_report_of_an_earlier_release_has_fewer_figures(report: dict[str, Any]) -> None:
+    assert "drawn" not in report
+    assert not any("groups" in path for path in markdown_files(report))
+    part = drawn_part(CONDITION)
+    del part["lanes"]
+    assert timeline.timeline("t", "Launches", Drawn.model_validate(part)).empty is None
+
+
+def test_colours_stay_apart_for_everybody_and_from_the_ground() -> None:
+    """Simulated after Machado, Oliveira and Fernandes (2009), Table 1; contrast as WCAG 2.1, 1.4.11 asks."""
+    dark = [theme.DARK[colour] for colour in theme.SERIES]
+    for names, paper in ((theme.SERIES, theme.PAPER), (dark, theme.DARK[theme.PAPER])):
+        colours = np.array([rgb(found) for found in names])
+        ground = rgb(paper)
+        for colour in colours:
+            lighter, darker = sorted((luminance(colour), luminance(ground)), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= 3
+        for seen in (np.eye(3), PROTANOPIA, DEUTERANOPIA):
+            places = [lab(linear(colour) @ seen.T) for colour in colours]
+            assert min(float(np.linalg.norm(a - b)) for a, b in combinations(places, 2)) > 20
+    assert len(set(theme.MARKS)) == len(set(map(tuple, theme.DASHES))) == len(theme.SERIES)
+
+
+def test_the_hostile_name_is_hostile() -> None:
+    assert "\x00" in HOSTILE and "</script>" in HOSTILE
+
+
+PROTANOPIA = np.array(
+    [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+)
+DEUTERANOPIA = np.array(
+    [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+
+
+def rgb(colour: str) -> np.ndarray:
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def linear(colour: np.ndarray) -> np.ndarray:
+    return np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+
+
+def luminance(colour: np.ndarray) -> float:
+    return float(linear(colour) @ [0.2126, 0.7152, 0.0722])
+
+
+def lab(light: np.ndarray) -> np.ndarray:
+    to_xyz = np.array(
+        [
+            [0.4124564, 0.3575761, 0.1804375],
+            [0.2126729, 0.7151522, 0.0721750],
+            [0.0193339, 0.1191920, 0.9503041],
+        ]
+    )
+    xyz = to_xyz @ np.clip(light, 0, 1) / [0.95047, 1.0, 1.08883]
+    f = np.where(xyz > 216 / 24389, np.cbrt(xyz), (24389 / 27 * xyz + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
