@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from assay_report.figures import cold_start, errors, pareto, relative
-from assay_report.figures.composition import group_composition
 from assay_report.figures.figure import Figure
-from assay_report.figures.timeline import timeline
+from assay_report.figures.kinds import cold_start, errors, pareto, relative
+from assay_report.figures.kinds.composition import group_composition
+from assay_report.figures.kinds.timeline import timeline
 from assay_report.headings import mark
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Report

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_report.figures import composition, errors, gallery, pareto, parts, relative, timeline
+from assay_report.figures import gallery, parts
+from assay_report.figures.kinds import composition, errors, pareto, relative, timeline
 from assay_report.model.drawn import Drawn
 from assay_report.reading import read_report
 from tests.support.server.made_figures import COMPOSITION, HOSTILE, data_rows, drawn_part, hints, texts

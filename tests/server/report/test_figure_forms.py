@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_report.figures import composition, errors, forms, gallery, theme, timeline
+from assay_report.figures import forms, gallery, theme
 from assay_report.figures.figure import Figure
+from assay_report.figures.kinds import composition, errors, timeline
 from assay_report.figures.text import labels, number, shortened
 from assay_report.model.drawn import Drawn
 from assay_report.model.scores import Row
