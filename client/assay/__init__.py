@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from assay.comparisons import Comparison
     from assay.evaluations import Evaluation, RelativeEvaluation
     from assay.profiles import Profile
+    from assay.records import Records, RecordStream
     from assay.selections import Selection
     from assay.servers import Server
     from assay_sampling.errors import AssayError
@@ -29,6 +30,8 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "Profile",
+    "RecordStream",
+    "Records",
     "RelativeEvaluation",
     "Selection",
     "Server",
@@ -40,6 +43,8 @@ _HOMES = {
     "Comparison": "assay.comparisons",
     "Evaluation": "assay.evaluations",
     "Profile": "assay.profiles",
+    "RecordStream": "assay.records",
+    "Records": "assay.records",
     "RelativeEvaluation": "assay.evaluations",
     "Selection": "assay.selections",
     "Server": "assay.servers",

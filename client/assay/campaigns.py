@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from assay import frames
 from assay.display import page, table
+from assay.records import Records
 from assay.selections import Selection
 from assay_client.remote.client import Client
 from assay_sampling.errors import ParameterError, RefusedError
@@ -88,6 +89,30 @@ class Campaign:
                 **{name: pa.array([each[name] for each in found], pa.int64()) for name in _RUN_COUNTS},
             }
         )
+
+    def records(
+        self,
+        workload: str | None = None,
+        *,
+        device: str | None = None,
+        level: str | None = None,
+        run: str | None = None,
+    ) -> Records:
+        """The published launches of runs: of all that have any, or those of a workload, kind of GPU, level or
+        of one run.
+
+        Raises ParameterError if no run is such a one.
+        """
+        asked = {"workload": workload, "device_kind": device, "level": level, "run_id": run}
+        wanted = {name: value for name, value in asked.items() if value is not None}
+        runs = [each for each in self._client.status(self._id)["runs"] if each["level"] != "bare"]
+        found = [each for each in runs if all(each[name] == value for name, value in wanted.items())]
+        if wanted and not found:
+            words = ", ".join(f"{name} {value!r}" for name, value in wanted.items())
+            raise ParameterError(
+                f"campaign {self._id}", f"no run with launches has {words}", "see Campaign.runs()"
+            )
+        return Records(self._client, self._id, found)
 
     def report(self) -> Report:
         """The report of an ended campaign as a typed document; docs/report-format.md."""

@@ -33,8 +33,9 @@ from assay_sampling.launches.table import (
 )
 
 _TEXTS = {name.removesuffix("_id"): name for name in TEXT_COLUMNS}
-_BASE = {item.name.removesuffix("_id") if item.name in TEXT_COLUMNS else item.name: item
-         for item in BASE_FIELDS}  # fmt: skip
+_BASE = {
+    item.name.removesuffix("_id") if item.name in TEXT_COLUMNS else item.name: item for item in BASE_FIELDS
+}
 _REQUIRED = ("kernel", "grid_x", "block_x")
 _TIMES = {"duration": "duration_ns", "time": "duration_ns", "start": "start_ns"}
 _TIME_UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9, "usecond": 1e3, "msecond": 1e6, "second": 1e9}
@@ -43,16 +44,31 @@ _PAGE = "'assay docs python' lists the columns with their units"
 
 def to_arrow(launches: Launches) -> pa.Table:
     """Launches as a table, in the order of (process, launch); text columns are dictionaries of strings."""
+    return with_texts(launches.table, launches.names)
+
+
+def with_texts(table: pa.Table, names: Names) -> pa.Table:
+    """Columns of a launch table, with texts in place of their ids."""
     arrays, fields = [], []
-    for item in launches.table.schema:
-        column = launches.table[item.name]
+    for item in table.schema:
+        column = table[item.name]
         if item.name in TEXT_COLUMNS:
-            column = _texts(column, launches.names)
-            item = pa.field(item.name.removesuffix("_id"), column.type, nullable=item.nullable)  # noqa: PLW2901
+            column = _texts(column, names)
+            item = pa.field(text_column(item.name), column.type, nullable=item.nullable)  # noqa: PLW2901
         arrays.append(column)
         fields.append(item)
-    metadata = {METADATA_KEY: launches.table.schema.metadata[METADATA_KEY]}
+    metadata = {METADATA_KEY: table.schema.metadata[METADATA_KEY]}
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata))
+
+
+def text_column(column: str) -> str:
+    """What a column of the launch table is called here: ``kernel`` for ``kernel_id``."""
+    return column.removesuffix("_id") if column in TEXT_COLUMNS else column
+
+
+def table_column(column: str) -> str:
+    """What a column is called in the launch table: ``kernel_id`` for ``kernel``."""
+    return _TEXTS.get(column, column)
 
 
 def _texts(column: pa.ChunkedArray, names: Names) -> pa.Array:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61ssay_protos/records.proto\x12\x08\x61ssay.v1\"<\n\x12ListRecordsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x11\n\truns_from\x18\x02 \x01(\x05\"M\n\x13ListRecordsResponse\x12#\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x14.assay.v1.RecordFile\x12\x11\n\truns_next\x18\x02 \x01(\x05\"\x82\x01\n\nRecordFile\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08workload\x18\x02 \x01(\t\x12\r\n\x05slice\x18\x03 \x01(\x05\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12\x14\n\x0c\x63ontent_hash\x18\x06 \x01(\t\x12\x10\n\x08launches\x18\x07 \x01(\x03\"X\n\x12ReadRecordsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\r\n\x05slice\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"\x1c\n\x0cRecordsChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xa3\x01\n\x0eRecordsService\x12J\n\x0bListRecords\x12\x1c.assay.v1.ListRecordsRequest\x1a\x1d.assay.v1.ListRecordsResponse\x12\x45\n\x0bReadRecords\x12\x1c.assay.v1.ReadRecordsRequest\x1a\x16.assay.v1.RecordsChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x61ssay_protos/records.proto\x12\x08\x61ssay.v1\"<\n\x12ListRecordsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x11\n\truns_from\x18\x02 \x01(\x05\"M\n\x13ListRecordsResponse\x12#\n\x05\x66iles\x18\x01 \x03(\x0b\x32\x14.assay.v1.RecordFile\x12\x11\n\truns_next\x18\x02 \x01(\x05\"\x82\x01\n\nRecordFile\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x10\n\x08workload\x18\x02 \x01(\t\x12\r\n\x05slice\x18\x03 \x01(\x05\x12\x0c\n\x04\x66ile\x18\x04 \x01(\t\x12\r\n\x05\x62ytes\x18\x05 \x01(\x03\x12\x14\n\x0c\x63ontent_hash\x18\x06 \x01(\t\x12\x10\n\x08launches\x18\x07 \x01(\x03\"X\n\x12ReadRecordsRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\r\n\x05slice\x18\x03 \x01(\x05\x12\x0e\n\x06offset\x18\x04 \x01(\x03\"\x1c\n\x0cRecordsChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"w\n\x15StreamLaunchesRequest\x12\x13\n\x0b\x63\x61mpaign_id\x18\x01 \x01(\t\x12\x0e\n\x06run_id\x18\x02 \x01(\t\x12\x0f\n\x07\x63olumns\x18\x03 \x03(\t\x12(\n\x06\x63ursor\x18\x04 \x01(\x0b\x32\x18.assay.v1.LaunchesCursor\"E\n\x0eLaunchesCursor\x12\r\n\x05slice\x18\x01 \x01(\x05\x12\x0e\n\x06launch\x18\x02 \x01(\x03\x12\x14\n\x0c\x63ontent_hash\x18\x03 \x01(\t\"T\n\x0cLaunchesPart\x12\r\n\x05names\x18\x01 \x01(\x0c\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x0c\x12&\n\x04next\x18\x03 \x01(\x0b\x32\x18.assay.v1.LaunchesCursor2\xf0\x01\n\x0eRecordsService\x12J\n\x0bListRecords\x12\x1c.assay.v1.ListRecordsRequest\x1a\x1d.assay.v1.ListRecordsResponse\x12\x45\n\x0bReadRecords\x12\x1c.assay.v1.ReadRecordsRequest\x1a\x16.assay.v1.RecordsChunk0\x01\x12K\n\x0eStreamLaunches\x12\x1f.assay.v1.StreamLaunchesRequest\x1a\x16.assay.v1.LaunchesPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,6 +41,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_READRECORDSREQUEST']._serialized_end=402
   _globals['_RECORDSCHUNK']._serialized_start=404
   _globals['_RECORDSCHUNK']._serialized_end=432
-  _globals['_RECORDSSERVICE']._serialized_start=435
-  _globals['_RECORDSSERVICE']._serialized_end=598
+  _globals['_STREAMLAUNCHESREQUEST']._serialized_start=434
+  _globals['_STREAMLAUNCHESREQUEST']._serialized_end=553
+  _globals['_LAUNCHESCURSOR']._serialized_start=555
+  _globals['_LAUNCHESCURSOR']._serialized_end=624
+  _globals['_LAUNCHESPART']._serialized_start=626
+  _globals['_LAUNCHESPART']._serialized_end=710
+  _globals['_RECORDSSERVICE']._serialized_start=713
+  _globals['_RECORDSSERVICE']._serialized_end=953
 # @@protoc_insertion_point(module_scope)

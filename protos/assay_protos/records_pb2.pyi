@@ -57,3 +57,35 @@ class RecordsChunk(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class StreamLaunchesRequest(_message.Message):
+    __slots__ = ("campaign_id", "run_id", "columns", "cursor")
+    CAMPAIGN_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    campaign_id: str
+    run_id: str
+    columns: _containers.RepeatedScalarFieldContainer[str]
+    cursor: LaunchesCursor
+    def __init__(self, campaign_id: _Optional[str] = ..., run_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., cursor: _Optional[_Union[LaunchesCursor, _Mapping]] = ...) -> None: ...
+
+class LaunchesCursor(_message.Message):
+    __slots__ = ("slice", "launch", "content_hash")
+    SLICE_FIELD_NUMBER: _ClassVar[int]
+    LAUNCH_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_HASH_FIELD_NUMBER: _ClassVar[int]
+    slice: int
+    launch: int
+    content_hash: str
+    def __init__(self, slice: _Optional[int] = ..., launch: _Optional[int] = ..., content_hash: _Optional[str] = ...) -> None: ...
+
+class LaunchesPart(_message.Message):
+    __slots__ = ("names", "batch", "next")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    names: bytes
+    batch: bytes
+    next: LaunchesCursor
+    def __init__(self, names: _Optional[bytes] = ..., batch: _Optional[bytes] = ..., next: _Optional[_Union[LaunchesCursor, _Mapping]] = ...) -> None: ...

@@ -44,6 +44,11 @@ class RecordsServiceStub:
                 request_serializer=assay__protos_dot_records__pb2.ReadRecordsRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_records__pb2.RecordsChunk.FromString,
                 _registered_method=True)
+        self.StreamLaunches = channel.unary_stream(
+                '/assay.v1.RecordsService/StreamLaunches',
+                request_serializer=assay__protos_dot_records__pb2.StreamLaunchesRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_records__pb2.LaunchesPart.FromString,
+                _registered_method=True)
 
 
 class RecordsServiceServicer:
@@ -63,6 +68,13 @@ class RecordsServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamLaunches(self, request, context):
+        """The published launches of a run as Arrow record batches, from a cursor on: a stream that broke goes on there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RecordsServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_RecordsServiceServicer_to_server(servicer, server):
                     servicer.ReadRecords,
                     request_deserializer=assay__protos_dot_records__pb2.ReadRecordsRequest.FromString,
                     response_serializer=assay__protos_dot_records__pb2.RecordsChunk.SerializeToString,
+            ),
+            'StreamLaunches': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamLaunches,
+                    request_deserializer=assay__protos_dot_records__pb2.StreamLaunchesRequest.FromString,
+                    response_serializer=assay__protos_dot_records__pb2.LaunchesPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class RecordsService:
             '/assay.v1.RecordsService/ReadRecords',
             assay__protos_dot_records__pb2.ReadRecordsRequest.SerializeToString,
             assay__protos_dot_records__pb2.RecordsChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamLaunches(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/assay.v1.RecordsService/StreamLaunches',
+            assay__protos_dot_records__pb2.StreamLaunchesRequest.SerializeToString,
+            assay__protos_dot_records__pb2.LaunchesPart.FromString,
             options,
             channel_credentials,
             insecure,

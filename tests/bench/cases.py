@@ -93,6 +93,14 @@ EIGHT_TLS = Case("Assay, 8 agents, over TCP with mutual TLS", _INGEST, "assay_ma
 FIVE_MILLION = Case("Assay: agent spool to published Parquet", _INGEST, "assay", 5_000_000)
 FIFTY_MILLION = Case("Assay: agent spool to published Parquet", _INGEST, "assay", 50_000_000)
 
+_DOWNLOAD = "tests.bench.download"
+DOWNLOAD = (
+    Case("the Parquet files copied on the server's disk", _DOWNLOAD, "copied", 5_000_000),
+    Case("`assay fetch`: the files by RPC, checked and durable", _DOWNLOAD, "fetched", 5_000_000),
+    Case("`Campaign.records()`: Arrow by RPC, decoded", _DOWNLOAD, "streamed", 5_000_000),
+    Case("... two of the columns", _DOWNLOAD, "streamed_columns", 5_000_000),
+)
+
 SECTIONS = (
     Section(
         "ingest",
@@ -131,6 +139,7 @@ SECTIONS = (
         ),
     ),
     Section("decades", "Sieve and STEM+ROOT by size", (*SIEVE_DECADES, *STEM_DECADES)),
+    Section("download", "Download of published launches", DOWNLOAD, runs=3),
     Section("streaming", "Streams: ten times the launches", (*PROJECT, *INSPECT)),
 )
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import assay
-from assay_sampling.errors import CampaignError, ParameterError
+from assay_client.remote.connection import Connection
+from assay_core.records.archive import LaunchesAsked, LaunchesPart
+from assay_sampling.errors import CampaignError, ParameterError, ServerUnreachableError, StorageError
+from assay_server.rpc.published import launches
 from tests.support.client import hand_made
 
 pytestmark = pytest.mark.processes
@@ -90,3 +95,93 @@ def test_names_of_workloads_are_text(server: assay.Server, campaign: assay.Campa
     assert "two &lt;b&gt;GPUs&lt;/b&gt;" in page
     assert "random" in page
     assert campaign.id in server._repr_html_()
+
+
+def test_records_are_the_launches_that_were_measured(campaign: assay.Campaign, folder: Path) -> None:
+    records = campaign.records("two <b>GPUs</b>")
+    assert (len(records.runs), records.launches) == (2, 120)
+    (run,) = campaign.records(device="A100").runs
+    found = campaign.records(run=run)
+    measured = assay.Profile.read(folder / "a100.json", synthetic=True)
+    table = found.to_arrow()
+    assert table["run_id"].unique().to_pylist() == [run]
+    assert table.drop_columns("run_id").equals(measured.to_arrow())
+    assert found.to_profile().to_arrow().equals(measured.to_arrow())
+    assert found.to_profile().origin == "synthetic"
+    only = records.to_pandas(["kernel", "duration_ns"])
+    assert list(only.columns) == ["run_id", "kernel", "duration_ns"]
+    assert only.groupby("run_id", observed=True)["duration_ns"].sum().tolist() == [
+        sum(campaign.records(run=each).to_arrow()["duration_ns"].to_pylist()) for each in records.runs
+    ]
+    assert "<b>" not in records._repr_html_()
+
+
+def test_records_that_cannot_be_one_profile_are_named(campaign: assay.Campaign) -> None:
+    with pytest.raises(ParameterError, match=r"2 light runs.*two-1\.0000"):
+        campaign.records().to_profile()
+    with pytest.raises(ParameterError, match="no run with launches has device_kind 'H100'"):
+        campaign.records(device="H100")
+    with pytest.raises(ParameterError, match="no column 'nothing'"):
+        campaign.records().to_arrow(["nothing"])
+    for cursor in (
+        "{",
+        "[]",
+        '{"run_id": "two-1.0000"}',
+        '{"run_id": 1, "slice": 0, "launch": 0, "content_hash": ""}',
+    ):
+        with pytest.raises(ParameterError, match="cursor"):
+            campaign.records().batches(cursor=cursor)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "_LEAST_LAUNCHES", 25)
+    monkeypatch.setattr(launches, "_PART_BYTES", 1)
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> list[Any]:
+    return [(row["run_id"], row["launch"]) for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_another_process_goes_on_from_a_cursor(campaign: assay.Campaign) -> None:
+    records = campaign.records()
+    whole = rows(records.batches())
+    assert len(whole) == 120
+    places = [("", 0)]
+    stream = records.batches(["launch"])
+    for batch in stream:
+        places.append((stream.cursor, places[-1][1] + batch.num_rows))
+    assert [sent for _, sent in places] == [0, 25, 50, 60, 85, 110, 120]
+    for cursor, sent in places:
+        assert rows(records.batches(["launch"], cursor=cursor)) == whole[sent:]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_broken_stream_goes_on_where_it_was(
+    campaign: assay.Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = rows(campaign.records().batches())
+    asked = []
+    unbroken = Connection.launches
+
+    def breaking(self: Connection, wanted: LaunchesAsked) -> Iterator[LaunchesPart]:
+        """Two parts a stream; then the server, or the way to it, is gone, or it was cut off."""
+        asked.append(wanted.cursor.launch)
+        for number, part in enumerate(unbroken(self, wanted)):
+            if number == 2:
+                cut_off = len(asked) % 2 == 0
+                raise StorageError("a", "cut off") if cut_off else ServerUnreachableError("a", "gone")
+            yield part
+
+    monkeypatch.setattr(Connection, "launches", breaking)
+    assert rows(campaign.records().batches()) == whole
+    assert asked == [0, 25, 50, 0, 25, 50]
+    monkeypatch.setattr(Connection, "launches", gone)
+    with pytest.raises(ServerUnreachableError):
+        next(campaign.records().batches())
+
+
+def gone(_self: Connection, _wanted: LaunchesAsked) -> Iterator[LaunchesPart]:
+    raise ServerUnreachableError("a", "gone")
+    yield LaunchesPart()

@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from assay_core.identity.roles import Role
-from assay_core.records.archive import ExportRequest, RecordWanted
+from assay_core.records.archive import ExportRequest, LaunchesAsked, RecordWanted
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.campaign import ReportFormat, ReportRequest, StatusRequest
 from assay_core.records.upload import BundleWanted
@@ -99,10 +99,14 @@ class Answers:
             def to_proto(self) -> bytes:
                 return b""
 
-        return lambda _asked: iter([Told()]) if _name in {"report", "export", "read", "fetch"} else Told()
+        return lambda _asked: (
+            iter([Told()]) if _name in {"report", "export", "read", "launches", "fetch"} else Told()
+        )
 
 
-@pytest.mark.parametrize("call", ["Watch", "GetReport", "Export", "ReadRecords", "FetchBundle"])
+@pytest.mark.parametrize(
+    "call", ["Watch", "GetReport", "Export", "ReadRecords", "StreamLaunches", "FetchBundle"]
+)
 def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(call: str) -> None:
     queries = QueryLimits(answer_stalled_seconds=0, watch_streams=1, download_streams=1)  # type: ignore[arg-type]
     bundles = BundleLimits(bundle_idle_seconds=0, bundle_streams=1)
@@ -112,6 +116,7 @@ def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(ca
         "GetReport": ReportRequest("c-1", ReportFormat("json")),
         "Export": ExportRequest("c-1"),
         "ReadRecords": RecordWanted("c-1", "c-1.0000", 0),
+        "StreamLaunches": LaunchesAsked("c-1", "c-1.0000"),
         "FetchBundle": BundleWanted(
             Claim(AttemptKey("c-1.0000", 0, 1, 1), "agent", "session", b"secret"), "0" * 64
         ),
@@ -124,6 +129,7 @@ def test_every_answer_in_parts_cuts_off_who_reads_nothing_and_frees_its_place(ca
         others: dict[str, Any] = {
             "Export": ArchiveServicer(handler, threads, limits.archives),
             "ReadRecords": PublishedServicer(handler, threads, limits),
+            "StreamLaunches": PublishedServicer(handler, threads, limits),
             "FetchBundle": BundleServicer(handler, threads, limits),
         }
         set_caller(Caller("owner", "owner", Role.ADMIN, how=How.SOCKET))

@@ -31,6 +31,7 @@ from assay_client.remote.lab_documents import (
     queue_document,
 )
 from assay_core.identity.roles import Role
+from assay_core.records.archive import LaunchesCursor
 from assay_core.records.campaign import ReportFormat
 from assay_core.records.identity import TokenAsked
 from assay_core.records.lab import AuditAsked, BudgetChange, BudgetsAsked, RoleChange, role_named
@@ -38,6 +39,7 @@ from assay_core.records.runs_request import RunsAction, RunsRequest
 from assay_sampling.errors import ParameterError
 
 if TYPE_CHECKING:
+    from assay_client.remote.streaming import StreamedLaunches
     from assay_report.model.report import Report
 
 OnChanged = Callable[[list[dict[str, Any]]], None]
@@ -232,6 +234,19 @@ class Client:
     def run(self, run_id: str) -> dict[str, Any]:
         """A run with its attempts: command, environment, log, flags, files."""
         return run_detail_document(self._connection.run(run_id))
+
+    def launches(
+        self,
+        campaign_id: str,
+        run_id: str,
+        *,
+        columns: Sequence[str] = (),
+        cursor: LaunchesCursor | None = None,
+    ) -> Iterator[StreamedLaunches]:
+        """The published launches of a run as record batches; :mod:`assay_client.remote.streaming`."""
+        from assay_client.remote.streaming import stream_launches  # noqa: PLC0415 - Arrow, which verbs do not need
+
+        return stream_launches(self._connection, campaign_id, run_id, columns=columns, cursor=cursor)
 
     def report(self, campaign_id: str, *, on_changed: OnChanged = _ignored) -> Report:
         """The report of an ended campaign; ``on_changed`` as in :meth:`report_bytes`.

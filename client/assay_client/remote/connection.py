@@ -23,6 +23,8 @@ from assay_core.records.archive import (
     DeleteRequest,
     ExportRequest,
     ImportedCampaign,
+    LaunchesAsked,
+    LaunchesPart,
     RecordFile,
     RecordsAsked,
     RecordsChunk,
@@ -242,12 +244,25 @@ class Connection:
 
     def record(self, wanted: RecordWanted) -> Iterator[bytes]:
         """A published file from an offset on, in pieces."""
+        chunks = self._parts(lambda: self._records_stub.ReadRecords, wanted, RecordsChunk.from_proto)
+        for chunk in chunks:
+            yield chunk.data
+
+    def launches(self, asked: LaunchesAsked) -> Iterator[LaunchesPart]:
+        """The published launches of a run from a cursor on, until the stream ends or breaks."""
+        yield from self._parts(lambda: self._records_stub.StreamLaunches, asked, LaunchesPart.from_proto)
+
+    def _parts(
+        self, method: Callable[[], Callable[..., Any]], asked: _Sent, read: Callable[[Any], Answer]
+    ) -> Iterator[Answer]:
+        """An answer that comes in parts."""
         self._renew_if_due()
-        stream = self._records_stub.ReadRecords(wanted.to_proto())
+        stream = method()(asked.to_proto())
         try:
             with ended_in_order(stream.cancel):
                 for message in stream:
-                    yield RecordsChunk.from_proto(message).data
+                    self._reached = True
+                    yield read(message)
                     raise_if_asked()
         except grpc.RpcError as error:
             raise_if_asked()
@@ -362,19 +377,9 @@ class Connection:
 
     def export(self, campaign_id: str) -> Iterator[bytes]:
         """The archive of a campaign that has ended, in pieces."""
-        self._renew_if_due()
-        stream = self._archives.Export(ExportRequest(utf8(campaign_id)).to_proto())
-        try:
-            with ended_in_order(stream.cancel):
-                for message in stream:
-                    self._reached = True
-                    yield ArchiveChunk.from_proto(message).data
-                    raise_if_asked()
-        except grpc.RpcError as error:
-            raise_if_asked()
-            raise self._typed(error) from None
-        finally:
-            stream.cancel()
+        asked = ExportRequest(utf8(campaign_id))
+        for chunk in self._parts(lambda: self._archives.Export, asked, ArchiveChunk.from_proto):
+            yield chunk.data
 
     def take_in(self, pieces: Iterator[bytes]) -> ImportedCampaign:
         """Hand an archive to the server."""

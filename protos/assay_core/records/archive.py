@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assay_protos import archive_pb2, records_pb2
 
@@ -189,3 +189,65 @@ class RecordsChunk:
     @classmethod
     def from_proto(cls, message: records_pb2.RecordsChunk) -> RecordsChunk:
         return cls(message.data)
+
+
+@dataclass(frozen=True)
+class LaunchesCursor:
+    """A place in the published launches of a run: launch number ``launch`` of the file of a slice.
+
+    ``content_hash`` is of all that was published up to that slice; empty at the beginning.
+    """
+
+    slice: int = 0
+    launch: int = 0
+    content_hash: str = ""
+
+    def to_proto(self) -> records_pb2.LaunchesCursor:
+        return records_pb2.LaunchesCursor(
+            slice=self.slice, launch=self.launch, content_hash=self.content_hash
+        )
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.LaunchesCursor) -> LaunchesCursor:
+        return cls(message.slice, message.launch, message.content_hash)
+
+
+@dataclass(frozen=True)
+class LaunchesAsked:
+    """A request for the launches of a run from a cursor on; ``columns`` of the launch table, empty: all."""
+
+    campaign_id: str
+    run_id: str
+    columns: tuple[str, ...] = ()
+    cursor: LaunchesCursor = field(default_factory=LaunchesCursor)
+
+    def to_proto(self) -> records_pb2.StreamLaunchesRequest:
+        return records_pb2.StreamLaunchesRequest(
+            campaign_id=self.campaign_id,
+            run_id=self.run_id,
+            columns=self.columns,
+            cursor=self.cursor.to_proto(),
+        )
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.StreamLaunchesRequest) -> LaunchesAsked:
+        cursor = LaunchesCursor.from_proto(message.cursor)
+        return cls(message.campaign_id, message.run_id, tuple(message.columns), cursor)
+
+
+@dataclass(frozen=True)
+class LaunchesPart:
+    """A piece of a file's names, or launches as an Arrow IPC stream with the place after them."""
+
+    names: bytes = b""
+    batch: bytes = b""
+    next: LaunchesCursor | None = None
+
+    def to_proto(self) -> records_pb2.LaunchesPart:
+        following = None if self.next is None else self.next.to_proto()
+        return records_pb2.LaunchesPart(names=self.names, batch=self.batch, next=following)
+
+    @classmethod
+    def from_proto(cls, message: records_pb2.LaunchesPart) -> LaunchesPart:
+        following = LaunchesCursor.from_proto(message.next) if message.HasField("next") else None
+        return cls(message.names, message.batch, following)

@@ -94,6 +94,9 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.RecordsService/ReadRecords": Rule(
         _READERS, lasts=True, seen_campaign="campaign_id", audited=False
     ),
+    "assay.v1.RecordsService/StreamLaunches": Rule(
+        _READERS, lasts=True, seen_campaign="campaign_id", audited=False
+    ),
     "assay.v1.LabService/ListAgents": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/GetQueue": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay_core.files.durable import storage_errors
-from assay_core.records.archive import RecordFile, RecordsAsked, RecordsChunk, RecordsPage, RecordWanted
+from assay_core.records.archive import (
+    LaunchesAsked,
+    LaunchesPart,
+    RecordFile,
+    RecordsAsked,
+    RecordsChunk,
+    RecordsPage,
+    RecordWanted,
+)
 from assay_sampling.errors import ParameterError
 from assay_server.campaigns.errors import UnknownThingError, known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import QueryLimits
+from assay_server.rpc.published.launches import after, launch_parts, published_files
 
 _CHUNK_BYTES = 1 << 20
 
@@ -58,6 +67,22 @@ class PublishedHandler:
         if not 0 <= wanted.offset <= piece.file_bytes:
             raise ParameterError("offset", f"the file has {piece.file_bytes:,} bytes", "start from its begin")
         return self._chunks(piece.file, wanted.offset)
+
+    def launches(self, asked: LaunchesAsked) -> Iterator[LaunchesPart]:
+        """The published launches of a run from a cursor on; raises RefusedError if they have changed since.
+
+        UnknownThingError for a run that the campaign does not have, ParameterError for a cursor behind the
+        end or a column that the launches do not have.
+        """
+        with self._coordinator.snapshot() as store:
+            run = store.run(asked.run_id)
+            slices = store.slices(asked.run_id)
+        if run is None or run.campaign_id != asked.campaign_id:
+            raise UnknownThingError(
+                f"run {asked.run_id[:100]!r}", "the campaign has no such run", "see: assay status CAMPAIGN"
+            )
+        files = published_files(slices)
+        return launch_parts(self._coordinator.records.path, after(files, asked.cursor), asked.columns)
 
     def _chunks(self, name: str, offset: int) -> Iterator[RecordsChunk]:
         path = self._coordinator.records.path(name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from assay_core.records.archive import RecordsAsked, RecordsChunk, RecordWanted
+from assay_core.records.archive import LaunchesAsked, RecordsAsked, RecordWanted
 from assay_protos import records_pb2_grpc
 from assay_server.limits import Limits
 from assay_server.rpc.errors import abort, send_in_time
@@ -30,19 +30,37 @@ class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
         return await sent(context, self._threads.status, self._handler.list, read, request)
 
     async def ReadRecords(self, request: Any, context: Context) -> AsyncIterator[Any]:
-        with self._places.taken() as place:
-            if not place:
-                await abort(context, self._places.refusal("downloads"), "ReadRecords")
-            people, read = self._threads.people, RecordWanted.from_proto
-            chunks = await answer(context, people, self._handler.read, read, request)
-            while (chunk := await answer(context, people, _next, _as_it_is, chunks)) is not None:
-                await send_in_time(context, chunk.to_proto(), self._queries.answer_stalled_seconds)
+        await self._download(context, "ReadRecords", self._handler.read, RecordWanted.from_proto, request)
         return
         yield  # a call that answers in parts
 
+    async def StreamLaunches(self, request: Any, context: Context) -> AsyncIterator[Any]:
+        await self._download(
+            context, "StreamLaunches", self._handler.launches, LaunchesAsked.from_proto, request
+        )
+        return
+        yield  # a call that answers in parts
 
-def _next(chunks: Iterator[RecordsChunk]) -> RecordsChunk | None:
-    return next(chunks, None)
+    async def _download(
+        self,
+        context: Context,
+        call: str,
+        handle: Callable[[Any], Iterator[Any]],
+        read: Callable[[Any], Any],
+        request: Any,
+    ) -> None:
+        """Send what a handler makes, part by part, on one of the places for downloads."""
+        with self._places.taken() as place:
+            if not place:
+                await abort(context, self._places.refusal("downloads"), call)
+            people = self._threads.people
+            parts = await answer(context, people, handle, read, request)
+            while (part := await answer(context, people, _next, _as_it_is, parts)) is not None:
+                await send_in_time(context, part.to_proto(), self._queries.answer_stalled_seconds)
+
+
+def _next(parts: Iterator[Any]) -> Any:
+    return next(parts, None)
 
 
 def _as_it_is(record: Any) -> Any:
