@@ -61,7 +61,7 @@ def test_without_pandas_the_error_names_the_extra() -> None:
     rows, text = ended.stdout.splitlines()
     assert rows == "1"
     assert "'pandas' is not installed" in text
-    assert "assay-gpu[notebook]" in text
+    assert "[notebook]" in text
 
 
 def test_a_recording_returns_from_pandas_and_arrow_as_it_was(tmp_path: Path) -> None:
