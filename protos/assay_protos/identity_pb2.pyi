@@ -185,3 +185,15 @@ class ListIdentitiesResponse(_message.Message):
     identities: _containers.RepeatedCompositeFieldContainer[KnownIdentity]
     tokens: _containers.RepeatedCompositeFieldContainer[OpenToken]
     def __init__(self, identities: _Optional[_Iterable[_Union[KnownIdentity, _Mapping]]] = ..., tokens: _Optional[_Iterable[_Union[OpenToken, _Mapping]]] = ...) -> None: ...
+
+class MakeWebLinkRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MakeWebLinkResponse(_message.Message):
+    __slots__ = ("url", "expires_at_ms")
+    URL_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    url: str
+    expires_at_ms: int
+    def __init__(self, url: _Optional[str] = ..., expires_at_ms: _Optional[int] = ...) -> None: ...

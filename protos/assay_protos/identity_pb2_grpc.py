@@ -212,6 +212,11 @@ class IdentityServiceStub:
                 request_serializer=assay__protos_dot_identity__pb2.ListIdentitiesRequest.SerializeToString,
                 response_deserializer=assay__protos_dot_identity__pb2.ListIdentitiesResponse.FromString,
                 _registered_method=True)
+        self.MakeWebLink = channel.unary_unary(
+                '/assay.v1.IdentityService/MakeWebLink',
+                request_serializer=assay__protos_dot_identity__pb2.MakeWebLinkRequest.SerializeToString,
+                response_deserializer=assay__protos_dot_identity__pb2.MakeWebLinkResponse.FromString,
+                _registered_method=True)
 
 
 class IdentityServiceServicer:
@@ -236,6 +241,13 @@ class IdentityServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MakeWebLink(self, request, context):
+        """A link with which a browser of the caller opens the server's page, once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_IdentityServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -253,6 +265,11 @@ def add_IdentityServiceServicer_to_server(servicer, server):
                     servicer.ListIdentities,
                     request_deserializer=assay__protos_dot_identity__pb2.ListIdentitiesRequest.FromString,
                     response_serializer=assay__protos_dot_identity__pb2.ListIdentitiesResponse.SerializeToString,
+            ),
+            'MakeWebLink': grpc.unary_unary_rpc_method_handler(
+                    servicer.MakeWebLink,
+                    request_deserializer=assay__protos_dot_identity__pb2.MakeWebLinkRequest.FromString,
+                    response_serializer=assay__protos_dot_identity__pb2.MakeWebLinkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -336,6 +353,33 @@ class IdentityService:
             '/assay.v1.IdentityService/ListIdentities',
             assay__protos_dot_identity__pb2.ListIdentitiesRequest.SerializeToString,
             assay__protos_dot_identity__pb2.ListIdentitiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MakeWebLink(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/assay.v1.IdentityService/MakeWebLink',
+            assay__protos_dot_identity__pb2.MakeWebLinkRequest.SerializeToString,
+            assay__protos_dot_identity__pb2.MakeWebLinkResponse.FromString,
             options,
             channel_credentials,
             insecure,

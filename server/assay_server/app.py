@@ -8,12 +8,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.metrics.endpoint import MetricsEndpoint
+from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
@@ -53,7 +54,7 @@ from assay_server.rpc.archives.handler import ArchiveHandler
 from assay_server.rpc.bundles.handler import BundleHandler
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.changes import WORK, Changes, campaign_topic
-from assay_server.rpc.identity_servicers import Identified
+from assay_server.rpc.identity_servicers import Identified, no_page
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.rpc.server import RpcServer
@@ -61,6 +62,9 @@ from assay_server.store.protocols import MetadataStore
 from assay_server.store.records import LocalRecordStore
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.writability import WritabilityWatch
+
+if TYPE_CHECKING:
+    from assay_server.web.page import LivePage
 
 __all__ = ["Server", "ServerSettings"]
 
@@ -76,6 +80,15 @@ class _Access:
     withdrawn: WithdrawnCertificates
     identified: Identified
     audit: AuditLog
+
+
+@dataclass(frozen=True)
+class _Handlers:
+    """The handlers that gRPC and the live page share."""
+
+    campaigns: CampaignHandler
+    lab: LabHandler
+    published: PublishedHandler
 
 
 class Server:
@@ -106,7 +119,10 @@ class Server:
         self.metrics = ServerMetrics(settings.state_dir)
         self.metrics_address = ""
         self.joins: tuple[str, ...] = ()
+        self.web_address = ""
+        self.page: LivePage | None = None
         self.rpc: RpcServer | None = None
+        self._web_link: Callable[[WebLinkAsked], WebLink] = no_page
         self._coordinator: Coordinator | None = None
         self._endpoint: MetricsEndpoint | None = None
         self._clock = clock or SteadyClock()
@@ -157,10 +173,12 @@ class Server:
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
+        handlers = self._handlers(coordinator, requests)
+        self._make_page(coordinator, handlers, access)
         self.rpc = server = self._rpc(
             coordinator,
             publisher,
-            requests,
+            handlers,
             access,
             archives=ArchiveHandler(coordinator, state, room),
             bundles=BundleHandler(coordinator, bundles),
@@ -182,6 +200,9 @@ class Server:
         )
         resources.enter_context(writability.watching(database))
         self._serve_metrics(access.identified.certificate, resources)
+        if self.page is not None:
+            resources.callback(self.page.stop)
+            self.web_address = self.page.start()
         analyses.resume()
 
     def _access(self, metadata: AuditedStore) -> _Access:
@@ -195,6 +216,46 @@ class Server:
             AuditLog(metadata, self.settings.audit_days, refusals),
         )
 
+    def _handlers(self, coordinator: Coordinator, requests: RequestRunner) -> _Handlers:
+        queries = self._limits.queries
+        return _Handlers(
+            CampaignHandler(coordinator, queries, requests),
+            LabHandler(coordinator, queries),
+            PublishedHandler(coordinator, queries),
+        )
+
+    def _make_page(
+        self,
+        coordinator: Coordinator,
+        handlers: _Handlers,
+        access: _Access,
+    ) -> None:
+        """The live page, if there is to be one; it does not listen yet."""
+        place = self.settings.web_place
+        if place is None:
+            return
+        # Its libraries are needed only here.
+        from assay_server.web.admission import Admission  # noqa: PLC0415
+        from assay_server.web.links import WebLinks  # noqa: PLC0415
+        from assay_server.web.page import LivePage  # noqa: PLC0415
+        from assay_server.web.sessions import Sessions  # noqa: PLC0415
+
+        sessions = Sessions(self.settings.state_dir)
+        links = WebLinks(sessions, access.metadata)
+        self._web_link = links.make
+        self.page = LivePage(
+            place,
+            coordinator,
+            handlers.campaigns,
+            handlers.lab,
+            handlers.published,
+            admission=Admission(access.directory, access.withdrawn, access.metadata, access.audit),
+            sessions=sessions,
+            links=links,
+            limits=self._limits,
+            certificate=access.identified.certificate,
+        )
+
     def _coordinate(self, metadata: TimedStore, room: Room, bundles: BundleStore) -> Coordinator:
         records = LocalRecordStore(self.settings.state_dir)
         coordinator = Coordinator(metadata, records, _policy(self.settings), self._clock)
@@ -206,7 +267,7 @@ class Server:
         self,
         coordinator: Coordinator,
         publisher: Publisher,
-        requests: RequestRunner,
+        handlers: _Handlers,
         access: _Access,
         *,
         archives: ArchiveHandler,
@@ -223,19 +284,19 @@ class Server:
         return RpcServer(
             [check_listen_address(address) for address in settings.listen],
             AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
-            CampaignHandler(coordinator, limits.queries, requests),
+            handlers.campaigns,
             ingest,
             changes,
             recognition=Recognition(access.directory, is_withdrawn=lambda one: one.serial in withdrawn),
-            lab=LabHandler(coordinator, limits.queries),
+            lab=handlers.lab,
             budgets=BudgetHandler(coordinator),
             metadata=access.metadata,
-            identified=access.identified,
+            identified=replace(access.identified, web_link=self._web_link),
             audit=access.audit,
             people=PeopleHandler(access.metadata, access.directory),
             archives=archives,
             bundles=bundles,
-            published=PublishedHandler(coordinator, limits.queries),
+            published=handlers.published,
             limits=limits,
             meter=self.metrics,
             socket_group=settings.socket_group,

@@ -22,6 +22,7 @@ from assay_core.server_address import ServerAddress, default_address, parse_addr
 from assay_core.settings.declaration import ProgramSettings, Setting
 from assay_sampling.errors import ParameterError
 from assay_server.limits import limits_asked
+from assay_server.web_place import WebPlace, web_place
 
 
 class ServerSettings(ProgramSettings):
@@ -96,6 +97,30 @@ class ServerSettings(ProgramSettings):
     metrics_certificate: MetricsCertificateSetting = None
     metrics_key: MetricsKeySetting = None
     metrics_readers: MetricsReadersSetting = None
+    web: Annotated[
+        str,
+        Setting(
+            "HOST:PORT of the live page for browsers; off loopback over TLS. People log in with a link.",
+            default="off",
+            metavar="ADDRESS",
+        ),
+    ] = ""
+    web_names: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Name under which browsers reach --web, the first in links; other Host headers are refused.",
+            default="the host of --web",
+            flag="web-name",
+            metavar="HOST",
+        ),
+    ] = ()
+    web_certificate: Annotated[
+        Path | None,
+        Setting(
+            "Certificate (PEM) of the live page.", default="issued by the lab's authority", metavar="FILE"
+        ),
+    ] = None
+    web_key: Annotated[Path | None, Setting("Private key (PEM) of that certificate.", metavar="FILE")] = None
     records_limit_bytes: Annotated[
         int | None,
         Setting("Published records at most; beyond it no new work is taken.", default="none"),
@@ -155,6 +180,7 @@ class ServerSettings(ProgramSettings):
             check_listen_address(address)
         limits_asked(self.limits)  # raises if they are not limits
         _ = self.metrics_place  # raises if it is not an address, or not safe
+        _ = self.web_place  # the same of the live page
         if (
             self.advertise_join
             and parse_address(self.advertise_join, f"--advertise-join {self.advertise_join!r}").socket
@@ -178,6 +204,11 @@ class ServerSettings(ProgramSettings):
     def metrics_place(self) -> MetricsPlace | None:
         """Where metrics are served; None: nowhere."""
         return metrics_place(self.metrics, self.metrics_certificate, self.metrics_key, self.metrics_readers)
+
+    @property
+    def web_place(self) -> WebPlace | None:
+        """Where the live page is served; None: nowhere."""
+        return web_place(self.web, self.web_names, self.web_certificate, self.web_key)
 
 
 def check_listen_address(address: str, purpose: str = "listen") -> ServerAddress:

@@ -87,6 +87,7 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
                     "addresses": server.addresses,
                     "metrics": server.metrics_address,
                     "join": server.joins,
+                    "web": server.web_address,
                     "state": str(settings.state_dir),
                     "version": distribution_version(),
                 }
@@ -94,6 +95,7 @@ def _serve(settings: ServerSettings, again: Callable[[], ServerSettings], json_o
         else:
             text = f"listening on {' '.join(server.addresses)}"
             text += f", joining at {' '.join(server.joins)}" if server.joins else ""
+            text += f", page at {server.web_address}" if server.web_address else ""
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()
         _collect_garbage_seldom()

@@ -80,6 +80,7 @@ MAY: dict[str, str] = {
     "IdentityService/MakeToken": ADMINS,
     "IdentityService/Revoke": ADMINS,
     "IdentityService/ListIdentities": ADMINS,
+    "IdentityService/MakeWebLink": ALL_READERS,
     "LabService/ListAgents": ALL_READERS,
     "LabService/GetQueue": ALL_READERS,
     "LabService/ReadAudit": ADMINS,

@@ -126,6 +126,10 @@ class Client:
         asked = TokenAsked(Role(role), name, project, tuple(labels), uses, round(1000 * valid_seconds))
         return {**token_document(self._connection.make_token(asked)), "role": role}
 
+    def web_link(self) -> dict[str, Any]:
+        """``url``: opens the server's page in a browser as the caller, once; ``expires_at_ms``: Unix time."""
+        return asdict(self._connection.web_link())
+
     def identities(self) -> dict[str, Any]:
         """``identities`` with their certificates, and the ``tokens`` that can still be used."""
         return identities_document(self._connection.identities())

@@ -53,6 +53,8 @@ from assay_core.records.identity import (
     Revoked,
     TokenAsked,
     TokenMade,
+    WebLink,
+    WebLinkAsked,
 )
 from assay_core.records.lab import (
     AuditAsked,
@@ -360,6 +362,9 @@ class Connection:
     def revoke(self, subject: str, *, tokens: bool = False) -> Revoked:
         named = NamedForRevocation(utf8(subject), tokens)
         return self._call(lambda: self._identity_stub.Revoke, named, Revoked.from_proto)
+
+    def web_link(self) -> WebLink:
+        return self._call(lambda: self._identity_stub.MakeWebLink, WebLinkAsked(), WebLink.from_proto)
 
     def identities(self) -> Identities:
         return self._call(

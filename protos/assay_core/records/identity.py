@@ -341,3 +341,30 @@ class Identities:
             tuple(KnownIdentity.from_proto(each) for each in message.identities),
             tuple(OpenToken.from_proto(each) for each in message.tokens),
         )
+
+
+@dataclass(frozen=True)
+class WebLinkAsked:
+    """The caller asks for a link to the server's page."""
+
+    def to_proto(self) -> identity_pb2.MakeWebLinkRequest:
+        return identity_pb2.MakeWebLinkRequest()
+
+    @classmethod
+    def from_proto(cls, _message: identity_pb2.MakeWebLinkRequest) -> WebLinkAsked:
+        return cls()
+
+
+@dataclass(frozen=True)
+class WebLink:
+    """A link to the server's page for its receiver alone: it opens one session, once, before it expires."""
+
+    url: str = field(repr=False)
+    expires_at_ms: int
+
+    def to_proto(self) -> identity_pb2.MakeWebLinkResponse:
+        return identity_pb2.MakeWebLinkResponse(url=self.url, expires_at_ms=self.expires_at_ms)
+
+    @classmethod
+    def from_proto(cls, message: identity_pb2.MakeWebLinkResponse) -> WebLink:
+        return cls(message.url, message.expires_at_ms)

@@ -44,8 +44,8 @@ class AuditEntry:
     """One changing call: who, when, which role, from where, what, about what, with which outcome.
 
     ``entry_id``: 0 before it is stored; numbers only grow, so that a removed entry leaves a gap. ``name`` and
-    ``role`` are those at that time, "" if the caller was not recognised; ``how``: "socket" or "certificate";
-    ``address``: the peer as gRPC names it. ``outcome``: "done", or the gRPC status of a refusal.
+    ``role`` are those at that time, "" if the caller was not recognised; ``how``: "socket", "certificate" or
+    "web"; ``address``: the peer as gRPC names it. ``outcome``: "done", or the gRPC status of a refusal.
     """
 
     entry_id: int

@@ -19,6 +19,7 @@ class How(StrEnum):
 
     SOCKET = "socket"
     CERTIFICATE = "certificate"
+    WEB = "web"  # a session of a browser
 
 
 @dataclass(frozen=True)

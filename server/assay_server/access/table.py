@@ -83,6 +83,7 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.IdentityService/MakeToken": Rule(_ADMINS),
     "assay.v1.IdentityService/Revoke": Rule(_ADMINS),
     "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS, audited=False),
+    "assay.v1.IdentityService/MakeWebLink": Rule(_READERS),
     "assay.v1.CampaignService/GetRun": Rule(_READERS, seen_run="run_id", audited=False),
     "assay.v1.CampaignService/GetReport": Rule(
         _READERS, lasts=True, seen_campaign="campaign_id", audited=False

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,6 +86,22 @@ class Authority:
         """The server's certificate, for TLS servers only."""
         builder = self._builder(public_key, SERVER_NAME, [x509.DNSName(SERVER_NAME)], validity, now)
         return self._signed(builder, ExtendedKeyUsageOID.SERVER_AUTH)
+
+    def issue_for_hosts(
+        self,
+        public_key: ec.EllipticCurvePublicKey,
+        hosts: Sequence[str],
+        validity: datetime.timedelta,
+        now: datetime.datetime,
+    ) -> x509.Certificate:
+        """A certificate of the live page under names and addresses of hosts, for TLS servers only.
+
+        The common name is not SERVER_NAME, so that no agent or client takes the page for the server.
+        """
+        names = [_host(each) for each in hosts]
+        return self._signed(
+            self._builder(public_key, "assay page", names, validity, now), ExtendedKeyUsageOID.SERVER_AUTH
+        )
 
     def _builder(
         self,
@@ -199,6 +217,13 @@ def read_authority(state: Path) -> Authority | None:
             str(folder), "its key and its certificate do not belong together", "restore it from a backup"
         )
     return Authority(certificate, key)
+
+
+def _host(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _named(name: str) -> x509.Name:

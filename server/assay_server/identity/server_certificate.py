@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc
 from cryptography import x509
@@ -49,6 +49,13 @@ class ServerCertificate:
         with self._lock:
             self._renew_if_due()
             return self._certificate
+
+    def for_names(self, names: Sequence[str]) -> bytes:
+        """Another certificate with its key, PEM, for hosts that browsers know: of the live page."""
+        key = new_key()
+        now = datetime.datetime.fromtimestamp(self._now_ms() / 1000, datetime.UTC)
+        certificate = self._authority.issue_for_hosts(key.public_key(), names, self._validity, now)
+        return key_pem(key) + certificate_pem(certificate)
 
     def _current(self) -> grpc.ServerCertificateConfiguration:
         with self._lock:

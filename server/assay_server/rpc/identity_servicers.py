@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,12 @@ from assay_core.records.identity import (
     NamedForRevocation,
     RenewalAsked,
     TokenAsked,
+    WebLink,
+    WebLinkAsked,
 )
 from assay_core.server_address import ServerAddress
 from assay_protos import identity_pb2_grpc
+from assay_sampling.errors import RefusedError
 from assay_server.identity.enrolment import Enrolment
 from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.rpc.servicers import Threads, sent
@@ -25,17 +28,23 @@ from assay_server.rpc.servicers import Threads, sent
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+def no_page(_asked: WebLinkAsked) -> WebLink:
+    """A server without a live page; raises RefusedError."""
+    raise RefusedError("this server", "it serves no live page", "start it with: assay-server --web HOST:PORT")
+
+
 @dataclass(frozen=True)
 class Identified:
     """What a server needs to know who is who.
 
     ``certificate`` None: the server has no authority, and listens on sockets only. ``join``: the addresses at
-    which people and agents join.
+    which people and agents join. ``web_link``: makes a caller's link to the live page.
     """
 
     enrolment: Enrolment
     certificate: ServerCertificate | None = None
     join: Sequence[ServerAddress] = ()
+    web_link: Callable[[WebLinkAsked], WebLink] = no_page
 
 
 class JoinServicer(identity_pb2_grpc.EnrolmentServiceServicer):
@@ -67,8 +76,9 @@ class RenewalServicer(identity_pb2_grpc.EnrolmentServiceServicer):
 class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
     """What admins do with identities."""
 
-    def __init__(self, enrolment: Enrolment, threads: Threads) -> None:
-        self._enrolment = enrolment
+    def __init__(self, identified: Identified, threads: Threads) -> None:
+        self._enrolment = identified.enrolment
+        self._web_link = identified.web_link
         self._people = threads.people
 
     async def MakeToken(self, request: Any, context: Context) -> Any:
@@ -82,14 +92,17 @@ class IdentityServicer(identity_pb2_grpc.IdentityServiceServicer):
         read = IdentitiesAsked.from_proto
         return await sent(context, self._people, self._enrolment.identities, read, request)
 
+    async def MakeWebLink(self, request: Any, context: Context) -> Any:
+        return await sent(context, self._people, self._web_link, WebLinkAsked.from_proto, request)
 
-def add_identity_services(server: grpc.aio.Server, enrolment: Enrolment, threads: Threads) -> None:
+
+def add_identity_services(server: grpc.aio.Server, identified: Identified, threads: Threads) -> None:
     """Add what callers with an identity need to a server."""
     identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-        RenewalServicer(enrolment, threads), server
+        RenewalServicer(identified.enrolment, threads), server
     )
     identity_pb2_grpc.add_IdentityServiceServicer_to_server(  # type: ignore[no-untyped-call]
-        IdentityServicer(enrolment, threads), server
+        IdentityServicer(identified, threads), server
     )
 
 

@@ -268,7 +268,7 @@ class RpcServer:
         ingest_pb2_grpc.add_IngestServiceServicer_to_server(  # type: ignore[no-untyped-call]
             IngestServicer(self._ingest, threads, self._limits), server
         )
-        add_identity_services(server, self._identified.enrolment, threads)
+        add_identity_services(server, self._identified, threads)
 
 
 def _options(limits: CallLimits) -> list[tuple[str, int]]:

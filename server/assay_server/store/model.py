@@ -434,6 +434,16 @@ class WorkloadCost:
 
 
 @dataclass(frozen=True)
+class RunsAlike:
+    """How many runs of a workload on one kind of GPU are in one state."""
+
+    workload: str
+    device_kind: str
+    state: RunState
+    runs: int
+
+
+@dataclass(frozen=True)
 class RunOverview:
     """A run with facts of its slices and attempts: their numbers, the newest's agent, launches so far.
 

@@ -27,6 +27,7 @@ from assay_server.store.model import (
     PendingRequest,
     Run,
     RunOverview,
+    RunsAlike,
     Segment,
     Slice,
     SliceState,
@@ -59,6 +60,12 @@ class MetadataReader(Protocol):
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         """How many runs each of these campaigns has in each state."""
+
+    def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
+        """The runs of a campaign counted by workload, kind of GPU and state; workloads in its order."""
+
+    def noted_runs(self, campaign_id: str, most: int) -> list[Run]:
+        """The first runs of a campaign, in its order, that have failed or carry validity flags."""
 
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""

@@ -47,6 +47,7 @@ from assay_server.store.model import (
     PendingRequest,
     Run,
     RunOverview,
+    RunsAlike,
     Segment,
     Slice,
     SliceState,
@@ -121,6 +122,22 @@ class SqlTransaction:
         for row in self._rows(query):
             counts[row["campaign_id"]][RunState(row["state"])] = int(row["runs"])
         return counts
+
+    def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
+        r = tables.runs.c
+        kind = (r.workload, r.device_kind, r.state)
+        first = sa.func.min(r.ordinal)
+        query = sa.select(*kind, sa.func.count().label("runs")).where(r.campaign_id == campaign_id)
+        found = self._rows(query.group_by(*kind).order_by(first))
+        return [
+            RunsAlike(f["workload"], f["device_kind"], RunState(f["state"]), int(f["runs"])) for f in found
+        ]
+
+    def noted_runs(self, campaign_id: str, most: int) -> list[Run]:
+        r = tables.runs.c
+        noted = sa.or_(r.failure.is_not(None), sa.cast(r.flags, sa.Text) != "[]")
+        query = sa.select(tables.runs).where(r.campaign_id == campaign_id, noted)
+        return [_run(row) for row in self._rows(query.order_by(r.ordinal).limit(most))]
 
     def open_runs(self, campaign_id: str) -> int:
         r = tables.runs.c

@@ -37,6 +37,7 @@ from assay_server.store.model import (
     PendingRequest,
     Run,
     RunOverview,
+    RunsAlike,
     Segment,
     Slice,
     SliceState,
@@ -124,6 +125,13 @@ class MemoryReader:
 
     def counts_of_runs(self, campaign_ids: Sequence[str]) -> dict[str, dict[RunState, int]]:
         return {one: dict(Counter(run.state for run in self.runs(one))) for one in campaign_ids}
+
+    def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
+        counted = Counter((run.workload, run.device_kind, run.state) for run in self.runs(campaign_id))
+        return [RunsAlike(*key, runs) for key, runs in counted.items()]
+
+    def noted_runs(self, campaign_id: str, most: int) -> list[Run]:
+        return [run for run in self.runs(campaign_id) if run.failure is not None or run.flags][:most]
 
     def campaign_numbers(self, name: str) -> list[int]:
         deleted = self._tables.deleted_numbers.get(name, 0)

@@ -22,6 +22,12 @@ def render_login(document: Mapping[str, Any], console: Console) -> None:
     console.print(f"use it with --server {document['server']} or $ASSAY_SERVER", soft_wrap=True)
 
 
+def render_web_link(document: Mapping[str, Any], console: Console) -> None:
+    """The link on a line of its own."""
+    console.print(document["url"], soft_wrap=True, markup=False, highlight=False)
+    console.print("open it within two minutes; it works once, and the browser then acts as you")
+
+
 def render_logout(document: Mapping[str, Any], console: Console) -> None:
     """That the login is gone, and whether its certificate is withdrawn."""
     console.print(f"logged out of {document['server']}", soft_wrap=True)

@@ -6,25 +6,48 @@ from typing import Annotated
 
 import typer
 
-from assay_client.cli.options import JsonOption
+from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import show
-from assay_client.cli.reporters.identities import render_login
+from assay_client.cli.reporters.identities import render_login, render_web_link
 from assay_client.cli.verb import verb_app
+from assay_client.remote.client import Client
 from assay_client.remote.logins import log_in
 from assay_core.connecting.token_option import given_token, token_option
+from assay_sampling.errors import ParameterError
 
 app = verb_app()
 
 
 @app.command()
 def login(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The server's --join listener.")],
+    address: Annotated[
+        str | None, typer.Argument(metavar="HOST:PORT", help="The server's --join listener.")
+    ] = None,
     *,
-    token: Annotated[str, token_option()],
+    token: Annotated[str, token_option()] = "",
+    web: Annotated[
+        bool, typer.Option("--web", help="Print a link to the server's live page, for one use.")
+    ] = False,
+    server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Log in to a server with a join token of its admin.
+    """Log in to a server with a join token of its admin, or a browser to its live page.
 
-    The certificate is kept in your configuration folder and renewed whenever you use it."""
+    The certificate is kept in your configuration folder and renewed whenever you use it. With --web, open the
+    link within two minutes: the browser then acts as you."""
+    if web:
+        _print_link(address, server, as_json)
+        return
+    if address is None or not token:
+        missing = "HOST:PORT" if address is None else "--token"
+        raise ParameterError(missing, "it is missing", "give HOST:PORT --token TOKEN, or --web for the page")
     document = log_in(address, given_token(token))
     show(document, as_json, lambda console: render_login(document, console))
+
+
+def _print_link(address: str | None, server: str | None, as_json: bool) -> None:
+    if address is not None:
+        raise ParameterError(address, "--web goes to a server that you are logged in to", "give --server")
+    with Client(server) as client:
+        link = client.web_link()
+    show(link, as_json, lambda console: render_web_link(link, console))

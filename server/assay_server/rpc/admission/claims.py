@@ -75,13 +75,21 @@ class Claims(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             await asyncio.to_thread(self._look_at_campaign, rule, caller, message)
 
     def _look_at_campaign(self, rule: Rule, caller: Caller, message: Any) -> None:
-        campaign_id, run_id = campaign_named(rule, message), run_named(rule, message)
-        with self._metadata.snapshot() as store:
-            campaign_id = (store.campaign_of(run_id) or "") if run_id else campaign_id
-            whose = store.belongs_to(campaign_id)
-        sight = sight_of(caller)
-        # What does not exist is refused here, too: a handler may first find another fault of the request.
-        if not sight.everything and (whose is None or not sight.sees(whose)):
-            raise unknown_run(run_id) if rule.seen_run else unknown_campaign(campaign_id)
-        if whose is not None:
-            require_own(rule, caller, campaign_id, whose.owner)
+        named = campaign_named(rule, message), run_named(rule, message)
+        require_belonging(self._metadata, rule, caller, *named)
+
+
+def require_belonging(
+    metadata: MetadataStore, rule: Rule, caller: Caller, campaign_id: str, run_id: str = ""
+) -> None:
+    """Raises UnknownThingError for a campaign (or run) that the caller may not know of, and
+    NotPermittedError for one that is not a submitter's own, where the rule asks for that. May block."""
+    with metadata.snapshot() as store:
+        campaign_id = (store.campaign_of(run_id) or "") if run_id else campaign_id
+        whose = store.belongs_to(campaign_id)
+    sight = sight_of(caller)
+    # What does not exist is refused here, too: a handler may first find another fault of the request.
+    if not sight.everything and (whose is None or not sight.sees(whose)):
+        raise unknown_run(run_id) if rule.seen_run else unknown_campaign(campaign_id)
+    if whose is not None:
+        require_own(rule, caller, campaign_id, whose.owner)

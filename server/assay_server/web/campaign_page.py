@@ -1,0 +1,170 @@
+"""The page of a campaign: what it does now, what is wrong, and its results."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay_core.records.archive import RecordFile
+from assay_core.records.campaign import (
+    AttemptState,
+    CampaignStatus,
+    ReportRequest,
+    RunState,
+    StatusRequest,
+)
+from assay_core.records.runs_request import RunsRequest
+from assay_sampling.running.validity import FLAGS
+from assay_server.campaigns.errors import UnknownThingError, known_campaign, unknown_run
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Run, RunsAlike
+from assay_server.store.protocols import MetadataReader
+from assay_server.web.pulse import Pulse
+from assay_server.web.region import Drawing, Region
+from assay_server.web.results import Result, ResultsCache
+from assay_server.web.templating import element_id, rendered
+
+_MOST_NOTED = 200
+_MOST_RUNNING = 200
+_ORDER = (RunState.RUNNING, RunState.WAITING, RunState.DONE, RunState.FAILED, RunState.CANCELLED)
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """Runs with one flag or failure class: what it means, and what to do."""
+
+    name: str
+    cause: str
+    remedy: str
+    invalidates: bool
+    runs: list[str] = field(default_factory=list)
+
+
+class CampaignPage:
+    """Draws the page of a campaign. Thread-safe; may block."""
+
+    def __init__(self, coordinator: Coordinator, campaigns: CampaignHandler, pulse: Pulse) -> None:
+        self._coordinator = coordinator
+        self._campaigns = campaigns
+        self._pulse = pulse
+        self._results = ResultsCache(coordinator.records)
+
+    def of_run(self, run_id: str) -> str:
+        """The campaign of a run; raises UnknownThingError."""
+        with self._coordinator.snapshot() as store:
+            found = store.campaign_of(run_id)
+        if found is None:
+            raise unknown_run(run_id)
+        return found
+
+    def files_of(self, run_id: str) -> list[RecordFile]:
+        """The published files of a run."""
+        with self._coordinator.snapshot() as store:
+            run = store.run(run_id)
+            pieces = store.slices(run_id)
+        workload = "" if run is None else run.workload
+        return [
+            RecordFile(
+                run_id, workload, each.index, each.file, each.file_bytes, each.content_hash, each.launches
+            )
+            for each in pieces
+            if each.file
+        ]
+
+    def record_file(self, campaign_id: str, run_id: str, index: int) -> tuple[Path, RecordFile]:
+        """A published file; raises UnknownThingError if the campaign has no such file."""
+        if self.of_run(run_id) != campaign_id:
+            raise unknown_run(run_id)
+        found = next((each for each in self.files_of(run_id) if each.slice == index), None)
+        if found is None:
+            raise UnknownThingError(
+                f"records of run {run_id[:100]!r}",
+                "the server has published no such file",
+                "see the files of the campaign",
+            )
+        return self._coordinator.records.path(found.file), found
+
+    def report_file(self, asked: ReportRequest) -> Path:
+        """The file of a report; raises NotYetError if there is none (yet)."""
+        next(self._campaigns.report(asked), None)  # raises what is wrong
+        return self._coordinator.records.report_path(asked.campaign_id, asked.form)
+
+    def drawn(self, campaign_id: str, acts: bool) -> Drawing:
+        """Raises UnknownThingError if there is no such campaign."""
+        status = self._campaigns.status(StatusRequest(campaign_id, without_runs=True))
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
+            alike = store.runs_alike(campaign_id)
+            noted = store.noted_runs(campaign_id, _MOST_NOTED + 1)
+            active = [] if status.ended else _active(store, campaign_id)
+        results = self._results.of(campaign) if campaign.has_report else []
+        ingest = self._pulse.ingest(campaign_id)
+        given = {"c": status, "campaign": campaign, "acts": acts}
+        regions = {
+            "state": Region({"": rendered("part_state.html.j2", **given, ingest=ingest)}),
+            "actions": Region({"": rendered("part_actions.html.j2", **given)}),
+            "now": Region({"": rendered("part_now.html.j2", active=active, most=_MOST_RUNNING)}),
+            "waiting": Region({"": rendered("part_waiting.html.j2", c=status)}),
+            "noted": Region({"": rendered("part_noted.html.j2", **_noted(noted), most=_MOST_NOTED)}),
+            "results": Region({"": rendered("part_results.html.j2", **given, results=results)}),
+            "workloads": Region(_workload_rows(status, alike, results, acts)),
+        }
+        return Drawing(status.campaign_id, "campaign.html.j2", regions, given)
+
+
+def _active(store: MetadataReader, campaign_id: str) -> list[tuple[Attempt, Run]]:
+    """What is measured now, with its run."""
+    states: tuple[AttemptState, ...] = ACTIVE_ATTEMPTS
+    attempts = store.requested_attempts(RunsRequest(campaign_id), states)[: _MOST_RUNNING + 1]
+    return [(each, run) for each in attempts if (run := store.run(each.key.run_id)) is not None]
+
+
+def _noted(runs: list[Run]) -> dict[str, object]:
+    """Flags and failures of runs, each kind once with the runs that have it, worst first."""
+    found: dict[str, _Noted] = {}
+    for run in runs[:_MOST_NOTED]:
+        if run.failure is not None:
+            why = run.failure
+            key = f"failure {why.failure_class} {why.cause}"
+            found.setdefault(key, _Noted(why.failure_class, why.cause, why.remedy, True))
+            found[key].runs.append(run.run_id)
+        for flag in run.flags:
+            kind = FLAGS.get(flag.name)
+            cause = flag.detail or (kind.cause if kind is not None else "")
+            remedy = kind.remedy if kind is not None else "update the server"
+            found.setdefault(flag.name, _Noted(flag.name, cause, remedy, flag.invalidates))
+            found[flag.name].runs.append(run.run_id)
+    worst_first = sorted(found.values(), key=lambda one: (not one.invalidates, -len(one.runs)))
+    return {"noted": worst_first, "more": len(runs) > _MOST_NOTED}
+
+
+def _workload_rows(
+    status: CampaignStatus, alike: list[RunsAlike], results: list[Result], acts: bool
+) -> dict[str, str]:
+    """One row for each workload, in the campaign's order."""
+    counts: dict[str, Counter[RunState]] = {}
+    devices: dict[str, dict[str, None]] = {}
+    for each in alike:
+        counts.setdefault(each.workload, Counter())[each.state] += each.runs
+        devices.setdefault(each.workload, {})[each.device_kind] = None
+    by_workload: dict[str, list[Result]] = {}
+    for result in results:
+        by_workload.setdefault(result.workload, []).append(result)
+    return {
+        row: rendered(
+            "row_workload.html.j2",
+            row=row,
+            name=name,
+            total=sum(counted.values()),
+            ended=counted[RunState.DONE],
+            states=[(state, counted[state]) for state in _ORDER if counted[state]],
+            devices=list(devices[name]),
+            results=by_workload.get(name, []),
+            c=status,
+            acts=acts,
+        )
+        for name, counted in counts.items()
+        if (row := element_id("w", name))
+    }

@@ -1,0 +1,80 @@
+"""The live page as one object: its parts on the parts of the server."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.limits import Limits
+from assay_server.rpc.campaign_handler import CampaignHandler
+from assay_server.rpc.lab.handler import LabHandler
+from assay_server.rpc.published.handler import PublishedHandler
+from assay_server.web.admission import Admission
+from assay_server.web.application import Application, Handlers
+from assay_server.web.links import WebLinks
+from assay_server.web.live import LivePages
+from assay_server.web.pages import Pages
+from assay_server.web.pulse import Pulse
+from assay_server.web.service import WebService
+from assay_server.web.sessions import Sessions
+from assay_server.web.templating import release
+from assay_server.web_place import WebPlace
+
+_THREADS = 2
+
+
+class LivePage:
+    """Serves the page at a place; ``application`` is all of it but the socket.
+
+    Args:
+        place: where.
+        coordinator: store and scheduler.
+        campaigns, lab, published: the handlers of gRPC, which answer here, too.
+        admission: who may ask.
+        sessions, links: who has logged in; ``links`` learns the address.
+        limits: bounds of callers and streams.
+        certificate: issues one for the page, where the place names none.
+    """
+
+    def __init__(
+        self,
+        place: WebPlace,
+        coordinator: Coordinator,
+        campaigns: CampaignHandler,
+        lab: LabHandler,
+        published: PublishedHandler,
+        *,
+        admission: Admission,
+        sessions: Sessions,
+        links: WebLinks,
+        limits: Limits,
+        certificate: ServerCertificate | None,
+    ) -> None:
+        pulse = Pulse()
+        coordinator.listen(pulse.heard)
+        self.live = LivePages(release())
+        self._links = links
+        self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
+        pages = Pages(coordinator, campaigns, lab, pulse)
+        self.application = Application(
+            Handlers(pages, campaigns, published),
+            admission=admission,
+            sessions=sessions,
+            live=self.live,
+            threads=self._threads,
+            limits=limits,
+            place=place,
+        )
+        self._service = WebService(place, self.application.asgi, certificate, self.live.end)
+
+    def start(self) -> str:
+        """Listen; returns the address with its port. Raises ParameterError if it cannot."""
+        address = self._service.start()
+        self._links.base = self._service.base
+        return address
+
+    def stop(self) -> None:
+        """End all streams and close."""
+        self._service.stop()
+        self._threads.shutdown(cancel_futures=True)

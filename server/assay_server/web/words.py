@@ -1,0 +1,67 @@
+"""Numbers, times and foreign text in words for people. Texts of workloads, kernels and logs are hostile."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import UTC, datetime
+
+_SHOWN_AS_THEY_ARE = "\n\t"
+# Marks that turn or hide text around them (Unicode 15, Bidi_Control and invisible format characters).
+_HIDDEN_KINDS = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
+_JOINERS = "\u200c\u200d"  # some scripts and emoji need them, and they hide nothing
+
+
+def visible(text: str) -> str:
+    """Text in which control characters, and those that turn the direction of text, are shown by number."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(each if _is_plain(each) else f"<U+{ord(each):04X}>" for each in text)
+
+
+def _is_plain(character: str) -> bool:
+    if character in _SHOWN_AS_THEY_ARE or character in _JOINERS:
+        return True
+    return unicodedata.category(character) not in _HIDDEN_KINDS
+
+
+def span(milliseconds: float) -> str:
+    """A time span in at most two units: "3 d 4 h", "12 min", "40 s"."""
+    seconds = max(0, round(milliseconds / 1000))
+    for size, unit, next_size, next_unit in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            whole, rest = divmod(seconds, size)
+            smaller = rest // next_size
+            return f"{whole} {unit} {smaller} {next_unit}" if smaller and whole < 10 else f"{whole} {unit}"
+    return f"{seconds} s"
+
+
+def moment(milliseconds: int) -> str:
+    """A moment (Unix time) in UTC."""
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def amount(number: float) -> str:
+    """A count with separators, short above a million: "12,345", "3.2 M"."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if abs(number) >= size:
+            return f"{number / size:.3g} {unit}"
+    return f"{number:,.0f}"
+
+
+def size(number: float) -> str:
+    """Bytes in binary units: "1.5 GiB"."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(number) >= 1 << power:
+            return f"{number / (1 << power):.3g} {unit}"
+    return f"{number:,.0f} B"
+
+
+def percent(value: float | None) -> str:
+    """A percentage with the digits that people compare; "-" without one."""
+    if value is None:
+        return "-"
+    return f"{value:.2f} %" if abs(value) < 10 else f"{value:.1f} %"
