@@ -55,6 +55,11 @@ class Admission:
         self._metadata = metadata
         self._audit = audit
 
+    def notice(self) -> None:
+        """Read identities and withdrawn certificates again; the server does so every 15 s."""
+        self._withdrawn.refresh()
+        self._directory.refresh()
+
     def caller(self, session: Session | None, address: str) -> Caller:
         """Whose session it is, as the identity is now; does not block.
 

@@ -53,8 +53,9 @@ class LivePage:
     ) -> None:
         pulse = Pulse()
         coordinator.listen(pulse.heard)
+        self.admission = admission
         self.live = LivePages(release())
-        self._links = links
+        self.links, self.sessions = links, sessions
         self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
         pages = Pages(coordinator, campaigns, lab, pulse)
         self.application = Application(
@@ -71,7 +72,7 @@ class LivePage:
     def start(self) -> str:
         """Listen; returns the address with its port. Raises ParameterError if it cannot."""
         address = self._service.start()
-        self._links.base = self._service.base
+        self.links.base = self._service.base
         return address
 
     def stop(self) -> None:
