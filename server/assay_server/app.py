@@ -235,10 +235,10 @@ class Server:
         if place is None:
             return
         # Its libraries are needed only here.
-        from assay_server.web.admission import Admission  # noqa: PLC0415
-        from assay_server.web.links import WebLinks  # noqa: PLC0415
+        from assay_server.web.admitting.admission import Admission  # noqa: PLC0415
+        from assay_server.web.admitting.links import WebLinks  # noqa: PLC0415
+        from assay_server.web.admitting.sessions import Sessions  # noqa: PLC0415
         from assay_server.web.page import LivePage  # noqa: PLC0415
-        from assay_server.web.sessions import Sessions  # noqa: PLC0415
 
         sessions = Sessions(self.settings.state_dir)
         links = WebLinks(sessions, access.metadata)

@@ -94,6 +94,7 @@ RECORDS: list[Any] = [
     identity.TokenAsked(Role.ADMIN, "n", "p", ("l",), 2, 3), identity.NamedForRevocation("alice"),
     identity.TokenMade("token", "t-1", "f" * 64, 9, 7171), identity.Revoked("token", "t-1", "n"), ISSUED,
     KNOWN, OPEN_TOKEN, identity.IdentitiesAsked(), identity.Identities((KNOWN,), (OPEN_TOKEN,)),
+    identity.WebLinkAsked(), identity.WebLink("https://lab:7180/login?link=x", 1_700_000_000_000),
     KEY, attempt.HeldAttempt(KEY, b"s"), LOG, WHY, FLAG, DEVICE, SLOT, replace(SLOT, device=None), INVENTORY,
     machine.Registration("a", "s", "n", INVENTORY, (SLOT,), (attempt.HeldAttempt(KEY, b"s"),), "place"),
     machine.Registered(5, 6, (KEY,), (KEY,), "0.1.0"), COMMAND,

@@ -352,12 +352,13 @@ def test_every_call_of_agents_says_who_sends_it() -> None:
 
 
 def test_what_submitters_change_is_their_own() -> None:
-    """Campaigns and bundles that they send are theirs; renewing and leaving concern one's own login."""
+    """Campaigns and bundles that they send are theirs; renewing, leaving and links one's own login."""
     changing = {name for name, rule in RULES.items() if Role.SUBMITTER in rule.roles and rule.audited}
     own = {name for name, rule in RULES.items() if rule.own_campaign}
     assert changing - own == {
         "assay.v1.CampaignService/Submit", "assay.v1.BundleService/SendBundle",
         "assay.v1.EnrolmentService/Renew", "assay.v1.EnrolmentService/Leave",
+        "assay.v1.IdentityService/MakeWebLink",
     }  # fmt: skip
     by_name = {
         method.full_name.replace(f".{method.name}", f"/{method.name}"): method for method in every_call()

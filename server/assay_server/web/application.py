@@ -32,15 +32,15 @@ from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.errors import status_code
 from assay_server.rpc.places import Places
 from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.web import pages as kinds
-from assay_server.web.admission import Admission
-from assay_server.web.guarding import REPORT_POLICY, Guarding
+from assay_server.web.admitting.admission import Admission
+from assay_server.web.admitting.guarding import REPORT_POLICY, Guarding
+from assay_server.web.admitting.sessions import SESSION_MS, Session, Sessions, csrf_token, require_csrf
+from assay_server.web.drawing import pages as kinds
+from assay_server.web.drawing.pages import STANDS_FOR, PageAsked, Pages
+from assay_server.web.drawing.region import Drawing, event
+from assay_server.web.drawing.templating import release, rendered, static_files, trusted
 from assay_server.web.live import LivePages
-from assay_server.web.pages import STANDS_FOR, PageAsked, Pages
-from assay_server.web.region import Drawing, event
-from assay_server.web.sessions import SESSION_MS, Session, Sessions, csrf_token, require_csrf
 from assay_server.web.streaming import EventStream
-from assay_server.web.templating import release, rendered, static_files, trusted
 from assay_server.web_place import WebPlace
 
 Told = TypeVar("Told")

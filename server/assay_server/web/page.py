@@ -10,15 +10,15 @@ from assay_server.limits import Limits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.web.admission import Admission
+from assay_server.web.admitting.admission import Admission
+from assay_server.web.admitting.links import WebLinks
+from assay_server.web.admitting.sessions import Sessions
 from assay_server.web.application import Application, Handlers
-from assay_server.web.links import WebLinks
+from assay_server.web.drawing.pages import Pages
+from assay_server.web.drawing.templating import release
 from assay_server.web.live import LivePages
-from assay_server.web.pages import Pages
 from assay_server.web.pulse import Pulse
 from assay_server.web.service import WebService
-from assay_server.web.sessions import Sessions
-from assay_server.web.templating import release
 from assay_server.web_place import WebPlace
 
 _THREADS = 2

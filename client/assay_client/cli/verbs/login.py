@@ -31,10 +31,10 @@ def login(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Log in to a server with a join token of its admin, or a browser to its live page.
+    """Log in to a server, or a browser to its live page.
 
-    The certificate is kept in your configuration folder and renewed whenever you use it. With --web, open the
-    link within two minutes: the browser then acts as you."""
+    It takes a join token of the server's admin. The certificate is kept in your configuration folder and
+    renewed whenever you use it. With --web, open the link within two minutes: the browser then acts as you."""
     if web:
         _print_link(address, server, as_json)
         return

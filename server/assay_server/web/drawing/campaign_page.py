@@ -21,10 +21,10 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Run, RunsAlike
 from assay_server.store.protocols import MetadataReader
+from assay_server.web.drawing.region import Drawing, Region
+from assay_server.web.drawing.results import Result, ResultsCache
+from assay_server.web.drawing.templating import element_id, rendered
 from assay_server.web.pulse import Pulse
-from assay_server.web.region import Drawing, Region
-from assay_server.web.results import Result, ResultsCache
-from assay_server.web.templating import element_id, rendered
 
 _MOST_NOTED = 200
 _MOST_RUNNING = 200

@@ -20,10 +20,10 @@ from assay_core.records.lab import LabQuestion
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
-from assay_server.web.campaign_page import CampaignPage
+from assay_server.web.drawing.campaign_page import CampaignPage
+from assay_server.web.drawing.region import Drawing, Region
+from assay_server.web.drawing.templating import element_id, rendered
 from assay_server.web.pulse import Pulse
-from assay_server.web.region import Drawing, Region
-from assay_server.web.templating import element_id, rendered
 
 CAMPAIGNS, CAMPAIGN, RUNS, RUN, GPUS, QUEUE = "campaigns", "campaign", "runs", "run", "gpus", "queue"
 # What a page shows, anybody may learn who may make this call.

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from assay_core.program import distribution_version
-from assay_server.web import words
+from assay_server.web.drawing import words
 
 STATIC = ("page.css", "live.js")
 
