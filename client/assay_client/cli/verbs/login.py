@@ -34,7 +34,7 @@ def login(
     """Log in to a server, or a browser to its live page.
 
     It takes a join token of the server's admin. The certificate is kept in your configuration folder and
-    renewed whenever you use it. With --web, open the link within two minutes: the browser then acts as you."""
+    renewed whenever you use it. With --web, open the link within two minutes: the browser acts as you."""
     if web:
         _print_link(address, server, as_json)
         return
