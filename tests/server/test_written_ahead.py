@@ -147,6 +147,34 @@ def test_the_attempts_that_were_silent_longest_make_room(tmp_path: Path, monkeyp
     assert set(read) == {"made-1.0000"}
 
 
+@pytest.mark.parametrize(
+    ("limits", "made_anew"),
+    [
+        (AheadLimits(files=1), {"made-1.0000", "made-1.0002"}),  # 0001 is small and stays
+        (AheadLimits(attempts=3), {"made-1.0000"}),
+        (AheadLimits(held_bytes=0), {"made-1.0000", "made-1.0001", "made-1.0002", "made-1.0003"}),
+        (AheadLimits(), set()),
+    ],
+)
+def test_small_attempts_take_no_place_among_those_with_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limits: AheadLimits, made_anew: set[str]
+):
+    monkeypatch.setattr("assay_server.store.ahead.ROW_GROUP_ROWS", 150)
+    store = LocalRecordStore(tmp_path, limits)
+    keys = [AttemptKey(f"made-1.{n:04d}", 0, 1, n) for n in range(4)]
+    records = [bring(store, SMALL[:1] if n == 1 else SMALL, key, ahead=True) for n, key in enumerate(keys)]
+    read = []
+    staged = LocalRecordStore.staged
+    monkeypatch.setattr(
+        LocalRecordStore, "staged", lambda self, one: (read.append(one.run_id), staged(self, one))[1]
+    )
+
+    for key, segments in zip(keys, records, strict=True):
+        store.publish(key, segments)
+
+    assert set(read) == made_anew
+
+
 def test_two_attempts_of_a_slice_do_not_meet(tmp_path: Path):
     store = LocalRecordStore(tmp_path / "both")
     second = AttemptKey(KEY.run_id, 0, 2, 8)

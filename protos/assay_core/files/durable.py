@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -130,7 +132,43 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the entries of the directory ``path`` are on the disk."""
+    """Wait until the entries of the directory ``path`` are on the disk.
+
+    Threads that wait for one directory share a sync that began after the last of them asked.
+    """
+    with _counting:
+        shared = _syncs.setdefault(str(path), _SharedSync())
+        shared.users += 1
+        wanted = shared.begun + 1
+    try:
+        with shared.running:
+            if shared.done < wanted:
+                with _counting:
+                    shared.begun = mine = shared.begun + 1
+                _sync_directory(path)
+                shared.done = mine
+    finally:
+        with _counting:
+            shared.users -= 1
+            if not shared.users:
+                del _syncs[str(path)]
+
+
+@dataclass(eq=False)
+class _SharedSync:
+    """Syncs of one directory that threads wait for now; they are numbered from 1."""
+
+    running: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    begun: int = 0
+    done: int = 0
+
+
+_counting = threading.Lock()
+_syncs: dict[str, _SharedSync] = {}
+
+
+def _sync_directory(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

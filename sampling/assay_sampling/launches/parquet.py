@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -30,6 +31,7 @@ MAX_NAMES_BYTES = 2 << 30
 _SMALL_NAMES_BYTES = 64 << 20
 _MOST_UNPACKED_TIMES = 250
 _BUFFER_BYTES = 1 << 20
+_FEW_NAMES = 200
 
 
 def encoding_of(schema: pa.Schema) -> dict[str, Any]:
@@ -128,6 +130,17 @@ class LaunchWriter:
 
 def pack_names(names: Names) -> bytes:
     """Names as the footer has them; equal names give equal bytes in any order."""
+    # Runs of a workload have the same few names: packing them takes as long as writing a small table.
+    is_small = type(names) is Names and len(names) <= _FEW_NAMES
+    return _packed_again(tuple(sorted(names.items()))) if is_small else _packed(names)
+
+
+@functools.lru_cache(maxsize=64)
+def _packed_again(names: tuple[tuple[int, str], ...]) -> bytes:
+    return _packed(Names(dict(names)))
+
+
+def _packed(names: Names) -> bytes:
     table = names.to_table().sort_by("id").combine_chunks()
     sink = pa.BufferOutputStream()
     with (

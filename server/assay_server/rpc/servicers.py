@@ -65,7 +65,7 @@ class Threads:
             short=BoundedThreads(8, "assay-rpc", most),
             people=BoundedThreads(2, "assay-people", most),
             ingest=ThreadPoolExecutor(3, "assay-ingest"),  # bounded by the bytes that upload streams hold
-            publish=BoundedThreads(8, "assay-publish", most),
+            publish=BoundedThreads(16, "assay-publish", most),  # most of the time they wait for the disk
         )
 
     def close(self) -> None:

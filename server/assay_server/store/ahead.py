@@ -25,6 +25,7 @@ from assay_core.files.durable import make_folder, temporary_of
 from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import AssayError
+from assay_sampling.launches.parquet import ROW_GROUP_ROWS
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.model import Segment
 from assay_server.store.row_groups import RowGroup, RowGroups
@@ -38,11 +39,12 @@ class AheadLimits:
     """How much may be written ahead.
 
     ``held_bytes``: launches in memory, over all attempts; ``attempts``: with a file or launches in memory;
-    ``threads``: that write.
+    ``files``: attempts that are large enough to have a file; ``threads``: that write.
     """
 
     held_bytes: int = 256 << 20
-    attempts: int = 256
+    attempts: int = 1_024  # each keeps about 100 KiB, however few its launches are
+    files: int = 256
     threads: int = 2
 
 
@@ -187,6 +189,10 @@ class FilesAhead:
         self._limits = limits
         self._lock = threading.Lock()
         self._files: OrderedDict[AttemptKey, FileAhead] = OrderedDict()
+        self._rows: dict[AttemptKey, int] = {}
+        self._large: set[AttemptKey] = set()
+        self._at_most: dict[AttemptKey, int] = {}  # bytes that an attempt cannot hold more than
+        self._at_most_bytes = 0
         self._groups = RowGroups()
         self._writers = threading.Semaphore(limits.threads)
         self._threads = ThreadPoolExecutor(limits.threads, "assay-write-ahead")
@@ -201,6 +207,8 @@ class FilesAhead:
                 return
             self._files.move_to_end(key)
             surplus = self._surplus(key, content.memory_bytes)
+            if key in self._files:
+                self._count(key, content)
         for each in surplus:
             each.drop()
         if file not in surplus:
@@ -208,19 +216,42 @@ class FilesAhead:
 
     def _surplus(self, newest: AttemptKey, more_bytes: int) -> list[FileAhead]:
         """Take out what no longer fits, the attempts first that were silent longest; with the lock."""
+        limits = self._limits
+        if self._at_most_bytes + more_bytes <= limits.held_bytes and self._few():
+            return []  # most often, and known without asking each file
         held = {key: file.held_bytes for key, file in self._files.items()}
-        total, surplus = sum(held.values()) + more_bytes, []
+        self._at_most, self._at_most_bytes = held, sum(held.values())
+        total, surplus = self._at_most_bytes + more_bytes, []
         for key in [*(k for k in held if k != newest and self._files[k].idle), newest]:
-            if total <= self._limits.held_bytes and len(self._files) <= self._limits.attempts:
+            crowded = total > limits.held_bytes or len(self._files) > limits.attempts
+            if not crowded and self._few():
                 break
-            total -= held[key]
-            surplus.append(self._files.pop(key))
+            if crowded or key in self._large:
+                total -= held[key]
+                surplus.append(self._files[key])
+                self._pop(key)
         return surplus
+
+    def _few(self) -> bool:
+        return len(self._files) <= self._limits.attempts and len(self._large) <= self._limits.files
+
+    def _count(self, key: AttemptKey, content: SegmentContent) -> None:
+        self._rows[key] = self._rows.get(key, 0) + content.launches
+        if self._rows[key] >= ROW_GROUP_ROWS:
+            self._large.add(key)
+        self._at_most[key] = self._at_most.get(key, 0) + content.memory_bytes
+        self._at_most_bytes += content.memory_bytes
+
+    def _pop(self, key: AttemptKey) -> FileAhead | None:
+        self._rows.pop(key, None)
+        self._large.discard(key)
+        self._at_most_bytes -= self._at_most.pop(key, 0)
+        return self._files.pop(key, None)
 
     def take(self, key: AttemptKey, segments: Sequence[Segment]) -> FileAhead | None:
         """The file of exactly these segments, to be ended; None if there is none."""
         with self._lock:
-            file = self._files.pop(key, None)
+            file = self._pop(key)
         if file is None or file.is_of(segments):
             return file
         file.drop()
@@ -229,7 +260,7 @@ class FilesAhead:
     def forget(self, key: AttemptKey) -> None:
         """Drop the file of an attempt, if there is one."""
         with self._lock:
-            file = self._files.pop(key, None)
+            file = self._pop(key)
         if file is not None:
             file.drop()
 

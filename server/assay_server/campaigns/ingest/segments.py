@@ -147,14 +147,13 @@ class Ingest:
             if attempt is None or run is None or not attempt.is_held_by(upload.claim):
                 raise _Refused(_not_wanted(upload))
             known = store.segment(key, upload.index)
+            segments = store.segments(key) if progress.expected is None else []
         if known is not None:
             self._require_same(upload, known)
             return Answer(duplicate=True)
         if not attempt.takes_segments_from(upload.claim):
             raise _Refused(_not_wanted(upload))
         if progress.expected is None:
-            with self._coordinator.snapshot() as store:
-                segments = store.segments(key)
             progress.load(run, segments, self._coordinator.records)
         if upload.index > progress.next_index and upload.follows:
             raise _not_stored(upload)
