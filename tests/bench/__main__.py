@@ -21,9 +21,10 @@ from tests.bench.cases import PROMISES, SECTIONS, Case, Promise, Section
 from tests.bench.grouping import recording
 from tests.bench.lab.goals import Goal
 from tests.bench.lab.measuring import LabSize, lab_page
+from tests.bench.live_page import live_page
 from tests.bench.measure import Result, run_alternating, run_case
 
-_LAB = "lab"
+_LAB, _WEB = "lab", "web"
 Results = dict[tuple[str, int], Result]
 # Inertias are sums of 20,000 squares, added in other orders.
 _SAME_INERTIA = 1 + 1e-9
@@ -34,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--scale", type=float, default=100.0, help="percent of the launches of each case")
-    parser.add_argument("--only", nargs="*", choices=[*(section.name for section in SECTIONS), _LAB])
+    parser.add_argument("--only", nargs="*", choices=[*(section.name for section in SECTIONS), _LAB, _WEB])
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     lines, results, goals = [], Results(), list[Goal]()
@@ -64,6 +65,8 @@ def _page(
             yield from _table(section, runs, scale, results)
     if not only or _LAB in only:
         yield from lab_page(LabSize().scaled(scale), goals)
+    if not only or _WEB in only:
+        yield from live_page(scale, goals)
     yield from _promises(results, goals)
 
 
@@ -210,6 +213,8 @@ _PAGE_FOOT = """
   moment they are due. Runs of 0 s show the most that server and machine finish together. The goals are those
   of 500 agents and 100,000 queued runs: `make bench BENCH_ARGS='--only lab'` takes about five minutes on two
   idle cores, and prints each goal with what was measured. A lease's ratios are of CPU time.
+- *A live page* is drawn anew when something has changed, which is twice a second here; watching is compared
+  with the same changes without anybody who watches.
 - Peak memory is that of the whole process, including the generated launches.
 """
 

@@ -84,9 +84,14 @@ def test_a_form_needs_the_token_of_its_session_and_comes_from_our_own_page(lab: 
         assert [each.status_code for each in refused] == [403] * 5
         assert browser.get(path).status_code == 405
         assert campaign_state(lab) == (False, "running")
+        assert "/campaigns/made-1/resume" not in browser.get("/campaigns/made-1").text
         done = browser.post(path, data={"csrf": csrf}, headers={"Origin": lab.base})
         assert (done.status_code, done.headers["location"]) == (303, "/campaigns/made-1")
         assert campaign_state(lab) == (True, "running")
+        # Who comes back from the form sees at once what it did.
+        page = browser.get("/campaigns/made-1").text
+        assert "/campaigns/made-1/resume" in page
+        assert 'formaction="/campaigns/made-1/pause"' not in page
 
 
 def test_another_host_name_a_long_body_and_a_long_address_are_refused(lab: WebLab) -> None:

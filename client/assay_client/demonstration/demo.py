@@ -12,6 +12,7 @@ import os
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from assay_report.markdown import markdown_files
 from assay_report.model.report import Report
 from assay_report.model.scores import SummaryEntry
 from assay_report.texts import refused_text
-from assay_sampling.errors import AssayError, StorageError
+from assay_sampling.errors import AssayError, ParameterError, StorageError
 
 CAMPAIGN = "virtual.yaml"
 WORKLOADS = "virtual"
@@ -60,8 +61,9 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
         file = campaign or _unpacked(out / "campaign")
         workers = os.cpu_count() or 1
         with running_service(
-            out / "state", out / "logs", GPUS, say=say, analysis_workers=workers
+            out / "state", out / "logs", GPUS, say=say, analysis_workers=workers, web=True
         ) as service, Client(service.address) as client:  # fmt: skip
+            _say_page(client, say)
             try:
                 campaign_id = _taken_up(client, say) or client.submit(file)
                 outcome = see_through(
@@ -76,6 +78,33 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
                 say("interrupted: server and agents are stopped; the next demo there continues")
                 raise
         return _with_markdown(outcome, out)
+
+
+def show_page(out: Path, *, say: Say = silent) -> None:
+    """Serve the live page of a finished demonstration until this program is asked to end.
+
+    Raises ParameterError if there is none, and the errors of :func:`run_demo`.
+    """
+    if not (out / _LAST_PAGE).exists():
+        raise ParameterError(str(out), "no demo has finished there", f"run it: assay demo --out {out}")
+    with (
+        ended_in_order(),
+        _held(out),
+        running_service(out / "state", out / "logs", say=say, web=True) as service,
+        Client(service.address) as client,
+    ):
+        _say_page(client, say)
+        say(f"another link: assay login --web --server {service.address}")
+        say("Ctrl-C ends it")
+        with contextlib.suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(_LOOK_SECONDS)
+                raise_if_asked()
+                service.raise_problem()
+
+
+def _say_page(client: Client, say: Say) -> None:
+    say(f"live page, to be opened once within two minutes: {client.web_link()['url']}")
 
 
 def _while_alive(statuses: Iterable[Status], service: Service) -> Iterator[Status]:

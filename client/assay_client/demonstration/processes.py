@@ -43,7 +43,13 @@ def silent(text: str) -> None:
 
 @contextlib.contextmanager
 def running_service(
-    state: Path, logs: Path, gpus: Sequence[str] = (), *, say: Say = silent, analysis_workers: int = 1
+    state: Path,
+    logs: Path,
+    gpus: Sequence[str] = (),
+    *,
+    say: Say = silent,
+    analysis_workers: int = 1,
+    web: bool = False,
 ) -> Iterator[Service]:
     """Start ``assay-server`` and an ``assay-agent`` for each virtual GPU; stop them in order at the end.
 
@@ -53,6 +59,7 @@ def running_service(
         gpus: kinds of virtual GPUs, one agent each.
         say: gets a message when a child is restarted; called from another thread.
         analysis_workers: how many processes the server uses for analyses.
+        web: serve the live page on a free port of this machine, too.
 
     Raises AssayError with the end of its log if a program does not come up.
     """
@@ -68,7 +75,7 @@ def running_service(
         server = _Child(
             "assay-server",
             ["--listen", address, "--state", str(state / "server"),
-             "--analysis-workers", str(analysis_workers)],
+             "--analysis-workers", str(analysis_workers), *(("--web", "127.0.0.1:0") if web else ())],
             logs / "server.log",
             awaited=_LISTENING,
         )  # fmt: skip

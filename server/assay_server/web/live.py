@@ -39,6 +39,7 @@ class _Page:
     number: int = 0
     drawn_at: float = float("-inf")
     took: float = 0.0
+    drawn_version: int = -1
     watchers: int = 0
     events: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=_KEPT_EVENTS))
     drawing_now: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -62,9 +63,12 @@ class LivePages:
         self._ending = False
 
     async def current(self, key: Hashable, draw: Draw, version: Version) -> tuple[Drawing, str]:
-        """A drawing that is at most a second old, and its number."""
+        """A drawing with every change that has been heard of, at most a second old, and its number.
+
+        So who comes back from a button's form sees what it did.
+        """
         page = self._page(key, draw, version)
-        await self._refresh(page, self._rest_seconds)
+        await self._refresh(page, 0.0 if page.version() != page.drawn_version else self._rest_seconds)
         assert page.drawing is not None
         return page.drawing, self._numbered(page)
 
@@ -117,8 +121,9 @@ class LivePages:
         async with page.drawing_now:
             if loop.time() - page.drawn_at < oldest:
                 return
-            began = loop.time()
+            began, version = loop.time(), page.version()
             now = await page.draw()
+            page.drawn_version = version
             self.drawn += 1
             page.drawn_at, page.took = loop.time(), loop.time() - began
             changed = difference(page.drawing, now)

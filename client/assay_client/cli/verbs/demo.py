@@ -14,7 +14,7 @@ from assay_client.cli.options import JsonOption
 from assay_client.cli.output import show
 from assay_client.cli.reporters.demo import render_demo
 from assay_client.cli.verb import verb_app
-from assay_client.demonstration.demo import NOTICE, run_demo
+from assay_client.demonstration.demo import NOTICE, run_demo, show_page
 
 app = verb_app()
 
@@ -38,6 +38,9 @@ def demo(
             help="Another campaign for the same GPUs.",
         ),
     ] = None,
+    page: Annotated[
+        bool, typer.Option("--page", help="Serve the live page of a demo that has finished, until Ctrl-C.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the whole way on virtual GPUs, in under two minutes.
@@ -45,11 +48,14 @@ def demo(
     A server and three agents as processes, seven workloads at two levels, flushed caches, half of the SMs.
     If it is killed, run it again and it continues. Everything is synthetic: no silicon is measured.
     """
+    if page:
+        show_page(out, say=_say)
+        return
     if not as_json:
         _say(NOTICE)
     outcome = run_demo(out, follow=functools.partial(follow, quiet=as_json), say=_say, campaign=campaign)
     document = {"synthetic": True, **outcome.to_dict()}
-    show(document, as_json, lambda drawn: render_demo(outcome, drawn))
+    show(document, as_json, lambda drawn: render_demo(outcome, out, drawn))
     raise_for_failure(outcome.status)
 
 

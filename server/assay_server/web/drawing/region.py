@@ -41,9 +41,8 @@ def difference(before: Drawing | None, after: Drawing) -> dict[str, dict[str, st
     pieces: dict[str, str] = {}
     for name, now in after.regions.items():
         was = None if before is None else before.regions.get(name)
-        if was == now:
-            continue
-        if was is None or list(was.pieces) != list(now.pieces) or "" in now.pieces:
+        moved = was is None or list(was.pieces) != list(now.pieces)
+        if was is None or moved or (was != now and "" in now.pieces):
             regions[name] = now.html
         else:
             pieces |= {key: html for key, html in now.pieces.items() if was.pieces[key] != html}

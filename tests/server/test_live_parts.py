@@ -1,0 +1,249 @@
+"""Parts of the live page alone: shared drawings, links by the clock, words, places, and its own TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_core.identity.roles import Role
+from assay_sampling.errors import NotIdentifiedError, ParameterError
+from assay_server.access.caller import Caller
+from assay_server.app import Server
+from assay_server.web.admitting.guarding import host_of
+from assay_server.web.admitting.sessions import LINK_MS, SESSION_MS, Sessions, csrf_token
+from assay_server.web.drawing.region import Drawing, Region, difference
+from assay_server.web.drawing.results import results_of
+from assay_server.web.drawing.words import amount, span, visible
+from assay_server.web.live import LivePages
+from assay_server.web_place import web_place
+from tests.support.identity.tls_lab import authority_of
+from tests.support.server.made_reports import made_report
+from tests.support.server.server_support import HandClock
+
+VERA = Caller("vera-id", "vera", Role.VIEWER, serial="5")
+
+
+def drawing(**rows: str) -> Drawing:
+    return Drawing("page", "page.html", {"rows": Region(rows), "still": Region({"": "<p>still</p>"})})
+
+
+def test_a_link_is_for_two_minutes_and_a_session_for_twelve_hours(tmp_path: Path) -> None:
+    clock = HandClock()
+    sessions = Sessions(tmp_path, clock.now_ms)
+    late, _ = sessions.new_link(VERA, 1 << 60)
+    clock.ms += LINK_MS
+    with pytest.raises(NotIdentifiedError, match="older than two minutes"):
+        sessions.opened(late)
+    secret, _ = sessions.new_link(VERA, 1 << 60)
+    cookie, session = sessions.opened(secret)
+    assert sessions.session(cookie) == session
+    with pytest.raises(NotIdentifiedError):
+        sessions.opened(secret)
+    clock.ms += SESSION_MS
+    assert sessions.session(cookie) is None
+    # A certificate that ends earlier ends the session earlier.
+    secret, _ = sessions.new_link(VERA, clock.ms + 5_000)
+    cookie, _ = sessions.opened(secret)
+    clock.ms += 5_000
+    assert sessions.session(cookie) is None
+
+
+def test_one_person_cannot_fill_the_table_of_sessions(tmp_path: Path) -> None:
+    sessions = Sessions(tmp_path)
+    other, _ = sessions.opened(sessions.new_link(Caller("o", "o", Role.ADMIN), 1 << 60)[0])
+    first, _ = sessions.opened(sessions.new_link(VERA, 1 << 60)[0])
+    for _ in range(50):
+        last, _ = sessions.opened(sessions.new_link(VERA, 1 << 60)[0])
+    assert sessions.session(first) is None
+    assert sessions.session(last) is not None
+    assert sessions.session(other) is not None
+
+
+def test_a_damaged_file_of_sessions_costs_only_new_logins(tmp_path: Path) -> None:
+    for damage in ("", "{}", "[]", '{"sessions": [{"key": 1}]}', "\x00", '{"sessions": 5}'):
+        (tmp_path / "web-sessions.json").write_text(damage)
+        sessions = Sessions(tmp_path)
+        cookie, _ = sessions.opened(sessions.new_link(VERA, 1 << 60)[0])
+        assert Sessions(tmp_path).session(cookie) is not None
+
+
+def test_forms_of_two_sessions_have_different_tokens() -> None:
+    assert csrf_token("one") != csrf_token("two")
+    assert csrf_token("one") == csrf_token("one")
+
+
+def test_fifty_who_watch_one_page_share_its_drawings_and_get_only_what_changed() -> None:
+    async def watched() -> tuple[int, list[list[bytes]]]:
+        pages, state = LivePages("1", rest_seconds=0.01), {"a": "<tr>1</tr>", "b": "<tr>2</tr>"}
+        version = 0
+
+        async def draw() -> Drawing:
+            return drawing(**state)
+
+        _, number = await pages.current("page", draw, lambda: version)
+        streams = [pages.events("page", draw, lambda: version, number) for _ in range(50)]
+        for stream in streams:
+            assert (await anext(stream)).startswith(b"retry")
+        waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        await asyncio.sleep(0)
+        state["b"] = "<tr>3</tr>"
+        version += 1
+        told = [await each for each in waiting]
+        for stream in streams:
+            await stream.aclose()
+        return pages.drawn, [told]
+
+    drawn, [told] = asyncio.run(watched())
+    assert drawn < 10
+    assert len(set(told)) == 1
+    data = json.loads(told[0].split(b"data: ")[1])
+    assert data == {"release": "1", "pieces": {"b": "<tr>3</tr>"}}
+
+
+def test_who_comes_from_another_process_or_too_late_gets_everything() -> None:
+    async def first(seen: str) -> dict[str, object]:
+        pages = LivePages("1", rest_seconds=0.01)
+
+        async def draw() -> Drawing:
+            return drawing(a="<tr></tr>")
+
+        stream = pages.events("page", draw, lambda: 0, seen)
+        await anext(stream)
+        told = await anext(stream)
+        await stream.aclose()
+        found: dict[str, object] = json.loads(told.split(b"data: ")[1])
+        return found
+
+    for seen in ("", "0000.1", "x", "0000.-1", "1.1.1", "\u0661.\u0661"):
+        assert asyncio.run(first(seen))["regions"] == {"rows": "<tr></tr>", "still": "<p>still</p>"}
+
+
+def test_a_row_more_replaces_its_region_and_a_changed_row_only_itself() -> None:
+    one = drawing(a="1", b="2")
+    assert difference(one, drawing(a="1", b="2")) == {}
+    assert difference(one, drawing(a="1", b="3")) == {"pieces": {"b": "3"}}
+    assert difference(one, drawing(a="1", b="2", c="3")) == {"regions": {"rows": "123"}}
+    assert difference(one, drawing(b="2", a="1")) == {"regions": {"rows": "21"}}
+
+
+@given(st.text())
+def test_no_text_turns_or_hides_what_is_around_it(text: str) -> None:
+    shown = visible(text)
+    assert not set(shown) & set("\x00\x1b\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200f")
+    if text.isascii() and text.isprintable():
+        assert shown == text
+
+
+def test_words_for_numbers() -> None:
+    assert [span(ms) for ms in (0, 59_400, 60_000, 754_000, 3_600_000, 100_000_000)] == [
+        "0 s", "59 s", "1 min", "12 min", "1 h", "1 d 3 h"
+    ]  # fmt: skip
+    assert [amount(number) for number in (0, 12_345, 3_210_000)] == ["0", "12,345", "3.21 M"]
+
+
+@pytest.mark.parametrize(
+    ("header", "host"),
+    [
+        ("a:1", "a"),
+        ("A", "a"),
+        ("[::1]:5", "::1"),
+        ("[::1]", "::1"),
+        ("", ""),
+        ("a:b:c", "a:b"),
+        ("[::1", "::1"),
+    ],
+)
+def test_the_host_of_a_header(header: str, host: str) -> None:
+    assert host_of(header) == host
+
+
+@pytest.mark.parametrize(
+    ("address", "names", "why"),
+    [
+        ("0.0.0.0:7180", (), "under which name"),
+        ("[::]:7180", (), "under which name"),
+        ("unix:/tmp/x", (), "Unix socket"),
+        ("localhost", (), "not an address"),
+        ("lab:7180", ("https://lab",), "not the name of a host"),
+        ("lab:7180", ("a b",), "not the name of a host"),
+        ("lab:7180", ("*",), "not the name of a host"),
+    ],
+)
+def test_a_place_that_cannot_be(address: str, names: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ParameterError, match=why):
+        web_place(address, names, None, None)
+
+
+def test_other_machines_reach_the_page_only_over_tls() -> None:
+    for address in ("0.0.0.0:7180", "lab:7180", "10.0.0.1:7180", "localhost.evil.example:7180"):
+        place = web_place(address, ("lab",), None, None)
+        assert place is not None
+        assert place.tls
+        assert place.names[0] == "lab"
+    here = web_place("127.0.0.1:7180", (), None, None)
+    assert here is not None
+    assert not here.tls
+    with pytest.raises(ParameterError, match="only one of the two files"):
+        web_place("lab:7180", (), Path("c.pem"), None)
+
+
+def test_the_lab_s_authority_certifies_the_page_and_its_cookie_is_for_tls_alone(
+    make_server: Callable[..., Server], short_path: Path
+) -> None:
+    listen = ("127.0.0.1:0", f"unix:{short_path}/server.sock")
+    server = make_server(listen=listen, web="0.0.0.0:0", web_names=("localhost", "127.0.0.1"))
+    assert server.page is not None
+    base = server.page.links.base
+    assert base.startswith("https://localhost:")
+    trusted = ssl.create_default_context(cadata=authority_of(server).pem.decode())
+    secret, _ = server.page.sessions.new_link(Caller("owner", "owner", Role.ADMIN), 1 << 60)
+    for host in ("localhost", "127.0.0.1"):
+        with httpx.Client(
+            base_url=base.replace("localhost", host), verify=trusted, trust_env=False
+        ) as client:
+            page = client.get("/login")
+            assert page.status_code == 200
+            assert "max-age" in page.headers["strict-transport-security"]
+            answer = client.post("/login", data={"link": secret})
+            if host == "localhost":
+                cookie = answer.headers["set-cookie"]
+                assert cookie.startswith("__Host-assay-session=")
+                assert "Secure" in cookie.split("; ")
+                assert client.get("/").status_code == 200
+    with httpx.Client(trust_env=False) as stranger, pytest.raises(httpx.ConnectError):
+        stranger.get(base)
+
+
+def test_a_server_without_authority_serves_no_other_machine(make_server: Callable[..., Server]) -> None:
+    with pytest.raises(ParameterError, match="needs TLS"):
+        make_server(web="0.0.0.0:0", web_names=("lab",))
+
+
+def test_results_have_the_interval_as_differences_and_the_reason_of_a_refusal() -> None:
+    found = results_of(made_report(workloads=40))
+    assert len(found) == 120
+    assert all(each.error_percent is not None or each.refused for each in found)
+    assert any(each.refused for each in found)
+    narrow = {
+        "summary": [{"workload": "w", "device": "V100", "method": "random", "error_percent": 1.5}],
+        "rows": [
+            {
+                "workload": "w",
+                "device": "V100",
+                "method": "random",
+                "cost": {"projected": 200.0},
+                "interval": {"low": 190.0, "high": 212.0},
+            }
+        ],
+    }
+    [one] = results_of(narrow)
+    assert (one.low_percent, one.high_percent) == (pytest.approx(-5.0), pytest.approx(6.0))
+    assert results_of({}) == []
