@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class PagedLab:
         """Submit a campaign of example workloads, by the names that they get in it."""
         source = folder_of("campaigns") / "virtual"
         lines = [
-            f"  - {{name: {shown!r}, command: [{source / f'{example}.toml'}]}}\n"
+            f"  - {{name: {json.dumps(shown)}, command: [{source / f'{example}.toml'}]}}\n"
             for shown, example in workloads.items()
         ]
         file = folder / f"{name}.yaml"
