@@ -61,4 +61,15 @@ def read_campaign(path: Path) -> str:
         ) from error
     if not text.strip():
         raise CampaignError(str(path), "it is empty", f"write a campaign into it; {_BEGIN}")
+    if "workloads" not in text:
+        _refuse_another_kind(path)
     return text
+
+
+def _refuse_another_kind(path: Path) -> None:
+    """Raise CampaignError for a file that other verbs read."""
+    from assay_sampling.readers.opening import what_is_this  # noqa: PLC0415 - only for the refusal
+
+    found = what_is_this(path)
+    if found is not None:
+        raise CampaignError(str(path), found.explained, f"name a campaign file; {_BEGIN}")

@@ -138,13 +138,17 @@ def test_what_pka_table_cannot_use_is_said(assay: Assay, selection: Path, tmp_pa
     wrong.write_text(json.dumps({"rows": [{**ROW, "pks_hours": "long"}], "notes": []}))
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps({**json.loads(selection.read_text()), "profile": {"launches": -1}}))
+    sampled, other = tmp_path / "sampled", tmp_path / "other"
+    sampled.write_text("globalcyclecount: 500\n")
+    other.write_text("neither\n")
     for arguments, kind, text in [
-        (("row", selection, log, "--intervals", log, "--intervals", log), ParameterError, "2 interval logs"),
+        (("row", selection, log, *2 * ("--intervals", sampled)), ParameterError, "2 interval logs"),
         (("row", bare, log), InputError, "field 'profile."),
-        (("row", selection, selection), InputError, "not a log of Accel-Sim"),
+        (("row", selection, selection), InputError, "it is a selection"),
         (("suites", twice), RefusedError, "given twice in suite 'a'"),
         (("suites", wrong), InputError, "rows.0.pks_hours"),
-        (("suites", log), InputError, "it is not what this verb reads"),
+        (("suites", log), InputError, "it is the standard output of Accel-Sim"),
+        (("suites", other), InputError, "it is not what this verb reads"),
         (("suites", tmp_path / "none"), InputError, "there is no such file"),
     ]:
         ended = assay("pka-table", *arguments)

@@ -9,45 +9,75 @@ from pathlib import Path
 
 from assay_sampling.errors import InputError, ParameterError
 from assay_sampling.methods.registry import samplers
+from assay_sampling.readers.known_files import known_file_at
+from assay_sampling.readers.opening import what_is_this
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. ``words`` is the remedy; readers report folders and empty files better."""
+    """A kind of file. ``words`` is the remedy; readers report folders and empty files better. ``accepts`` are
+    the codes of :mod:`assay_sampling.readers.known_files` that the verb reads there."""
 
     words: str
+    accepts: frozenset[str]
     is_recording: bool = False
 
 
 RECORDING = Kind(
     "name a recording of Nsight Compute, Nsight Systems, Kineto or Accel-Sim ('assay docs recordings' has "
     "the formats)",
+    frozenset({"recording", "simulator_output"}),
     is_recording=True,
 )
-SELECTION = Kind("name a selection, as it is written by: assay select METHOD FILE -o selection.json")
+SELECTION = Kind(
+    "name a selection, as it is written by: assay select METHOD FILE -o selection.json",
+    frozenset({"selection", "weights"}),
+)
 SIMULATION = Kind(
-    "give the standard output of Accel-Sim, its interval log, or a CSV with cycles,instructions,ctas"
+    "give the standard output of Accel-Sim, its interval log, or a CSV with cycles,instructions,ctas",
+    frozenset({"simulator_output", "intervals", "series"}),
 )
 SIMULATION_OR_TRACES = Kind(
-    "give the standard output of Accel-Sim with the times of thread blocks, or the traces of its launches"
+    "give the standard output of Accel-Sim with the times of thread blocks, or the traces of its launches",
+    frozenset({"simulator_output", "kernels_list", "trace"}),
 )
-BLOCK_TRACES = Kind("give the kernelslist.g of the launches that were simulated, or their kernel-N.traceg")
-INTERVAL_LOG = Kind("give the interval log of the same run of Accel-Sim (gpgpusim_visualizer.log.gz)")
-PKA_ROW = Kind("name what was written by: assay pka-table row SELECTION SIMULATION -o FILE")
-SIMULATOR_OUTPUT = Kind("give the standard output of Accel-Sim")
+BLOCK_TRACES = Kind(
+    "give the kernelslist.g of the launches that were simulated, or their kernel-N.traceg",
+    frozenset({"kernels_list", "trace"}),
+)
+INTERVAL_LOG = Kind(
+    "give the interval log of the same run of Accel-Sim (gpgpusim_visualizer.log.gz)",
+    frozenset({"intervals"}),
+)
+PKA_ROW = Kind(
+    "name what was written by: assay pka-table row SELECTION SIMULATION -o FILE", frozenset({"pka_rows"})
+)
+SIMULATOR_OUTPUT = Kind("give the standard output of Accel-Sim", frozenset({"simulator_output"}))
 SCALING_TABLE = Kind(
-    "give a CSV with the columns workload,size,size_unit,ipc,mpki,f_mem and a line for each size"
+    "give a CSV with the columns workload,size,size_unit,ipc,mpki,f_mem and a line for each size",
+    frozenset({"scaling_table"}),
 )
-TRACES = Kind("give the kernelslist.g of an Accel-Sim trace, or its kernel-N.traceg in order of launch")
-WARM_OR_FLUSHED = Kind("give two recordings with counters, or two standard outputs of Accel-Sim")
+TRACES = Kind(
+    "give the kernelslist.g of an Accel-Sim trace, or its kernel-N.traceg in order of launch",
+    frozenset({"kernels_list", "trace"}),
+)
+WARM_OR_FLUSHED = Kind(
+    "give two recordings with counters, or two standard outputs of Accel-Sim",
+    frozenset({"recording", "simulator_output"}),
+)
 
 
 def require(kind: Kind, *paths: Path | None) -> None:
-    """Raise InputError for the first path that is not a file or is an empty one."""
+    """Raise InputError for the first path that is not a file, is empty, or is a file of another kind: which
+    it is, and which verbs read it."""
     for path in _given(paths):
         cause = _fault(path, kind)
         if cause:
             raise InputError(path, cause, kind.words)
+        # A recording's reader looks for itself, and may have to read far.
+        found = known_file_at(path) if kind.is_recording else what_is_this(path)
+        if found is not None and found.code not in kind.accepts:
+            raise InputError(path, found.explained, kind.words)
 
 
 def _given(paths: Iterable[Path | None]) -> Iterable[Path]:

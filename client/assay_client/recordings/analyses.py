@@ -24,6 +24,8 @@ from assay_sampling.parameters import WeightKind
 from assay_sampling.projection.early_costs import early_costs, score_stopped_early
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.readers import ReadOptions, inspect_recording, read_launches
+from assay_sampling.readers.known_files import SELECTION, known_file_at
+from assay_sampling.readers.opening import what_is_this
 from assay_sampling.scoring.elsewhere import (
     default_weights,
     saved_quantity,
@@ -390,5 +392,13 @@ def load_selection(selection: SomeSelection) -> SavedSelection:
     except OSError as error:
         raise InputError(path, f"it cannot be read ({error.strerror})", "name a selection file") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(path, f"it is not JSON ({error})", WRITE_AGAIN) from error
+        raise _not_a_selection(path, f"it is not JSON ({error})") from error
+    known = known_file_at(path)
+    if known not in (None, SELECTION):
+        raise _not_a_selection(path, "it is not a selection")
     return SavedSelection.read(document, str(path))
+
+
+def _not_a_selection(path: Path, cause: str) -> InputError:
+    known = what_is_this(path)
+    return InputError(path, cause if known is None else known.explained, WRITE_AGAIN)

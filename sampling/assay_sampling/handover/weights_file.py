@@ -17,10 +17,11 @@ from typing import Any
 from assay_sampling.documents.selection import SELECTION_VERSION, RepresentativeEntry
 from assay_sampling.errors import InputError
 from assay_sampling.files.reading import read_blocks, require_file
+from assay_sampling.readers.known_files import WEIGHTS_MAGIC, known_file
 from assay_sampling.scoring.selection import SavedSelection
 
 WEIGHTS_VERSION = 1
-MAGIC = "# assay-weights"
+MAGIC = WEIGHTS_MAGIC
 COLUMNS = ("group", "process", "launch", "sim_id", "weight", "light_time_weight", "grid", "block", "kernel")
 _FACTS = ("method", "parameters", "seed", "profile", "weights", "cost", "group_launches")
 _AGAIN = "write it again with: assay export SELECTION --to weights"
@@ -120,6 +121,9 @@ def _of_another_tool(path: Path, text: str) -> InputError:
             _AGAIN,
             line=1,
         )
+    kind = known_file(text.encode())
+    if kind is not None:
+        return InputError(path, kind.explained, _AGAIN, line=1)
     return InputError(path, f"it is not a weights file: it does not begin with {MAGIC!r}", _AGAIN, line=1)
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from assay_sampling.errors import InputError
+from assay_sampling.errors import AssayError, InputError
 from assay_sampling.files.reading import is_folder, read_head, require_file
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES, Launches, gather
 from assay_sampling.readers.accel_sim import AccelSimReader
 from assay_sampling.readers.assay_parquet import AssayParquetReader
 from assay_sampling.readers.base import DEFAULT_OPTIONS, ProfileReader, ReadOptions, Recording
 from assay_sampling.readers.kineto.reader import KinetoReader
+from assay_sampling.readers.known_files import (
+    RECORDING,
+    SIMULATOR_OUTPUT,
+    FileKind,
+    known_file,
+    known_file_at,
+)
 from assay_sampling.readers.ncu.details_page import NcuDetailsReader
 from assay_sampling.readers.ncu.raw_page import NcuCsvReader
 from assay_sampling.readers.ncu.report import NcuReportReader
@@ -64,6 +71,9 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
     for magic, cause, remedy in _REFUSED:
         if head.startswith(magic):
             raise InputError(path, cause, remedy)
+    known = known_file(head)
+    if known is not None and known is not SIMULATOR_OUTPUT:
+        raise InputError(path, known.explained, _KNOWN)
     for reader in READERS:
         if reader.recognises(path, head):
             return reader.open(path, options)
@@ -74,6 +84,20 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
             "export it: nsys export -t sqlite REPORT",
         )
     raise InputError(path, "it is not a profile file of a known kind", _KNOWN)
+
+
+def what_is_this(path: Path) -> FileKind | None:
+    """The kind of any file that a verb of Assay reads or writes; None if it is none, or cannot be read."""
+    known = known_file_at(path)
+    if known is not None:
+        return known
+    try:
+        if is_folder(path):
+            return RECORDING if _FOLDERS.recognises(path, b"") else None
+        head = read_head(path) if path.is_file() else b""
+        return RECORDING if head and any(each.recognises(path, head) for each in READERS) else None
+    except (AssayError, OSError, ValueError):
+        return None
 
 
 def read_launches(

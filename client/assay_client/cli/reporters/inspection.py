@@ -10,6 +10,11 @@ from rich.console import Console
 from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import clipped, count
 
+# What else reads a file of a format.
+_NEXT = {
+    "accel-sim-output": "assay project {path}, or assay import accel-sim {path} --selection SELECTION",
+}
+
 
 def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> None:
     """Draw each file's format and counts, the counters it measured, and the reader's notes."""
@@ -29,6 +34,8 @@ def render_inspection(files: Sequence[Mapping[str, Any]], console: Console) -> N
         missing = document.get("null_counters") or {}
         pairs += [("not measured", f"{name}: {count(nulls)} launches") for name, nulls in missing.items()]
         pairs += [("note", clipped(_note(note), 400)) for note in document.get("notes", ())]
+        if document["format"] in _NEXT:
+            pairs.append(("next", _NEXT[document["format"]].format(path=document["path"])))
         print_facts(pairs, console)
 
 

@@ -92,14 +92,14 @@ def evaluate(
     The recording must hold the same launches; the weights stay unchanged. With a second recording,
     of another GPU or another share of its SMs, the speedup between the two is scored."""
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
-    require(SELECTION, selection)
-    require(RECORDING, *files)
     if len(files) > 2 and not ranks:
         raise ParameterError(
             "FILE",
             f"{len(files)} recordings are given, and a speedup needs two",
             "name one or two, or give --ranks if each is a rank of one job",
         )
+    require(SELECTION, selection)
+    require(RECORDING, *files)
     projection = _projection(intervals, files, rule, param or [])
     options: dict[str, Any] = {
         "quantity": cost,
