@@ -137,7 +137,7 @@ def test_other_files_are_refused(assay: Assay, tmp_path: Path) -> None:
     path.write_text('"ID","Kernel Name"\n"0","k"\n')
     ended = assay("project", path)
     assert ended.code == InputError.exit_code
-    assert "neither a simulator's log nor a series of samples" in ended.stderr
+    assert "it is a recording, which 'assay inspect FILE'" in ended.stderr
 
 
 def test_every_key_is_documented(assay: Assay, series: Path, log: Path, intervals: Path) -> None:
