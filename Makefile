@@ -87,6 +87,17 @@ browser:  ## Debian's headless Chromium and a font into a cache folder (91 MB on
 test-browser: $(STAMP) browser  ## reports and pages in a real browser: sizes, a phone, print, accessibility; skipped if it cannot be downloaded
 	ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest tests/browser $(PYTEST_ARGS)
 
+# TeX Live for reports as LaTeX, from Debian's packages; nothing is installed.
+LATEX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/latex
+
+.PHONY: latex
+latex:  ## Debian's TeX Live, as much as compiles a report, into a cache folder (58 MB once)
+	$(PYTHON) tests/latex/unpack.py --cache "$(LATEX)"
+
+.PHONY: test-latex
+test-latex: $(STAMP) latex  ## reports as LaTeX compile, with hostile names; skipped if TeX Live cannot be downloaded
+	ASSAY_LATEX="$(LATEX)" $(BIN)/pytest tests/latex $(PYTEST_ARGS)
+
 # Our CUPTI tracer: NVIDIA's headers from the package index (70 MB once, 30 MB of it kept), and a C compiler.
 export ASSAY_TRACER_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/tracer
 

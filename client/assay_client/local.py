@@ -32,6 +32,7 @@ from assay_sampling.notes.registry import Note, make_note
 
 if TYPE_CHECKING:
     from assay_agent.daemon.agent import Agent
+    from assay_report.model.report import Report
     from assay_server.campaign_file.doubts import Findings
     from assay_server.campaign_file.reading import CampaignFile
 
@@ -305,6 +306,19 @@ def _doubts(file: CampaignFile, folder: Path) -> Findings:
     except ModuleNotFoundError as error:
         raise _missing(error, "assay plan", "server") from error
     return look_at(file, folder, tuple(ARCHITECTURES))
+
+
+def report_of_state(state: Path, campaign_id: str | None = None) -> Report:
+    """The report of a campaign in a state folder of ``assay run`` or ``demo``, without a server.
+
+    A campaign that has not ended, or was cancelled, has a report of what is there. None: the only campaign.
+    Raises StorageError, CampaignError, MissingExtraError if the server is not installed.
+    """
+    try:
+        from assay_server.keeping.stored_report import stored_report  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise _missing(error, "assay report --state", "server") from error
+    return stored_report(state, campaign_id)
 
 
 def campaign_schema() -> dict[str, Any]:

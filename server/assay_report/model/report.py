@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 
+from assay_report.model.beside import PublishedEntry, SimulatedEntry
 from assay_report.model.compared import (
     ColdStartEntry,
     Compared,
@@ -83,7 +84,9 @@ COMPARISONS: tuple[str, ...] = tuple(Comparisons.model_fields)
 class Report(Comparisons, ArrangedPart):
     """The report of a campaign. A value that was not measured or does not apply is `null`."""
 
-    left_out_unless_set: ClassVar[frozenset[str]] = frozenset({*COMPARISONS, "chosen_slices"})
+    left_out_unless_set: ClassVar[frozenset[str]] = frozenset(
+        {*COMPARISONS, "chosen_slices", "published", "simulated"}
+    )
 
     format_version: Annotated[int, says("2; it grows when a key changes its meaning")] = REPORT_VERSION
     campaign: Annotated[CampaignEntry, says("the campaign")]
@@ -114,6 +117,12 @@ class Report(Comparisons, ArrangedPart):
         dict[str, SelectionInReport],
         says("by the key that rows name, as in [selection-format.md](selection-format.md)"),
     ] = {}
+    published: Annotated[
+        list[PublishedEntry], says("published results that a reader set beside: `assay report --beside FILE`")
+    ] = []
+    simulated: Annotated[
+        list[SimulatedEntry], says("imported simulations: `assay report --simulated FILE`")
+    ] = []
     drawn: Annotated[dict[str, Drawn], says("data of figures, by the selection's key")] = {}
 
     def to_document(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from assay_report.judging.verdicts import verdicts_of
 from assay_report.model.report import Report
 from assay_report.model.scores import Row
 from assay_report.tables import scores
+from assay_report.tables.beside import beside_tables
 from assay_report.tables.compared import compared_tables
 from assay_report.tables.decomposition import report_tables
 from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
@@ -79,6 +80,7 @@ def further_sections(report: Report) -> Iterator[Section]:
     """The sections that are not about one workload."""
     found = [
         ("Every workload on every GPU", "one line for each", [summary_table(report)]),
+        ("Published and simulated", "numbers from elsewhere, beside these", beside_tables(report)),
         ("Conditions", "SM shares, caches, clocks, repeats, profilers", list(compared_tables(report))),
         ("Runs", _runs_line(report), _runs_tables(report)),
     ]

@@ -5,22 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import typer
 
-from assay_client.cli.options import CampaignArgument, JsonOption, ServerOption
+from assay_client.cli import completing
+from assay_client.cli.options import JsonOption, ServerOption
 from assay_client.cli.output import console, write_json
 from assay_client.cli.reporters.report import render_report
 from assay_client.cli.reporters.warnings import render_changed_records
 from assay_client.cli.verb import verb_app
 from assay_client.files import write_atomically
+from assay_client.local import report_of_state
 from assay_client.places import likely_state_directory
 from assay_client.remote.client import Client
-from assay_report.markdown import markdown_files, render_markdown
+from assay_report.forms import Form, file_name, files_of, single
 from assay_report.model.report import Report
 from assay_sampling.errors import ParameterError, ServerUnreachableError
 
@@ -28,21 +30,24 @@ app = verb_app()
 
 
 class ReportFormat(StrEnum):
-    """The formats of a report."""
+    """The formats of a report: its forms as files, and text as on the terminal."""
 
     JSON = "json"
     HTML = "html"
     MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+    PARQUET = "parquet"
     TEXT = "text"
 
 
-SUFFIXES = {ReportFormat.MARKDOWN: "md", ReportFormat.TEXT: "txt"}
+SHORT = {"md": "markdown", "tex": "latex"}
 
 
 def report_format(text: str) -> ReportFormat:
-    """The format of a name; ``md`` is short for markdown. Raises ParameterError for an unknown name."""
+    """The format of a name; ``md`` and ``tex`` are short. Raises ParameterError for an unknown name."""
     try:
-        return ReportFormat("markdown" if text == "md" else text)
+        return ReportFormat(SHORT.get(text, text))
     except ValueError:
         known = ", ".join(ReportFormat)
         raise ParameterError("--format", f"there is no format {text!r}", f"use {known}") from None
@@ -50,7 +55,15 @@ def report_format(text: str) -> ReportFormat:
 
 @app.command()
 def report(
-    campaign_id: CampaignArgument,
+    campaign_id: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]",
+            help="A campaign's id, such as demo-1; not needed where --state has only one.",
+            autocompletion=completing.campaigns,
+            show_default=False,
+        ),
+    ] = None,
     *,
     output: Annotated[
         Path | None,
@@ -66,47 +79,129 @@ def report(
         str | None,
         typer.Option(
             "--format",
-            metavar="json|html|markdown|text",
-            help="Default: text on the terminal, json and html with -o; md is short for markdown.",
+            metavar="json|html|markdown|latex|csv|parquet|text",
+            help="Default: text on the terminal, json and html with -o; md and tex are short.",
             show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            "--state",
+            readable=False,
+            metavar="DIR",
+            help="Read the state folder of assay run, import or demo; no server is needed.",
+        ),
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--beside",
+            readable=False,
+            metavar="FILE",
+            help="A CSV of published results to set beside.",
+        ),
+    ] = None,
+    simulated: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--simulated", readable=False, metavar="FILE", help="A document of assay pka-table to set beside."
         ),
     ] = None,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or write the report of an ended campaign."""
+    """Show or write the report of a campaign; with --state also of one that has not ended."""
     form = None if form_name is None else report_format(form_name)
     if as_json and output is None and form not in (None, ReportFormat.JSON):
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
-    with _of_server(campaign_id), Client(server) as client:
-        fetched = _Fetched(client, campaign_id)
+    if form is ReportFormat.PARQUET and output is None:
+        raise ParameterError("--format", "parquet is not for a terminal", "write it to a folder with -o DIR")
+    with _source(campaign_id, state, server) as found:
+        _set_beside(found, beside or (), simulated or ())
         if output is not None:
-            _write(fetched, output, form, as_json)
-        elif form in (ReportFormat.HTML, ReportFormat.MARKDOWN):
-            sys.stdout.write(_content(fetched, form).decode("utf-8"))
+            _write(found, output, form, as_json)
         elif as_json or form is ReportFormat.JSON:
-            write_json(json.loads(fetched.data("json")))  # as the server wrote it
+            write_json(json.loads(found.data("json")))  # as the server wrote it
+        elif form in (None, ReportFormat.TEXT):
+            render_report(found.report(), console())
         else:
-            render_report(fetched.report(), console())
-        render_changed_records(fetched.changed, console(error=True))
+            sys.stdout.write(_single(found, form).decode("utf-8"))
+        render_changed_records(found.changed, console(error=True))
+
+
+class _Source(Protocol):
+    """Where a report comes from; ``changed``: records that have changed since it was made."""
+
+    campaign_id: str
+    changed: list[dict[str, Any]]
+
+    def report(self) -> Report: ...
+
+    def data(self, form: Literal["json", "html"]) -> bytes: ...
 
 
 class _Fetched:
-    """The report of a campaign in its formats, and the records that the server reports as changed."""
+    """The report of a campaign as a server has it."""
 
     def __init__(self, client: Client, campaign_id: str) -> None:
         self.campaign_id = campaign_id
         self.changed: list[dict[str, Any]] = []
         self._client = client
+        self._report: Report | None = None
 
     def report(self) -> Report:
-        return self._client.report(self.campaign_id, on_changed=self._hear)
+        if self._report is None:
+            self._report = self._client.report(self.campaign_id, on_changed=self._hear)
+        return self._report
 
     def data(self, form: Literal["json", "html"]) -> bytes:
+        report = self._report
+        if report is not None and (report.published or report.simulated):
+            return single(report, Form(form))
         return self._client.report_bytes(self.campaign_id, form, on_changed=self._hear)
 
     def _hear(self, changed: list[dict[str, Any]]) -> None:
         self.changed = changed
+
+
+class _Held:
+    """A report that was read on this machine."""
+
+    def __init__(self, report: Report) -> None:
+        self.campaign_id = report.campaign.id
+        self.changed: list[dict[str, Any]] = []
+        self._report = report
+
+    def report(self) -> Report:
+        return self._report
+
+    def data(self, form: Literal["json", "html"]) -> bytes:
+        return single(self._report, Form(form))
+
+
+@contextlib.contextmanager
+def _source(campaign_id: str | None, state: Path | None, server: str | None) -> Iterator[_Source]:
+    if state is not None:
+        if server is not None:
+            raise ParameterError("--state", "a report is read there or from a server", "leave out --server")
+        yield _Held(report_of_state(state, campaign_id))
+        return
+    if campaign_id is None:
+        raise ParameterError("ID", "no campaign was named", "assay campaigns lists them; or give --state DIR")
+    with _of_server(campaign_id), Client(server) as client:
+        yield _Fetched(client, campaign_id)
+
+
+def _set_beside(found: _Source, beside: Sequence[Path], simulated: Sequence[Path]) -> None:
+    """Read the tables that the reader sets beside the report, and put them into it."""
+    if not (beside or simulated):
+        return
+    from assay_report.beside import read_published, read_simulated  # noqa: PLC0415 - rarely asked for
+
+    report = found.report()
+    report.published = [entry for path in beside for entry in read_published(path)]
+    report.simulated = [entry for path in simulated for entry in read_simulated(path)]
 
 
 @contextlib.contextmanager
@@ -115,39 +210,52 @@ def _of_server(campaign_id: str) -> Iterator[None]:
     try:
         yield
     except ServerUnreachableError as error:
-        page = likely_state_directory() / "reports" / campaign_id / "report.html"
+        state = likely_state_directory()
+        page = state / "reports" / campaign_id / "report.html"
         if page.is_file():
-            told = f"the report of 'assay run' needs no server: {page}; for a server's, {error.remedy}"
+            told = (
+                f"the report of 'assay run' needs no server: {page}, or assay report {campaign_id} --state "
+                f"{state}; for a server's, {error.remedy}"
+            )
             raise ServerUnreachableError(error.subject, error.cause, told) from error
         raise
 
 
-def _write(fetched: _Fetched, output: Path, form: ReportFormat | None, as_json: bool) -> None:
+def _write(found: _Source, output: Path, form: ReportFormat | None, as_json: bool) -> None:
     forms = [form] if form is not None else [ReportFormat.JSON, ReportFormat.HTML]
     files: dict[str, Any] = {}
     for each in forms:
-        files[each.value] = output / f"report.{SUFFIXES.get(each, each.value)}"
-        if each is ReportFormat.MARKDOWN:
-            # The pictures first: the text that refers to them is there only when they are.
-            texts = markdown_files(fetched.report())
-            for path, text in reversed(texts.items()):
-                write_atomically(output / path, text)
-        else:
-            write_atomically(files[each.value], _content(fetched, each))
+        name, contents = _files(found, each)
+        files[each.value] = output / name
+        # What a file refers to is written first: a report that is there is whole.
+        for path, data in reversed(list(contents.items())):
+            write_atomically(output / path, data)
     if as_json:
-        changed = {"changed_records": fetched.changed} if fetched.changed else {}
-        write_json({"campaign_id": fetched.campaign_id, "files": files, **changed})
+        changed = {"changed_records": found.changed} if found.changed else {}
+        write_json({"campaign_id": found.campaign_id, "files": files, **changed})
     else:
         for path in files.values():
             console().print(f"written to {path}", soft_wrap=True)
 
 
-def _content(fetched: _Fetched, form: ReportFormat) -> bytes:
+def _files(found: _Source, form: ReportFormat) -> tuple[str, Mapping[str, bytes]]:
+    """The file or folder that the form is, and the contents of its files."""
     if form is ReportFormat.TEXT:
-        drawn = console()
-        with drawn.capture() as captured:
-            render_report(fetched.report(), drawn)
-        return captured.get().encode()
-    if form is ReportFormat.MARKDOWN:
-        return render_markdown(fetched.report()).encode()
-    return fetched.data("json" if form is ReportFormat.JSON else "html")
+        return "report.txt", {"report.txt": _text(found)}
+    name = file_name(Form(form))
+    if form in (ReportFormat.JSON, ReportFormat.HTML):
+        return name, {name: _single(found, form)}
+    return name, files_of(found.report(), Form(form))
+
+
+def _single(found: _Source, form: ReportFormat) -> bytes:
+    if form is ReportFormat.JSON:
+        return found.data("json")
+    return found.data("html") if form is ReportFormat.HTML else single(found.report(), Form(form))
+
+
+def _text(found: _Source) -> bytes:
+    drawn = console()
+    with drawn.capture() as captured:
+        render_report(found.report(), drawn)
+    return captured.get().encode()

@@ -1,0 +1,95 @@
+"""Read tables of published results, and documents of simulations, to set beside a report.
+
+A table is CSV with a header. ``workload`` is required; ``method``, ``suite``, ``device`` and ``source`` are
+optional. Errors are in percent, in a column ``error`` (or ``error_percent``, ``error_pct``); speedups are in
+``speedup``. With a GPU's name before, as in ``volta_error_pct``, they are of that GPU. Other columns are left
+alone. An empty cell is a missing value.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from assay_report.model.beside import PublishedEntry, SimulatedEntry
+from assay_sampling.errors import InputError
+
+_VALUE = re.compile(r"(?:(?P<device>.+)_)?(?P<what>error|speedup)(?:_percent|_pct)?", re.IGNORECASE)
+_NAMES = ("workload", "method", "suite", "device", "source")
+_FORM = "'assay docs report-format' says how such a table looks"
+_MOST_BYTES = 32 << 20
+
+
+def read_published(path: Path) -> list[PublishedEntry]:
+    """The results in a table; raises InputError naming the line."""
+    rows = csv.DictReader(_text(path, _FORM).splitlines())
+    header = [name for name in rows.fieldnames or () if name]
+    values = {name: found for name in header if (found := _VALUE.fullmatch(name.strip())) is not None}
+    if "workload" not in header or not values:
+        has = ", ".join(header[:8]) or "nothing"
+        cause = f"it has no columns 'workload' and 'error' or 'speedup', but {has}"
+        raise InputError(str(path), cause, _FORM)
+    try:
+        return [
+            entry for row in rows for entry in _entries(row, values, path, f"line {rows.line_num} of {path}")
+        ]
+    except csv.Error as error:
+        raise InputError(f"line {rows.line_num} of {path}", f"it is not CSV ({error})", _FORM) from error
+
+
+def _entries(
+    row: Mapping[str, str | None], values: Mapping[str, re.Match[str]], path: Path, where: str
+) -> Iterator[PublishedEntry]:
+    """One entry for each GPU that the line has numbers of."""
+    told = {name: (row.get(name) or "").strip() for name in _NAMES}
+    if not told["workload"]:
+        raise InputError(where, "it names no workload", _FORM)
+    by_device: dict[str, dict[str, float]] = {}
+    for name, found in values.items():
+        text = (row.get(name) or "").strip()
+        if text:
+            of_device = by_device.setdefault(found["device"] or told["device"], {})
+            of_device[found["what"].lower()] = _number(text, f"{where}, column {name}")
+    told["source"] = told["source"] or path.name
+    for device, numbers in by_device.items():
+        yield PublishedEntry(
+            **{**told, "device": device},
+            error_percent=numbers.get("error"),
+            speedup=numbers.get("speedup"),
+        )
+
+
+def _number(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(where, f"{text!r} is not a number", _FORM)
+    return value
+
+
+def read_simulated(path: Path) -> list[SimulatedEntry]:
+    """The rows of a document of ``assay pka-table``; raises InputError."""
+    again = "write one with: assay pka-table row ... --json"
+    try:
+        document = json.loads(_text(path, again))
+        rows = document["rows"]
+        return [SimulatedEntry.model_validate(row) for row in rows]
+    except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
+        raise InputError(str(path), "it is not a document of assay pka-table", again) from error
+
+
+def _text(path: Path, remedy: str) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise InputError(str(path), f"it is larger than {_MOST_BYTES >> 20} MiB", remedy)
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(str(path), f"it cannot be read as text ({error})", remedy) from error

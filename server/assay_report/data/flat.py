@@ -1,0 +1,112 @@
+"""Flat tables of a report's entries: a column for each key of the JSON, ``a.b`` for a key within a key.
+
+Lists and objects without fixed keys (parameters, notes, names of runs) are JSON text. No value is rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from assay_report.judging.verdicts import verdicts_of
+from assay_report.model.report import COMPARISONS, Report
+
+Kind = Literal["number", "integer", "truth", "text"]
+Value = float | int | bool | str | None
+_KINDS: Mapping[Any, Kind] = {float: "number", int: "integer", bool: "truth"}
+MAIN = "rows"
+"""The table that stands for the report where there is room for one."""
+_OF_VERDICTS = ("gpus", "suite", "best", "flags", "excluded")
+_OF_REPORT = (
+    "summary", MAIN, "recommendations", "runs", "failed_runs", "provenance", *COMPARISONS, "published",
+    "simulated",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DataColumn:
+    """A column: its key in the JSON, its kind, and a value for each entry."""
+
+    key: str
+    kind: Kind
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class DataTable:
+    """The entries of one list of the report."""
+
+    name: str
+    columns: tuple[DataColumn, ...]
+
+    @property
+    def length(self) -> int:
+        return len(self.columns[0].values) if self.columns else 0
+
+
+def data_tables(report: Report) -> Iterator[DataTable]:
+    """Every list of the report that has entries, and always ``rows``."""
+    verdicts = verdicts_of(report)
+    lists = [*((name, verdicts) for name in _OF_VERDICTS), *((name, report) for name in _OF_REPORT)]
+    for name, holder in lists:
+        entries = getattr(holder, name)
+        if entries or name == MAIN:
+            yield flat_table(name, _model(type(holder), name), entries)
+
+
+def main_table(report: Report) -> DataTable:
+    """The table of rows."""
+    return flat_table(MAIN, _model(Report, MAIN), report.rows)
+
+
+def flat_table(name: str, model: type[BaseModel], entries: Sequence[BaseModel]) -> DataTable:
+    """Entries of one model as columns."""
+    documents = [entry.model_dump(mode="json") for entry in entries]
+    columns = [
+        DataColumn(".".join(path), kind, tuple(_value(document, path, kind) for document in documents))
+        for path, kind in _leaves(model)
+    ]
+    return DataTable(name, tuple(columns))
+
+
+def _model(holder: type[BaseModel], name: str) -> type[BaseModel]:
+    """The model of the entries of a list."""
+    found: type[BaseModel] = typing.get_args(holder.model_fields[name].annotation)[0]
+    return found
+
+
+def _leaves(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Kind]]:
+    for name, field in model.model_fields.items():
+        inner = _without_none(field.annotation)
+        here = (*path, name)
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _leaves(inner, here)
+        else:
+            yield here, _KINDS.get(inner, "text")
+
+
+def _without_none(annotation: Any) -> Any:
+    """``X`` of ``X | None``."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        known = [each for each in typing.get_args(annotation) if each is not type(None)]
+        return known[0] if len(known) == 1 else annotation
+    return annotation
+
+
+def _value(document: Any, path: tuple[str, ...], kind: Kind) -> Value:
+    for key in path:
+        document = document.get(key) if isinstance(document, dict) else None
+    if document is None:
+        return None
+    if kind == "number":
+        return float(document)
+    if kind != "text" or isinstance(document, str):
+        found: Value = document
+        return found
+    return json.dumps(document, ensure_ascii=False)

@@ -1,0 +1,58 @@
+"""The forms of a report as files: one place that says which file each form is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from assay_report.data.comma_separated import csv_text
+from assay_report.data.flat import data_tables, main_table
+from assay_report.data.parquet import parquet_bytes
+from assay_report.html import render_html
+from assay_report.latex import render_latex
+from assay_report.markdown import markdown_files, render_markdown
+from assay_report.model.report import Report
+
+TABLES_FOLDER = "report-tables"
+
+
+class Form(StrEnum):
+    """The forms that are files."""
+
+    JSON = "json"
+    HTML = "html"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def file_name(form: Form) -> str:
+    """The file, or for tables the folder, that a form is written to."""
+    names = {Form.MARKDOWN: "report.md", Form.LATEX: "report.tex"}
+    return names.get(form, f"report.{form}") if form not in (Form.CSV, Form.PARQUET) else TABLES_FOLDER
+
+
+def files_of(report: Report, form: Form) -> dict[str, bytes]:
+    """The contents of all files of a form, by path; files that others refer to come last."""
+    if form is Form.MARKDOWN:
+        return {path: text.encode() for path, text in markdown_files(report).items()}
+    if form is Form.CSV:
+        return {f"{TABLES_FOLDER}/{each.name}.csv": csv_text(each).encode() for each in data_tables(report)}
+    if form is Form.PARQUET:
+        return {f"{TABLES_FOLDER}/{each.name}.parquet": parquet_bytes(each) for each in data_tables(report)}
+    return {file_name(form): single(report, form)}
+
+
+def single(report: Report, form: Form) -> bytes:
+    """The form as one stream; of the tables, that of the rows."""
+    makers: Mapping[Form, Callable[[Report], str]] = {
+        Form.JSON: _json, Form.HTML: render_html, Form.MARKDOWN: render_markdown, Form.LATEX: render_latex,
+        Form.CSV: lambda found: csv_text(main_table(found)),
+    }  # fmt: skip
+    return parquet_bytes(main_table(report)) if form is Form.PARQUET else makers[form](report).encode()
+
+
+def _json(report: Report) -> str:
+    return json.dumps(report.to_document(), ensure_ascii=False, allow_nan=False, indent=1) + "\n"

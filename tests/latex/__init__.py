@@ -1,0 +1,1 @@
+"""Reports as LaTeX, compiled by Debian's TeX Live."""
