@@ -58,7 +58,7 @@ def report(
     campaign_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]",
+            metavar="ID",
             help="A campaign's id, such as demo-1; not needed where --state has only one.",
             autocompletion=completing.campaigns,
             show_default=False,
@@ -111,7 +111,10 @@ def report(
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or write the report of a campaign; with --state also of one that has not ended."""
+    """Show or write the report of a campaign.
+
+    With --state it needs no server, and a campaign that has not ended has a report of what is there.
+    """
     form = None if form_name is None else report_format(form_name)
     if as_json and output is None and form not in (None, ReportFormat.JSON):
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
