@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from assay_sampling.errors import ParameterError, StorageError
+from assay_sampling.errors import AssayError, ParameterError, StorageError
 
 CAMPAIGNS = "campaigns"
 _OPENING = "Begin here"
@@ -32,10 +32,13 @@ class Page:
     section: str
     about: str
     path: Path
+    written: str = ""
 
     @property
     def text(self) -> str:
-        """The source of the page: Markdown, or a campaign file."""
+        """The source of the page: Markdown, or a campaign file; ``written`` is of a page without a file."""
+        if self.written:
+            return self.written
         try:
             return self.path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +68,24 @@ def folder(name: str) -> Path:
 @cache
 def pages() -> Mapping[str, Page]:
     """All pages by name, in the order of the index; raises StorageError if they are not installed."""
-    return MappingProxyType({page.name: page for page in (*_indexed(), *_campaigns())})
+    ours = {page.name: page for page in (*_indexed(), *_campaigns())}
+    # A package cannot take the place of a page of ours.
+    return MappingProxyType({**{page.name: page for page in _methods_of_others()}, **ours})
+
+
+def _methods_of_others() -> Iterator[Page]:
+    """A page for each method of another package; one that cannot be loaded says why."""
+    from assay_sampling.methods.plug_ins import PlugIn  # noqa: PLC0415 - few have any, and they load Arrow
+    from assay_sampling.methods.registry import methods_of_others, samplers  # noqa: PLC0415
+
+    for name in methods_of_others():
+        try:
+            method = samplers()[name]
+            assert isinstance(method, PlugIn)
+            about, text = method.about(), method.page()
+        except AssayError as error:
+            about, text = "it cannot be loaded", f"# {name}\n\n{error}\n"
+        yield Page(name, "Methods of other packages", about, Path(f"{name}.md"), text)
 
 
 def _indexed() -> Iterator[Page]:

@@ -243,6 +243,13 @@ class MissingExtraError(AssayError):
         )
 
 
+class MethodFailedError(AssayError):
+    """A selection method failed, or returned what cannot be a selection: a bug of the method."""
+
+    exit_code = 7
+    code = "method_failed"
+
+
 class NotIdentifiedError(AssayError):
     """The server cannot tell who is calling: there is no certificate, or it is not valid any more."""
 

@@ -21,7 +21,7 @@ from assay_sampling.documents.base import Part
 from assay_sampling.documents.handover import HandOverDocument, SimulationDocument
 from assay_sampling.documents.reference import field_tables, schema_text
 from assay_sampling.documents.selection import SelectionDocument
-from assay_sampling.methods.parameter_help import parameter_help
+from assay_sampling.methods.parameter_help import parameter_table
 from assay_sampling.methods.registry import samplers
 from assay_sampling.notes.registry import note_table
 from assay_server.access.table import RULES
@@ -32,11 +32,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def _parameters(method: str) -> str:
-    rows = ["| parameter | default | values | meaning |", "|---|---|---|---|"]
-    for each in parameter_help(samplers()[method].parameters):
-        cells = (f"`{each.name}`", each.default or "-", each.values, each.help)
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows)
+    return parameter_table(samplers()[method].parameters)
 
 
 def _simulated_counters() -> str:

@@ -47,13 +47,15 @@ class MethodVerbCommand(VerbCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
         from assay_sampling.methods.parameter_help import parameter_help  # noqa: PLC0415
-        from assay_sampling.methods.registry import samplers  # noqa: PLC0415 - only for the help
+        from assay_sampling.methods.registry import methods_of_others, samplers  # noqa: PLC0415
 
         known = samplers()
         method = next((word for word in ctx.meta.get(WORDS, ()) if word in known), None)
         if method is None:
             formatter.write_paragraph()
             formatter.write_text(f"The parameters of a method: {ctx.command_path} METHOD --help")
+            if others := methods_of_others():
+                formatter.write_text(f"Methods of other packages: {', '.join(others)}")
             return
         with formatter.section(f"Parameters of {method} (--param NAME=VALUE)"):
             formatter.write_dl(

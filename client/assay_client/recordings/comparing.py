@@ -7,7 +7,7 @@ from typing import Any
 
 from assay_client.files import AnyPath
 from assay_client.recordings.analyses import read_profile
-from assay_sampling.errors import AssayError, ParameterError, RefusedError
+from assay_sampling.errors import AssayError, MethodFailedError, ParameterError, RefusedError
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
@@ -144,6 +144,8 @@ def _entry(
         if parameters:
             raise
         return _without(name, "refused", error.explained, error)
+    except MethodFailedError as error:
+        return _without(name, "failed", f"{error.subject}: {error.cause}", error)
     except AssayError as error:
         return _without(name, "refused", error.explained, error)
     except Exception as error:  # noqa: BLE001 - a method of another package may fail in any way

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from assay_sampling.counters.definitions import default_cost_counter
-from assay_sampling.errors import RefusedError
+from assay_sampling.errors import MethodFailedError, RefusedError
 from assay_sampling.estimation.intervals import NO_INTERVAL_FIXED_RULE, Interval
 from assay_sampling.estimation.sample_design import Drawing, SampleDesign, cost_cov, distinct_kernels
 from assay_sampling.launches.in_memory import Launches
@@ -108,6 +108,7 @@ def grouped_selection(
     :func:`assay_sampling.scoring.weights.weigh` raise.
     """
     launches = profile.whole
+    _require_sound(method, labels, rows, weights)
     groups = labels[rows]
     group_launches = np.bincount(labels)
     asked = weights_asked(parameters)
@@ -142,6 +143,17 @@ def grouped_selection(
         weights=weighing.rule,
         drawing=drawing,
     )
+
+
+def _require_sound(method: str, labels: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> None:
+    """Raise MethodFailedError for launches that are not there, and for weights that are not finite."""
+    outside = np.flatnonzero((np.asarray(rows) < 0) | (np.asarray(rows) >= len(labels)))
+    if len(outside):
+        cause = f"it chose the launch in row {rows[outside[0]]} of {len(labels):,} rows"
+        raise MethodFailedError(f"method {method!r}", cause)
+    odd = np.flatnonzero(~np.isfinite(weights))
+    if len(odd):
+        raise MethodFailedError(f"method {method!r}", f"it gave a launch the weight {weights[odd[0]]:g}")
 
 
 def with_both_weights(selection: Selection, profile: Profile, asked: WeightKind | None) -> Selection:

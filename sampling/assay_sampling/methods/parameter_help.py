@@ -36,6 +36,15 @@ def parameter_help(parameters: type[BaseModel]) -> tuple[ParameterHelp, ...]:
     )
 
 
+def parameter_table(parameters: type[BaseModel]) -> str:
+    """The parameters of a method as a Markdown table."""
+    rows = ["| parameter | default | values | meaning |", "|---|---|---|---|"]
+    for each in parameter_help(parameters):
+        cells = (f"`{each.name}`", each.default or "-", each.values, each.help)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
 def _values(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
     if "$ref" in schema:
         return _values(definitions[schema["$ref"].rpartition("/")[2]], definitions)

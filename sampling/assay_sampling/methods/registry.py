@@ -16,6 +16,7 @@ from assay_sampling.errors import ParameterError
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.levels import check_levels
 from assay_sampling.launches.profile import Profile
+from assay_sampling.methods import plug_ins
 from assay_sampling.methods.base import Sampler, weights_asked, with_both_weights, with_design
 from assay_sampling.methods.built_in import BUILT_IN
 from assay_sampling.methods.needs import Needs, needs_of, require_measured
@@ -31,27 +32,27 @@ class _Samplers(Mapping[str, Sampler]):
     """Samplers by name, loaded on request, so that a broken plug-in harms only itself."""
 
     @cached_property
-    def _plugins(self) -> dict[str, metadata.EntryPoint]:
+    def plugins(self) -> dict[str, metadata.EntryPoint]:
         found = metadata.entry_points(group=ENTRY_POINT_GROUP)
         # A plug-in cannot take the name of a built-in method: results would not say which one it was.
         return {point.name: point for point in found if point.name not in BUILT_IN}
 
     def __iter__(self) -> Iterator[str]:
         yield from BUILT_IN
-        yield from sorted(self._plugins)
+        yield from sorted(self.plugins)
 
     def __len__(self) -> int:
-        return len(BUILT_IN) + len(self._plugins)
+        return len(BUILT_IN) + len(self.plugins)
 
     def __contains__(self, name: object) -> bool:
-        return name in BUILT_IN or name in self._plugins
+        return name in BUILT_IN or name in self.plugins
 
     def __getitem__(self, name: str) -> Sampler:
         if name in BUILT_IN:
             module, attribute = BUILT_IN[name]
             sampler: Sampler = getattr(import_module(module), attribute)()
             return sampler
-        return _load(self._plugins[name])
+        return plug_ins.load(self.plugins[name])
 
 
 def samplers() -> Mapping[str, Sampler]:
@@ -62,25 +63,33 @@ def samplers() -> Mapping[str, Sampler]:
     return _Samplers()
 
 
-def _load(point: metadata.EntryPoint) -> Sampler:
-    package = point.dist.name if point.dist is not None else "an unknown package"
-    subject = f"method {point.name!r} of the package {package}"
-    remedy = f"reinstall or uninstall {package}"
-    try:
-        loaded = point.load()
-        sampler = loaded() if isinstance(loaded, type) else loaded
-    except Exception as error:  # a plug-in may fail in any way at import
-        raise ParameterError(
-            subject, f"{point.value} cannot be loaded: {type(error).__name__}: {error}", remedy
-        ) from error
-    parameters = getattr(sampler, "parameters", None)
-    if not (
-        isinstance(sampler, Sampler) and isinstance(parameters, type) and issubclass(parameters, BaseModel)
-    ):
-        raise ParameterError(
-            subject, f"{point.value} is not a sampler: it needs name, parameters and select", remedy
-        )
-    return sampler
+def package_of(method: str) -> tuple[str, str] | None:
+    """The package that a method comes from, and its version; None for a built-in or unknown method."""
+    point = _Samplers().plugins.get(method)
+    return None if point is None else plug_ins.package_of(point)
+
+
+def methods_of_others() -> tuple[str, ...]:
+    """The names of methods of other packages, whether or not they can be loaded."""
+    return tuple(sorted(_Samplers().plugins))
+
+
+def unknown_parameters(sampler: Sampler, parameters: Mapping[str, Any]) -> list[str]:
+    """Names that are not parameters of a method."""
+    if sampler.parameters.model_config.get("extra") == "allow":
+        return []
+    known = {*sampler.parameters.model_fields, *MethodParameters.model_fields}
+    return [name for name in parameters if name not in known]
+
+
+def own_parameters(sampler: Sampler, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a method's own model has, without those of every method that it leaves to us."""
+    fields = sampler.parameters.model_fields
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name in fields or name not in MethodParameters.model_fields
+    }
 
 
 def select(method: str, profile: Profile, parameters: Mapping[str, Any], seed: int = 0) -> Selection:
@@ -180,7 +189,7 @@ def _split(
     if set(MethodParameters.model_fields) <= set(sampler.parameters.model_fields):
         return None, parameters
     every = {name: value for name, value in parameters.items() if name in MethodParameters.model_fields}
-    own = {name: value for name, value in parameters.items() if name not in every}
+    own = own_parameters(sampler, parameters)
     common = _of_model(sampler.name, MethodParameters, every)
     assert isinstance(common, MethodParameters)
     return common, own

@@ -92,7 +92,10 @@ class Report(Comparisons, ArrangedPart):
     campaign: Annotated[CampaignEntry, says("the campaign")]
     versions: Annotated[
         dict[str, str],
-        says("`assay`, `numpy`, `pyarrow`, `scikit-learn`, `python` that computed the numbers"),
+        says(
+            "`assay`, `numpy`, `pyarrow`, `scikit-learn`, `python` that computed the numbers, and packages "
+            "that methods come from"
+        ),
     ] = {}
     verdicts: Annotated[
         Verdicts | None,

@@ -83,7 +83,7 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
             synthetic=request.synthetic,
             seed=request.seed,
         ),
-        versions=versions(),
+        versions=versions(row.method for row in all_rows),
         runs=[_run(run) for run in every_run],
         provenance=provenance_entries(every_run),
         failed_runs=[_failed_run(run) for run in request.failed_runs],

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 
 from assay_sampling.errors import MissingExtraError
+from assay_sampling.methods.registry import package_of
 
 _OURS = "assay"
 _DISTRIBUTIONS = {
@@ -16,8 +18,11 @@ _DISTRIBUTIONS = {
 }
 
 
-def versions() -> dict[str, str]:
-    """Versions by program; raises MissingExtraError where the analysis extra is not installed."""
+def versions(methods: Iterable[str] = ()) -> dict[str, str]:
+    """Versions by program, and by package of those ``methods`` that other packages bring.
+
+    Raises MissingExtraError where the analysis extra is not installed.
+    """
     found = {}
     for name, distribution in _DISTRIBUTIONS.items():
         try:
@@ -27,4 +32,5 @@ def versions() -> dict[str, str]:
                 found[name] = "checkout"
                 continue
             raise MissingExtraError("analysis", name, "analysis") from None
-    return {**found, "python": platform.python_version()}
+    packages = dict(package for name in methods if (package := package_of(name)) is not None)
+    return {**found, "python": platform.python_version(), **packages}

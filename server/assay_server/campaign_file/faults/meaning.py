@@ -97,7 +97,9 @@ def _reference_faults(campaign: Campaign) -> Iterator[Fault]:
 
 def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
     from assay_sampling.methods.registry import (  # noqa: PLC0415 - the methods need their extra, the file does not
+        own_parameters,
         samplers,
+        unknown_parameters,
     )
 
     known = samplers()
@@ -107,14 +109,15 @@ def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
         yield Fault(place, f"there is no method {method.name!r}; {hint}")
         return
     try:
-        known[method.name].parameters.model_validate(method.parameters)
+        sampler = known[method.name]
+        allowed = ", ".join(sampler.parameters.model_fields)
+        for name in unknown_parameters(sampler, method.parameters):
+            yield Fault((*place, method.name, name), f"{method.name} has no such parameter; it has {allowed}")
+        sampler.parameters.model_validate(own_parameters(sampler, method.parameters))
     except ValidationError as error:
-        allowed = ", ".join(known[method.name].parameters.model_fields)
         for details in error.errors():
             at: Place = (*place, method.name, *details["loc"])
-            if details["type"] == "extra_forbidden":
-                yield Fault(at, f"{method.name} has no such parameter; it has {allowed}")
-            else:
+            if details["type"] != "extra_forbidden":
                 yield Fault(
                     at, f"{details['msg'][:1].lower()}{details['msg'][1:]}, not {shown(details['input'])}"
                 )
