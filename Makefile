@@ -76,7 +76,7 @@ test-services: $(STAMP) services  ## a real Prometheus scrapes both daemons, pro
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/services $(PYTEST_ARGS)
 	ASSAY_SERVICES="$(SERVICES)" $(BIN)/pytest tests/integration/test_bundle_runs.py -k bubblewrap $(PYTEST_ARGS)
 
-# A browser for tests of pages, from Debian's packages; nothing is installed. ASSAY_SCREENSHOTS=DIR keeps its pictures.
+# A browser for tests of pages, from Debian's packages; nothing is installed. Its pictures are kept in build/screenshots, or in ASSAY_SCREENSHOTS.
 BROWSER ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/browser
 
 .PHONY: browser
@@ -85,7 +85,7 @@ browser:  ## Debian's headless Chromium and a font into a cache folder (91 MB on
 
 .PHONY: test-browser
 test-browser: $(STAMP) browser  ## reports and pages in a real browser: sizes, a phone, print, accessibility; skipped if it cannot be downloaded
-	ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest tests/browser $(PYTEST_ARGS)
+	ASSAY_SCREENSHOTS="$${ASSAY_SCREENSHOTS:-build/screenshots}" ASSAY_BROWSER="$(BROWSER)" $(BIN)/pytest tests/browser $(PYTEST_ARGS)
 
 # TeX Live for reports as LaTeX, from Debian's packages; nothing is installed.
 LATEX ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/assay/latex

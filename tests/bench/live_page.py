@@ -6,6 +6,7 @@ it is drawn; the same changes without anybody who watches are the comparison.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import statistics
 import tempfile
@@ -144,8 +145,10 @@ def _phase(
     over, read, beats = threading.Event(), [0] * len(streams), list[float]()
 
     def watch(number: int) -> None:
-        while not over.is_set() and (data := streams[number].readline()):
-            read[number] += len(data)
+        # Closing a stream under its reader, which ends the phase, raises what http.client happens to raise.
+        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
+            while not over.is_set() and (data := streams[number].readline()):
+                read[number] += len(data)
 
     def change() -> None:
         paused = False
