@@ -6,6 +6,8 @@ import asyncio
 import json
 import ssl
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -14,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_core.identity.roles import Role
+from assay_core.records.campaign import CampaignState
 from assay_sampling.errors import NotIdentifiedError, ParameterError
 from assay_server.access.caller import Caller
 from assay_server.app import Server
+from assay_server.store.sqlite import SqliteStore
 from assay_server.web.admitting.guarding import host_of
 from assay_server.web.admitting.sessions import LINK_MS, SESSION_MS, Sessions, csrf_token
 from assay_server.web.drawing.region import Drawing, Region, difference
@@ -25,8 +29,9 @@ from assay_server.web.drawing.words import amount, span, visible
 from assay_server.web.live import LivePages
 from assay_server.web_place import web_place
 from tests.support.identity.tls_lab import authority_of
-from tests.support.server.made_reports import made_report
+from tests.support.server.made_reports import HOSTILE, made_report
 from tests.support.server.server_support import HandClock
+from tests.support.server.web_lab import web_lab
 
 VERA = Caller("vera-id", "vera", Role.VIEWER, serial="5")
 
@@ -225,6 +230,31 @@ def test_the_lab_s_authority_certifies_the_page_and_its_cookie_is_for_tls_alone(
 def test_a_server_without_authority_serves_no_other_machine(make_server: Callable[..., Server]) -> None:
     with pytest.raises(ParameterError, match="needs TLS"):
         make_server(web="0.0.0.0:0", web_names=("lab",))
+
+
+def test_a_report_is_had_in_every_form(make_server: Callable[..., Server], short_path: Path) -> None:
+    lab = web_lab(make_server, short_path)
+    store = SqliteStore(lab.server.settings.state_dir / "metadata.sqlite")
+    with store.transaction() as transaction:
+        campaign = transaction.campaign("made-1")
+        assert campaign is not None
+        transaction.save_campaign(replace(campaign, state=CampaignState.DONE, has_report=True))
+    store.close()
+    folder = lab.server.settings.state_dir / "reports" / "made-1"
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(json.dumps(made_report(workloads=3, kernel=HOSTILE)))
+    with closing(lab.browser("viewer")) as browser:
+        page = browser.get("/campaigns/made-1").text
+        begins = {"json": b"{", "csv": b"", "parquet": b"PAR1", "md": b"#", "tex": b""}
+        for form, begin in begins.items():
+            assert f'href="/campaigns/made-1/report.{form}"' in page
+            answer = browser.get(f"/campaigns/made-1/report.{form}")
+            assert answer.status_code == 200, answer.text
+            assert answer.content.startswith(begin)
+            assert f"made-1.{form}" in answer.headers["content-disposition"]
+        assert browser.get("/campaigns/made-1/report.exe").status_code == 400
+    with closing(lab.browser("viewer elsewhere")) as stranger:
+        assert stranger.get("/campaigns/made-1/report.csv").status_code == 404
 
 
 def test_results_have_the_interval_as_differences_and_the_reason_of_a_refusal() -> None:

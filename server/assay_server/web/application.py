@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 from assay_core.records.archive import RecordsAsked
 from assay_core.records.campaign import ReportFormat, ReportRequest
 from assay_core.records.runs_request import RunsRequest
+from assay_report.forms import Form
 from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError, ParameterError
 from assay_server.access.caller import Caller, set_caller
 from assay_server.access.sight import sight_of
@@ -63,6 +64,15 @@ _STATUS: Mapping[grpc.StatusCode, int] = MappingProxyType(
         grpc.StatusCode.INVALID_ARGUMENT: 400,
         grpc.StatusCode.FAILED_PRECONDITION: 409,
         grpc.StatusCode.RESOURCE_EXHAUSTED: 503,
+    }
+)
+# Forms of a report that are made when somebody asks for them, by the ending of their file.
+_MADE: Mapping[str, tuple[Form, str]] = MappingProxyType(
+    {
+        "md": (Form.MARKDOWN, "text/markdown"),
+        "tex": (Form.LATEX, "application/x-tex"),
+        "csv": (Form.CSV, "text/csv"),
+        "parquet": (Form.PARQUET, "application/vnd.apache.parquet"),
     }
 )
 _FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
@@ -343,13 +353,19 @@ class Application:
 
     async def _report(self, request: Request) -> Response:
         caller, campaign_id = self._caller(request), request.path_params["campaign_id"]
-        form = request.path_params["form"]
-        if form not in tuple(ReportFormat):
-            raise ParameterError(
-                "report", f"there is no form {form[:20]!r}", f"take {', '.join(ReportFormat)}"
+        form, call = request.path_params["form"], "assay.v1.CampaignService/GetReport"
+        if form in _MADE:
+            made, media = _MADE[form]
+            make = partial(self._handlers.pages.report_in, campaign_id, made)
+            data = await self._thread(
+                partial(self._admission.call, call, caller, make, campaign_id=campaign_id)
             )
+            placed = {"Content-Disposition": f'attachment; filename="{campaign_id}.{form}"'}
+            return Response(data, media_type=media, headers=placed)
+        if form not in tuple(ReportFormat):
+            known = ", ".join((*ReportFormat, *_MADE))
+            raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
         find = partial(self._handlers.pages.report_file, ReportRequest(campaign_id, ReportFormat(form)))
-        call = "assay.v1.CampaignService/GetReport"
         path = await self._thread(partial(self._admission.call, call, caller, find, campaign_id=campaign_id))
         if form == ReportFormat.HTML:
             return _download(path, "text/html", None, {"Content-Security-Policy": REPORT_POLICY})

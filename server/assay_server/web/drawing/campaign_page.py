@@ -6,15 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from assay_core.files.durable import storage_errors
 from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
     AttemptState,
     CampaignStatus,
+    ReportFormat,
     ReportRequest,
     RunState,
     StatusRequest,
 )
 from assay_core.records.runs_request import RunsRequest
+from assay_report.forms import Form, single
+from assay_report.reading import parse_report
+from assay_sampling.errors import RefusedError
 from assay_sampling.running.validity import FLAGS
 from assay_server.campaigns.errors import UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
@@ -22,7 +27,7 @@ from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Run, RunsAlike
 from assay_server.store.protocols import MetadataReader
 from assay_server.web.drawing.region import Drawing, Region
-from assay_server.web.drawing.results import Result, ResultsCache
+from assay_server.web.drawing.results import MOST_BYTES, Result, ResultsCache
 from assay_server.web.drawing.templating import element_id, rendered
 from assay_server.web.pulse import Pulse
 
@@ -90,6 +95,22 @@ class CampaignPage:
         """The file of a report; raises NotYetError if there is none (yet)."""
         next(self._campaigns.report(asked), None)  # raises what is wrong
         return self._coordinator.records.report_path(asked.campaign_id, asked.form)
+
+    def report_in(self, campaign_id: str, form: Form) -> bytes:
+        """The report in a form that is made when somebody asks for it.
+
+        Raises NotYetError if there is none, RefusedError for one so large that others would wait.
+        """
+        path = self.report_file(ReportRequest(campaign_id, ReportFormat.JSON))
+        with storage_errors(path):
+            if path.stat().st_size > MOST_BYTES:
+                raise RefusedError(
+                    f"report of {campaign_id}",
+                    f"it is larger than {MOST_BYTES >> 20} MiB, which the page does not convert",
+                    f"take it as JSON, or convert it on your machine: assay report {campaign_id}",
+                )
+            data = path.read_bytes()
+        return single(parse_report(data, f"report of {campaign_id}"), form)
 
     def drawn(self, campaign_id: str, acts: bool) -> Drawing:
         """Raises UnknownThingError if there is no such campaign."""

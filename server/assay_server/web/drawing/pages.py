@@ -17,6 +17,7 @@ from assay_core.records.campaign import (
     StatusRequest,
 )
 from assay_core.records.lab import LabQuestion
+from assay_report.forms import Form
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
@@ -93,6 +94,10 @@ class Pages:
     def report_file(self, asked: ReportRequest) -> Path:
         """The file of a report; raises NotYetError if there is none (yet)."""
         return self._campaign.report_file(asked)
+
+    def report_in(self, campaign_id: str, form: Form) -> bytes:
+        """The report in another form; raises NotYetError if there is none (yet)."""
+        return self._campaign.report_in(campaign_id, form)
 
     def record_file(self, campaign_id: str, run_id: str, index: int) -> tuple[Path, RecordFile]:
         """A published file; raises UnknownThingError if the campaign has no such file."""

@@ -16,7 +16,7 @@ from assay_server.store.protocols import RecordStore
 _log = logging.getLogger(__name__)
 
 # Reading JSON holds all threads of the process: larger reports are only for download.
-_MOST_BYTES = 16 << 20
+MOST_BYTES = 16 << 20
 _MOST_KEPT = 32
 
 
@@ -59,7 +59,7 @@ class ResultsCache:
                 if key in self._kept:
                     self._kept.move_to_end(key)
                     return self._kept[key]
-                found = results_of(json.loads(path.read_bytes())) if state.st_size <= _MOST_BYTES else []
+                found = results_of(json.loads(path.read_bytes())) if state.st_size <= MOST_BYTES else []
                 self._kept[key] = found
                 if len(self._kept) > _MOST_KEPT:
                     self._kept.popitem(last=False)
