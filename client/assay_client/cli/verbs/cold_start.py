@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay_client.cli.inputs import WARM_OR_FLUSHED, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption, SyntheticOption
 from assay_client.cli.output import show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.cold_start import render_cold_start
 from assay_client.cli.verb import verb_app
@@ -21,6 +22,9 @@ from assay_sampling.files.reading import is_folder, read_head, require_file
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers.opening import READERS
 from assay_sampling.simulators.accel_sim.output import looks_like_output
+
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
 
 app = verb_app()
 
@@ -46,11 +50,13 @@ def cold_start(
     ] = False,
     synthetic: SyntheticOption = False,
     memory_limit: MemoryLimitOption = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare warm caches with cold ones, launch by launch.
 
     Both are recordings with counters, or both standard outputs of Accel-Sim."""
+    require_plot(plot)
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     require(WARM_OR_FLUSHED, *(path for path in (warm, flushed) if not is_folder(path)))
     with activity(f"comparing {warm} and {flushed}"):
@@ -65,7 +71,14 @@ def cold_start(
             left, right = (_read(path, mark, limit) for path in (warm, flushed))
             found = compare_recordings(left, right, cost)
     document = {"warm_run": str(warm), "flushed_run": str(flushed), **found.to_dict()}
+    write_plot(plot, lambda: _figure(document))
     show(document, as_json, lambda console: render_cold_start(document, console))
+
+
+def _figure(document: dict[str, Any]) -> Figure:
+    from assay_report.figures.kinds import cold_start as kind  # noqa: PLC0415 - only who draws waits for it
+
+    return kind.of_comparison(document)
 
 
 def _read(path: Path, synthetic: bool | None, limit: int) -> Launches:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,12 +19,16 @@ from assay_client.cli.options import (
     parse_parameters,
 )
 from assay_client.cli.output import show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.comparison import render_comparison
 from assay_client.cli.verb import verb_app
 from assay_client.recordings import analyses, comparing
 from assay_client.settings import settings_of
 from assay_sampling.scoring.trials import LEAST_TRIALS
+
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
 
 app = verb_app()
 
@@ -66,6 +70,7 @@ def compare(
             help="Tries of each method that draws or reads costs; default: 30 to 200, by the launches.",
         ),
     ] = None,
+    plot: PlotOption = None,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
     memory_limit: MemoryLimitOption = None,
@@ -80,6 +85,7 @@ def compare(
     given = parse_parameters(param or [], example="pks.k_max=20")
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     parameters = comparing.parameters_by_method(given, methods) if given else {}
+    require_plot(plot)
     require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
@@ -98,4 +104,11 @@ def compare(
             trials=trials,
             progress=lambda name: shown.say(f"selecting with {name}"),
         )
+    write_plot(plot, lambda: _figure(document))
     show(document, as_json, lambda console: render_comparison(document, console))
+
+
+def _figure(document: dict[str, Any]) -> Figure:
+    from assay_report.figures.kinds import pareto  # noqa: PLC0415 - only who draws waits for it
+
+    return pareto.of_comparison(document)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay_client.cli.inputs import BLOCK_TRACES, INTERVAL_LOG, SIMULATION, SIMULATION_OR_TRACES, require
 from assay_client.cli.options import JsonOption, parse_parameters, with_rule
 from assay_client.cli.output import show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.project import render_projection, render_tbpoint
 from assay_client.cli.traces import traces_of
@@ -19,6 +20,9 @@ from assay_sampling.files.reading import read_head
 from assay_sampling.projection.files import ProjectionOptions, parse_options, project_file
 from assay_sampling.projection.tbpoint.files import TBPOINT, TBPointOptions, regions_of_traces, sample_run
 from assay_sampling.simulators.accel_sim.output import looks_like_output
+
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
 
 app = verb_app()
 
@@ -68,6 +72,7 @@ def project(
             "stall_cycles=; repeatable.",
         ),
     ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say how much of a launch to simulate; project the rest.
@@ -79,8 +84,13 @@ def project(
     total_instructions= lets the default rule project by instructions. With --rule tbpoint, traces alone give
     the regions of each launch (--param sms= and compute_capability= name the GPU); a standard output and
     --traces show what skipping blocks would have saved, and the error of that."""
+    require_plot(plot)
     given = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
     if given.get("rule") == TBPOINT:
+        if plot is not None:
+            raise ParameterError(
+                "--plot", "it draws the rules that stop a launch, not tbpoint", "leave it out"
+            )
         options = parse_options({k: v for k, v in given.items() if k != "rule"}, TBPointOptions)
         document = _tbpoint(file, traces or [], intervals, options)
         show(document, as_json, lambda console: render_tbpoint(document, console))
@@ -88,7 +98,14 @@ def project(
     if traces:
         raise ParameterError("--traces", "only --rule tbpoint reads traces", "leave it out, or add the rule")
     document = _project(file, intervals, parse_options(given, ProjectionOptions))
+    write_plot(plot, lambda: _figure(document, file, intervals))
     show(document, as_json, lambda console: render_projection(document, console))
+
+
+def _figure(document: dict[str, Any], file: Path, intervals: Path | None) -> Figure:
+    from assay_client.recordings import figures  # noqa: PLC0415 - only who draws waits for it
+
+    return figures.of_projection(document, file, intervals)
 
 
 def _project(file: Path, intervals: Path | None, options: ProjectionOptions) -> dict[str, Any]:

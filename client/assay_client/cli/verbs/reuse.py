@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay_client.cli.inputs import SIMULATOR_OUTPUT, TRACES, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption
 from assay_client.cli.output import show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import Activity, activity
 from assay_client.cli.reporters.reuse import render_reuse
 from assay_client.cli.traces import traces_of
@@ -20,6 +21,9 @@ from assay_client.settings import settings_of
 from assay_sampling.cold_start.correction import corrections
 from assay_sampling.cold_start.reuse import Footprint, LaunchReuse, footprint, forward_reuse
 from assay_sampling.errors import ParameterError
+
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
 
 app = verb_app()
 
@@ -69,12 +73,14 @@ def reuse(
         typer.Option("--force", help="Allow writing into the folder of the traces and over existing files."),
     ] = False,
     memory_limit: MemoryLimitOption = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure what each launch touches that the next touches again.
 
     With --warm-up it shows the list of kernels that warms launches; with --output it writes the list, the
     memory-only traces that it names, and links to the others. The folder of the traces stays unchanged."""
+    require_plot(plot)
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     require(TRACES, *traces)
     require(SIMULATOR_OUTPUT, log)
@@ -97,7 +103,14 @@ def reuse(
             before = {item["launch"]: item["forward_reuse"]["sector"] for item in document["launches"]}
             kernels_by_launch = {item["launch"]: item["kernel"] for item in document["launches"]}
             document["corrections"] = corrections(log, before, kernels_by_launch)
+    write_plot(plot, lambda: _figure(document))
     show(document, as_json, lambda console: render_reuse(document, console))
+
+
+def _figure(document: dict[str, Any]) -> Figure:
+    from assay_report.figures.kinds import reuse as kind  # noqa: PLC0415 - only who draws waits for it
+
+    return kind.of_document(document)
 
 
 def _reuse(paths: list[Path], limit: int, shown: Activity) -> Iterable[LaunchReuse]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay_client.cli.inputs import SCALING_TABLE, TRACES, require
 from assay_client.cli.options import JsonOption, MemoryLimitOption, SeedOption
 from assay_client.cli.output import show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.scale_model import (
     render_evaluation,
@@ -31,6 +33,9 @@ from assay_sampling.scale_model.prediction import (
 )
 from assay_sampling.scale_model.rules import DEFAULT_RULE, RULES
 from assay_sampling.scale_model.scaling_table import Workload, read_scaling_table
+
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
 
 app = verb_app()
 
@@ -66,17 +71,20 @@ def evaluate_table(
     models: ModelsOption = None,
     weak_scaling: WeakOption = False,
     level: LevelOption = DEFAULT_LEVEL,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare every rule with targets whose IPC is known.
 
     The rule with a constant never sees the workload that it predicts."""
+    require_plot(plot)
     require(SCALING_TABLE, table)
     workloads = read_scaling_table(table)
     evaluation = evaluate(workloads, _sizes(models), weak_scaling=weak_scaling)
     document: dict[str, Any] = evaluation.to_dict()
     document["intervals"] = interval_coverage(evaluation, level)
     document["level"] = level
+    write_plot(plot, lambda: _scaling().of_evaluation(document))
     show(document, as_json, lambda console: render_evaluation(document, console))
 
 
@@ -116,9 +124,11 @@ def predict_target(
             help="Table of workloads with known targets, for the intervals.",
         ),
     ] = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict one workload's IPC on larger GPUs, with intervals."""
+    require_plot(plot)
     require(SCALING_TABLE, table, calibration)
     chosen = _workload(table, read_scaling_table(table), workload)
     known = None
@@ -138,6 +148,7 @@ def predict_target(
         level=level,
         calibration=known,
     ).to_dict()
+    write_plot(plot, lambda: _curve(chosen, document, _sizes(models), weak_scaling=weak_scaling))
     show(document, as_json, lambda console: render_prediction(document, console))
 
 
@@ -174,6 +185,7 @@ def miss_rates(
     ] = 1.0,
     seed: SeedOption = 0,
     memory_limit: MemoryLimitOption = None,
+    plot: PlotOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compute the miss-rate curve of launches from their traces.
@@ -183,6 +195,7 @@ def miss_rates(
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
     if sectors < 1 or line_bytes % sectors:
         raise ParameterError("--sectors", f"{sectors} do not divide a line of {line_bytes} bytes")
+    require_plot(plot)
     require(TRACES, *traces)
     accesses = TraceAccesses(traces_of(traces)[0], resident_blocks, line_bytes // sectors)
     with activity("reading traces"):
@@ -209,7 +222,24 @@ def miss_rates(
             for size, missed, rate in zip(capacities, misses.tolist(), mpki.tolist(), strict=True)
         ],
     }
+    write_plot(plot, lambda: _scaling().of_miss_rates(document))
     show(document, as_json, lambda console: render_miss_rates(document, console))
+
+
+def _scaling() -> ModuleType:
+    from assay_report.figures.kinds import scaling  # noqa: PLC0415 - only who draws waits for it
+
+    return scaling
+
+
+def _curve(
+    workload: Workload, document: dict[str, Any], sizes: list[int] | None, *, weak_scaling: bool
+) -> Figure:
+    from assay_client.recordings import figures  # noqa: PLC0415 - only who draws waits for it
+
+    rules = figures.other_rules(workload, document, sizes=sizes, weak_scaling=weak_scaling)
+    made: Figure = _scaling().of_prediction(document, workload.ipc, rules)
+    return made
 
 
 def _workload(table: Path, workloads: list[Workload], name: str | None) -> Workload:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -22,6 +23,7 @@ from assay_client.cli.options import (
     parse_parameters,
 )
 from assay_client.cli.output import json_pieces, show
+from assay_client.cli.plotting import PlotOption, require_plot, write_plot
 from assay_client.cli.progress import activity
 from assay_client.cli.reporters.selection import render_selection
 from assay_client.cli.verb import MethodVerbCommand, verb_app
@@ -34,7 +36,18 @@ from assay_sampling.methods import registry
 from assay_sampling.scoring.evaluation import cost_of
 from assay_sampling.scoring.selection import Selection
 
+if TYPE_CHECKING:
+    from assay_report.figures.figure import Figure
+
 app = verb_app()
+
+
+class FigureOfSelection(Enum):
+    """What ``--plot`` draws of a selection."""
+
+    LAUNCHES = "launches"
+    GROUPS = "groups"
+    TIERS = "tiers"
 
 
 @app.command(cls=MethodVerbCommand)
@@ -64,6 +77,13 @@ def select(
             help="Write the selection to a .json or .csv file, in an existing folder.",
         ),
     ] = None,
+    plot: PlotOption = None,
+    figure: Annotated[
+        FigureOfSelection,
+        typer.Option(
+            "--figure", help="What --plot draws: launches in order, kernels of groups, or Sieve's tiers."
+        ),
+    ] = FigureOfSelection.LAUNCHES,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
     memory_limit: MemoryLimitOption = None,
@@ -81,6 +101,7 @@ def select(
     if output is not None:
         require_folder_of(output)
     require_method_first("select", method, files)
+    require_plot(plot)
     require(RECORDING, *files, light)
     with activity("reading " + ", ".join(map(str, files))) as shown:
         profile = analyses.read_profile(
@@ -96,8 +117,17 @@ def select(
     document = selection.document(labels=True).to_dict()
     if output is not None:
         write_atomically(output, selection.to_csv() if output.suffix == ".csv" else json_pieces(document))
+    write_plot(plot, lambda: _figure(profile, selection, document, figure))
     projected = _projected_by_group(profile, selection).tolist()
     show(document, as_json, lambda console: render_selection(document, projected, output, console))
+
+
+def _figure(
+    profile: Profile, selection: Selection, document: dict[str, Any], kind: FigureOfSelection
+) -> Figure:
+    from assay_client.recordings import figures  # noqa: PLC0415 - only who draws waits for it
+
+    return figures.of_selection(profile, selection, document, kind.value)
 
 
 def _projected_by_group(profile: Profile, selection: Selection) -> np.ndarray:

@@ -8,11 +8,12 @@ from typing import Any
 from assay_report.figures import parts
 from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.text import hint, labels, shortened
-from assay_report.figures.theme import INK
+from assay_report.figures.theme import INK, SERIES
 from assay_report.model.compared import ColdStartEntry
 from assay_report.texts import cell_names
 
 MOST_LINES = 40
+LAUNCHES_SHOWN = 400
 _WIDTH_PX = 460
 _LINE_PX, _MARK_PX = 14, 16
 
@@ -83,6 +84,65 @@ def of_entries(entries: Sequence[ColdStartEntry], mark: str) -> Figure | None:
             "resolve": {"scale": {"color": "independent", "shape": "independent"}},
         },
         described="; ".join(row["hint"] for row in bars[:60]),
+    )
+
+
+def of_comparison(document: Mapping[str, Any]) -> Figure:
+    """The document of ``assay cold-start``: how much of the work changes, and each launch's change."""
+    synthetic = " (synthetic)" if document.get("synthetic") else ""
+    name, title = "cold-start", f"IPC with cold caches against warm ones{synthetic}"
+    each = document["per_launch"]
+    found = [
+        (launch, difference, kernel)
+        for launch, difference, kernel in zip(
+            each["launch"], each["ipc_difference_percent"], each["kernel"], strict=True
+        )
+        if difference is not None
+    ]
+    if not found:
+        return without_data(name, title, "No launch was matched between the two runs.")
+    largest = sorted(found, key=lambda launch: -abs(launch[1]))[:LAUNCHES_SHOWN]
+    points = [
+        {"launch": launch, "difference_percent": difference,
+         "hint": hint(f"launch {launch}, {kernel}: {difference:+.4g} %")}
+        for launch, difference, kernel in sorted(largest)
+    ]  # fmt: skip
+    shares = [
+        {"least": f"{float(least):g} %", "share_percent": share,
+         "hint": f"{share or 0:.4g} % of the instructions: launches that differ by {float(least):g} % or more"}
+        for least, share in document["weighted_shares_percent"].items()
+    ]  # fmt: skip
+    bars = {
+        "width": _WIDTH_PX,
+        "height": 20 * max(len(shares), 1),
+        "data": parts.data(shares),
+        "mark": {"type": "bar", "color": SERIES[0]},
+        "encoding": {
+            "y": parts.names_axis("least", [row["least"] for row in shares], title="IPC differs by at least"),
+            "x": parts.linear_axis("share_percent", "share of the instructions / %", domain=(0, 100)),
+            **parts.hinted(),
+        },
+    }
+    across = parts.linear_axis("launch", "launch", zero=False)
+    across["axis"] = {"tickMinStep": 1, "format": "d", "grid": False}
+    scatter = {
+        "width": _WIDTH_PX,
+        "height": 200,
+        "data": parts.data(points),
+        "mark": parts.points(size=50, color=SERIES[1]),
+        "encoding": {
+            "x": across,
+            "y": parts.linear_axis("difference_percent", "IPC difference / %"),
+            **parts.hinted(),
+        },
+    }
+    few = f" The {len(points)} that differ most of {len(found):,}." if len(points) < len(found) else ""
+    return made(
+        name,
+        title,
+        f"Above: how much of the work is in launches whose IPC changes by so much; below: each launch.{few}",
+        {"vconcat": [bars, scatter], "spacing": 22},
+        described="; ".join(row["hint"] for row in shares),
     )
 
 

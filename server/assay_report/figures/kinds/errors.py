@@ -100,7 +100,13 @@ def _verdict(error: float, allowed: float) -> str:
 
 
 def paired(
-    name: str, title: str, found: Sequence[Scored], series_title: str, *, workload: str | None = None
+    name: str,
+    title: str,
+    found: Sequence[Scored],
+    series_title: str,
+    *,
+    workload: str | None = None,
+    with_speedup: bool = True,
 ) -> Figure:
     """Error on the left, speedup on the right, both logarithmic; a line per name, a mark per series."""
     drawn = [each for each in found if _positive(each.speedup) or _known(each.error_percent)]
@@ -125,7 +131,7 @@ def paired(
         "data": parts.data(rows),
         "hconcat": [
             _error_panel(places, names, series_title, error_domain, bool(allowed)),
-            _speedup_panel(places, names, series_title, speedup_domain),
+            *([_speedup_panel(places, names, series_title, speedup_domain)] if with_speedup else []),
         ],
         "resolve": {"scale": {"color": "shared", "shape": "shared"}},
     }

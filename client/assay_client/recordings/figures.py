@@ -1,0 +1,94 @@
+"""Figures of what the verbs on recordings and simulations print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from assay_report.figures.drawn import drawn
+from assay_report.figures.figure import Figure
+from assay_report.figures.kinds import composition, tiers, timeline, within_launch
+from assay_sampling.errors import AssayError
+from assay_sampling.files.reading import read_head
+from assay_sampling.launches.profile import Profile
+from assay_sampling.projection.runs import series_of
+from assay_sampling.projection.series_csv import looks_like_series, read_series
+from assay_sampling.scale_model.prediction import predict_workload
+from assay_sampling.scale_model.rules import RULES
+from assay_sampling.scale_model.scaling_table import Workload
+from assay_sampling.scoring.selection import Selection
+from assay_sampling.simulators.accel_sim.run import SimulatorRun
+from assay_sampling.simulators.accel_sim.visualizer import IntervalLog, looks_like_intervals
+
+SelectionFigure = Literal["launches", "groups", "tiers"]
+_UNITS = {"ns": "time", "cycle": "cycles"}
+
+
+def of_selection(
+    profile: Profile, selection: Selection, document: Mapping[str, Any], kind: SelectionFigure
+) -> Figure:
+    """The launches in order, the groups' kernels, or Sieve's tiers of a selection."""
+    if kind == "tiers":
+        return tiers.of_selection(document)
+    data = drawn(selection, profile.whole)
+    synthetic = " (synthetic)" if data.synthetic else ""
+    if kind == "groups":
+        unit = _UNITS.get(data.cost.unit, data.cost.quantity)
+        title = f"Kernels in the groups of {selection.method}{synthetic}"
+        return composition.group_composition("groups", title, data.composition, unit)
+    what = data.by_launch.quantity if data.by_launch else data.cost.quantity
+    return timeline.timeline("launches", f"{what} by launch, {selection.method}{synthetic}", data)
+
+
+def of_projection(document: Mapping[str, Any], file: Path, intervals: Path | None) -> Figure:
+    """The samples that ``assay project`` projected from, and where rules stop."""
+    return within_launch.over_time(list(_sampled(document, file, intervals)))
+
+
+def _sampled(
+    document: Mapping[str, Any], file: Path, intervals: Path | None
+) -> Iterator[within_launch.Sampled]:
+    head = read_head(file)
+    if looks_like_series(head):
+        yield _launch(document, file.name, read_series(file))
+    elif looks_like_intervals(head):
+        yield _launch(document, file.name, series_of(next(IntervalLog(file).series())))
+    elif intervals is not None:
+        by_uid = {entry["uid"]: entry for entry in document["launches"]}
+        for sampled in SimulatorRun(file, intervals).launches():
+            entry = by_uid.get(sampled.launch.uid)
+            if sampled.series is not None and entry is not None:
+                label = f"launch {sampled.launch.uid}: {sampled.launch.kernel}"
+                yield _launch(entry, label, series_of(sampled.series))
+
+
+def _launch(entry: Mapping[str, Any], label: str, series: Any) -> within_launch.Sampled:
+    stops = {entry["rule"]: entry["stop_cycles"]} if entry.get("stop_cycles") is not None else {}
+    for would in entry.get("would_stop", ()):
+        if would["stop_cycles"] is not None:
+            stops.setdefault(
+                f"{would['rule']}, {would['parameter']} = {would['value']:g}", would["stop_cycles"]
+            )
+    return within_launch.Sampled(label, series, entry.get("rule") or "", stops)
+
+
+def other_rules(
+    workload: Workload, document: Mapping[str, Any], *, sizes: list[int] | None, weak_scaling: bool
+) -> dict[str, dict[int, float]]:
+    """What the other rules predict for the sizes of a prediction: IPC by size, by rule."""
+    targets = [each["size"] for each in document["predictions"]]
+    found: dict[str, dict[int, float]] = {}
+    for rule in RULES:
+        if rule == document["rule"]:
+            continue
+        try:
+            made = predict_workload(
+                workload, targets, rule=rule, sizes=sizes, weak_scaling=weak_scaling
+            ).to_dict()
+        except AssayError:  # a rule that needs what the table lacks
+            continue
+        curve = {each["size"]: each["ipc"] for each in made["predictions"] if each["ipc"] is not None}
+        if curve:
+            found[rule] = curve
+    return found

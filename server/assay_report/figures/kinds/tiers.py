@@ -1,0 +1,125 @@
+"""Sieve's tiers, and what its threshold trades (Sieve, Figs. 2 and 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay_report.figures import parts
+from assay_report.figures.figure import Figure, made, without_data
+from assay_report.figures.text import number
+from assay_report.figures.theme import QUIET, SERIES, WIDTH_PX
+
+_NAMES = {1: "tier 1 (equal instructions)", 2: "tier 2 (similar)", 3: "tier 3 (neither)"}
+_SHARES = (("kernels", "kernels"), ("launch_share", "launches"), ("instruction_share", "instructions"))
+
+
+def of_selection(document: Mapping[str, Any]) -> Figure:
+    """The tiers of a selection of Sieve, and with ``theta_sweep=true`` error against speedup by threshold."""
+    synthetic = " (synthetic)" if document["profile"].get("synthetic") else ""
+    name, title = "tiers", f"Tiers and threshold of Sieve{synthetic}"
+    tiers = document.get("tiers")
+    if not isinstance(tiers, list) or not tiers:
+        reason = f"{document['method']} has no tiers; Sieve has: assay select sieve FILE"
+        return without_data(name, title, reason)
+    swept = [each for each in document.get("sweep") or [] if each.get("theta") is not None]
+    views = [_tier_shares(tiers)]
+    caption = "Upper part: shares of kernels, launches and instructions in each tier."
+    if swept:
+        views += [_swept(swept), _kernels_by_theta(swept)]
+        caption += (
+            " Below: error against speedup for each threshold theta, and the kernels in each tier by theta."
+        )
+    else:
+        caption += " With --param theta_sweep=true the figure also shows what the threshold trades."
+    described = "; ".join(
+        f"tier {each['tier']}: {each['kernels']:,} kernels, {100 * each['instruction_share']:.3g} % of the "
+        "instructions"
+        for each in tiers
+    )
+    return made(name, title, caption, {"vconcat": views, "spacing": 22}, described=described)
+
+
+def _colours() -> parts.View:
+    scale = {"domain": list(_NAMES.values()), "range": [SERIES[0], SERIES[4], SERIES[1]]}
+    return {"field": "tier", "type": "nominal", "scale": scale, "legend": {"title": None, "columns": 3}}
+
+
+def _stacked(values: Mapping[int, float], where: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Segments of a bar of 100 %, of values by tier."""
+    whole = sum(values.values()) or 1.0
+    rows, begin = [], 0.0
+    for tier, value in values.items():
+        share = 100.0 * value / whole
+        said = ", ".join(str(each) for each in where.values())
+        rows.append({**where, "tier": _NAMES[tier], "begin": begin, "end": begin + share,
+                     "middle": begin + share / 2, "share_percent": share,
+                     "number": str(tier) if share >= 4 else "",
+                     "hint": f"{said}: {share:.3g} % in tier {tier}"})  # fmt: skip
+        begin += share
+    return rows
+
+
+def _tier_shares(tiers: list[Mapping[str, Any]]) -> parts.View:
+    rows = [
+        row for key, what in _SHARES
+        for row in _stacked({each["tier"]: each[key] for each in tiers}, {"of": what})
+    ]  # fmt: skip
+    return _bars(rows, "of", [what for _, what in _SHARES], None)
+
+
+def _kernels_by_theta(swept: list[Mapping[str, Any]]) -> parts.View:
+    rows = [
+        row for each in swept if each.get("kernels_by_tier")
+        for row in _stacked(dict(enumerate(each["kernels_by_tier"], 1)), {"theta": f"{each['theta']:g}"})
+    ]  # fmt: skip
+    return _bars(rows, "theta", [f"{each['theta']:g}" for each in swept], "theta")
+
+
+def _bars(rows: list[dict[str, Any]], field: str, names: list[str], title: str | None) -> parts.View:
+    up = parts.names_axis(field, names, title=title)
+    across = parts.linear_axis("begin", "share / %", domain=(0, 100))
+    bars = {
+        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 0.5},
+        "encoding": {"y": up, "x": across, "x2": {"field": "end"}, "color": _colours(), **parts.hinted()},
+    }
+    numbers = {
+        "mark": {"type": "text", "color": "#fffffe", "fontWeight": "bold"},
+        "encoding": {
+            "y": up,
+            "x": {"field": "middle", "type": "quantitative"},
+            "text": {"field": "number", "type": "nominal"},
+        },
+    }
+    return {
+        "width": WIDTH_PX - 80,
+        "height": 22 * len(names),
+        "data": parts.data(rows),
+        "layer": [bars, numbers],
+    }
+
+
+def _swept(swept: list[Mapping[str, Any]]) -> parts.View:
+    rows = [
+        {"theta": f"{each['theta']:g}", "speedup": each["speedup"], "error_percent": each["error_percent"],
+         "hint": f"theta {each['theta']:g}: error {each['error_percent']:.4g} %, "
+                 f"speedup {number(each['speedup'])}"}
+        for each in swept
+        if each.get("speedup") and each.get("error_percent") is not None
+    ]  # fmt: skip
+    place = {
+        "x": parts.ratio_axis("speedup", "speedup", [row["speedup"] for row in rows]),
+        "y": parts.linear_axis("error_percent", "error / %"),
+    }
+    named = {"text": {"field": "theta", "type": "nominal"}}
+    return {
+        "width": WIDTH_PX - 80,
+        "height": 200,
+        "data": parts.data(rows),
+        "layer": [
+            {"mark": {"type": "line", "color": QUIET, "strokeDash": [5, 4]},
+             "encoding": {**place, "order": {"field": "theta", "type": "ordinal"}}},
+            {"mark": parts.points(color=SERIES[0]), "encoding": {**place, **parts.hinted()}},
+            {"mark": {"type": "text", "dy": -11, "fontSize": 11}, "encoding": {**place, **named}},
+        ],
+    }  # fmt: skip
