@@ -59,6 +59,7 @@ class Promise:
 
 _GROUPING, _CLASSIFY, _SELECTION = "tests.bench.grouping", "tests.bench.classify", "tests.bench.selection"
 _INGEST, _PEERS, _STREAMING = "tests.bench.ingest", "tests.bench.peers", "tests.bench.streaming"
+_FIGURES = "tests.bench.figures"
 _WHOLE_WORKLOAD, _NST = 5_300_000, 1_072_246
 DECADES = (100_000, 1_000_000, 10_000_000)
 
@@ -141,6 +142,15 @@ SECTIONS = (
     Section("decades", "Sieve and STEM+ROOT by size", (*SIEVE_DECADES, *STEM_DECADES)),
     Section("download", "Download of published launches", DOWNLOAD, runs=3),
     Section("streaming", "Streams: ten times the launches", (*PROJECT, *INSPECT)),
+    Section(
+        "figures",
+        "Figures: launches (or workloads) to bins, SVG, the pictures of a page",
+        (
+            Case("timeline: columns to bins", _FIGURES, "timeline_bins", 5_000_000),
+            Case("timeline: columns to SVG", _FIGURES, "timeline_svg", 5_000_000),
+            Case("figures of a page of 200 workloads", _FIGURES, "figures_of_report", 200),
+        ),
+    ),
 )
 
 PROMISES = (

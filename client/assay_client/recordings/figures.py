@@ -83,7 +83,7 @@ def other_rules(
         if rule == document["rule"]:
             continue
         try:
-            made = predict_workload(
+            made: dict[str, Any] = predict_workload(
                 workload, targets, rule=rule, sizes=sizes, weak_scaling=weak_scaling
             ).to_dict()
         except AssayError:  # a rule that needs what the table lacks

@@ -88,9 +88,7 @@ def project(
     given = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
     if given.get("rule") == TBPOINT:
         if plot is not None:
-            raise ParameterError(
-                "--plot", "it draws the rules that stop a launch, not tbpoint", "leave it out"
-            )
+            raise ParameterError("--plot", "it draws rules that stop a launch, not tbpoint", "leave it out")
         options = parse_options({k: v for k, v in given.items() if k != "rule"}, TBPointOptions)
         document = _tbpoint(file, traces or [], intervals, options)
         show(document, as_json, lambda console: render_tbpoint(document, console))

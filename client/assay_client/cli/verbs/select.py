@@ -80,9 +80,7 @@ def select(
     plot: PlotOption = None,
     figure: Annotated[
         FigureOfSelection,
-        typer.Option(
-            "--figure", help="What --plot draws: launches in order, kernels of groups, or Sieve's tiers."
-        ),
+        typer.Option("--figure", help="For --plot: launches in order, kernels of groups, Sieve's tiers."),
     ] = FigureOfSelection.LAUNCHES,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,

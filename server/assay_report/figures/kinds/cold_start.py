@@ -109,19 +109,24 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
     ]  # fmt: skip
     shares = [
         {"least": f"{float(least):g} %", "share_percent": share,
-         "hint": f"{share or 0:.4g} % of the instructions: launches that differ by {float(least):g} % or more"}
+         "hint": f"{share or 0:.4g} % of the instructions, which differ by {float(least):g} % or more"}
         for least, share in document["weighted_shares_percent"].items()
     ]  # fmt: skip
     bars = {
         "width": _WIDTH_PX,
         "height": 20 * max(len(shares), 1),
         "data": parts.data(shares),
-        "mark": {"type": "bar", "color": SERIES[0]},
         "encoding": {
-            "y": parts.names_axis("least", [row["least"] for row in shares], title="IPC differs by at least"),
+            "y": parts.names_axis("least", [row["least"] for row in shares], title="differ by at least"),
             "x": parts.linear_axis("share_percent", "share of the instructions / %", domain=(0, 100)),
-            **parts.hinted(),
         },
+        "layer": [
+            {"mark": {"type": "bar", "color": SERIES[0]}, "encoding": parts.hinted()},
+            {
+                "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 11},
+                "encoding": {"text": {"field": "share_percent", "type": "quantitative", "format": ".3~g"}},
+            },
+        ],
     }
     across = parts.linear_axis("launch", "launch", zero=False)
     across["axis"] = {"tickMinStep": 1, "format": "d", "grid": False}

@@ -17,7 +17,8 @@ from assay_sampling.documents.selection import IntervalEntry
 
 MOST_LINES = 40
 _PANEL_PX = 250.0
-_LINE_PX, _MARK_PX = 14, 12
+_LINE_PX, _MARK_PX, _SMALL_MARK_PX = 14, 12, 8
+_MANY_MARKS = 80
 
 
 @dataclass(frozen=True)
@@ -175,12 +176,17 @@ def _row(each: Scored, lines: dict[str, str], series: dict[str, str], floor: flo
     }
 
 
+def _mark_px(shown: list[str], names: list[str]) -> int:
+    """Marks stand closer where there are many."""
+    return _MARK_PX if len(shown) * len(names) <= _MANY_MARKS else _SMALL_MARK_PX
+
+
 def _places(shown: list[str], names: list[str]) -> dict[str, Any]:
     return {
         "shown": shown,
         "y": parts.names_axis("line", shown, grid=True),
         "yOffset": parts.offset("series", names),
-        "height": len(shown) * (_LINE_PX + _MARK_PX * len(names)),
+        "height": len(shown) * (_LINE_PX + _mark_px(shown, names) * len(names)),
     }
 
 
@@ -190,7 +196,7 @@ def _error_panel(
     across = parts.log_axis("error_drawn", "error / %", domain)
     place = {"y": places["y"], "yOffset": places["yOffset"]}
     claimed = {
-        "mark": {"type": "bar", "color": GRID, "height": _MARK_PX - 3},
+        "mark": {"type": "bar", "color": GRID, "height": _mark_px(places["shown"], names) - 3},
         "encoding": {
             **place,
             "x": {**parts.log_axis("floor", "error / %", domain)},

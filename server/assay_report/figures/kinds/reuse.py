@@ -29,9 +29,12 @@ def of_document(document: Mapping[str, Any]) -> Figure:
         "x": parts.linear_axis("launch", "launch (1-based place in the list)", zero=False),
         "y": parts.linear_axis("share_percent", "touched again by the next launch / %", domain=(0, 100)),
     }
-    place["x"]["axis"] = {"tickMinStep": 1, "format": "d"}
+    ticks = sorted({row["launch"] for row in rows}) if len(rows) <= 60 else None
+    place["x"]["axis"] = {"format": "d", "labelOverlap": True} | ({"values": ticks} if ticks else {})
     series = parts.series(list(GRAINS), "grain", "counted in", always=True)
-    dashes = parts.lines(list(GRAINS), "grain", "counted in", always=True)
+    dashes = parts.lines(list(GRAINS), "grain", always=True)
+    dashes["strokeDash"]["legend"] = None
+    dashes["color"] = series["color"]
     view = {
         "width": WIDTH_PX,
         "height": _HEIGHT_PX,

@@ -9,10 +9,9 @@ from assay_report.figures import parts
 from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.kinds.errors import Scored, paired
 from assay_report.figures.text import hint
-from assay_report.figures.theme import SERIES
+from assay_report.figures.theme import INK, SERIES
 
 _WIDTH_PX, _HEIGHT_PX = 520, 320
-KNOWN, MODELS = "known", "scale models"
 
 
 def of_prediction(
@@ -55,10 +54,11 @@ def of_prediction(
         for each in predictions
         if each["lower"] is not None and each["upper"] is not None
     ]  # fmt: skip
-    dots = [{"size": s, "ipc": i, "what": MODELS, "hint": f"scale model: {i:,.4g} at {s} {unit}"}
-            for s, i in models.items()]  # fmt: skip
-    dots += [{"size": s, "ipc": i, "what": KNOWN, "hint": f"known: {i:,.4g} at {s} {unit}"}
-             for s, i in known.items() if s not in models]  # fmt: skip
+    model_dots = [
+        {"size": s, "ipc": i, "hint": f"scale model: {i:,.4g} at {s} {unit}"} for s, i in models.items()
+    ]
+    known_dots = [{"size": s, "ipc": i, "hint": f"known: {i:,.4g} at {s} {unit}"}
+                  for s, i in known.items() if s not in models]  # fmt: skip
     layers = [
         {"data": parts.data(band),
          "mark": {"type": "rule", "strokeWidth": 7, "opacity": 0.35, "color": SERIES[0]},
@@ -67,31 +67,25 @@ def of_prediction(
         {"data": parts.data(lines), "mark": {"type": "line", "strokeWidth": 1.75},
          "encoding": {"x": across, "y": up,
                       **parts.lines(list(curves), "rule", "predicted by", always=True)}},
-        {"data": parts.data(dots), "mark": parts.points(size=90),
-         "encoding": {"x": across, "y": up, **_what(dots), **parts.hinted()}},
+        _dots(model_dots, across, up, color=INK, shape="circle"),
+        _dots(known_dots, across, up, color=SERIES[1], shape="diamond"),
     ]  # fmt: skip
     level = f"{100 * document['level']:g} %"
     caption = (
         f"Lines: predictions from the scale models of {' and '.join(map(str, sorted(models)))} {unit}; "
-        f"bars: {level} intervals of {rule}; diamonds: what the table knows. Both axes are logarithmic."
+        f"bars: {level} intervals of {rule}; "
+        "dots: the scale models; diamonds: what the table knows. Both axes are logarithmic."
     )
     if document.get("cliff_at"):
         caption += f" The misses fall off a cliff at {document['cliff_at']} {unit}."
-    view = {"width": _WIDTH_PX, "height": _HEIGHT_PX, "layer": layers,
-            "resolve": {"scale": {"color": "independent", "shape": "independent"}}}  # fmt: skip
-    return made(name, title, caption, view, described="; ".join(row["hint"] for row in [*dots, *band]))
+    view = {"width": _WIDTH_PX, "height": _HEIGHT_PX, "layer": layers}
+    said = [*model_dots, *known_dots, *band]
+    return made(name, title, caption, view, described="; ".join(row["hint"] for row in said))
 
 
-def _what(dots: list[dict[str, Any]]) -> parts.View:
-    shapes = {MODELS: ("circle", "#1f2933"), KNOWN: ("diamond", SERIES[1])}
-    names = list(dict.fromkeys(row["what"] for row in dots))
-    legend = {"title": None}
-    return {
-        "shape": {"field": "what", "type": "nominal", "legend": legend,
-                  "scale": {"domain": names, "range": [shapes[each][0] for each in names]}},
-        "color": {"field": "what", "type": "nominal", "legend": legend,
-                  "scale": {"domain": names, "range": [shapes[each][1] for each in names]}},
-    }  # fmt: skip
+def _dots(rows: list[dict[str, Any]], across: parts.View, up: parts.View, **look: str) -> parts.View:
+    encoding = {"x": across, "y": up, **parts.hinted()}
+    return {"data": parts.data(rows), "mark": parts.points(size=90, **look), "encoding": encoding}
 
 
 def of_evaluation(document: Mapping[str, Any]) -> Figure:

@@ -100,18 +100,25 @@ def _bars(rows: list[dict[str, Any]], field: str, names: list[str], title: str |
 
 
 def _swept(swept: list[Mapping[str, Any]]) -> parts.View:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"theta": f"{each['theta']:g}", "speedup": each["speedup"], "error_percent": each["error_percent"],
          "hint": f"theta {each['theta']:g}: error {each['error_percent']:.4g} %, "
                  f"speedup {number(each['speedup'])}"}
         for each in swept
         if each.get("speedup") and each.get("error_percent") is not None
     ]  # fmt: skip
+    # Thresholds that give the same strata share a point, so they share a label.
+    at: dict[tuple[float, float], list[str]] = {}
+    for row in rows:
+        at.setdefault((row["speedup"], row["error_percent"]), []).append(row["theta"])
+    for row in rows:
+        same = at[row["speedup"], row["error_percent"]]
+        row["label"] = ", ".join(same) if row["theta"] == same[0] else ""
     place = {
         "x": parts.ratio_axis("speedup", "speedup", [row["speedup"] for row in rows]),
         "y": parts.linear_axis("error_percent", "error / %"),
     }
-    named = {"text": {"field": "theta", "type": "nominal"}}
+    named = {"text": {"field": "label", "type": "nominal"}}
     return {
         "width": WIDTH_PX - 80,
         "height": 200,
