@@ -80,7 +80,7 @@ def select(
     plot: PlotOption = None,
     figure: Annotated[
         FigureOfSelection,
-        typer.Option("--figure", help="For --plot: launches in order, kernels of groups, Sieve's tiers."),
+        typer.Option("--figure", metavar="NAME", help="For --plot: launches, groups or tiers (Sieve)."),
     ] = FigureOfSelection.LAUNCHES,
     synthetic: SyntheticOption = False,
     launch_offset: LaunchOffsetOption = None,
