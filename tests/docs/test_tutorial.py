@@ -28,6 +28,7 @@ VERBS = [
     "evaluate",
     "compare",
     "classify",
+    "export",
 ]
 SECONDS = 200
 
@@ -91,4 +92,5 @@ def test_every_command_of_the_tutorial_works(tmp_path: Path, temporary: Path) ->
         "report.md",
     ]
     assert "SYNTHETIC" in (work / "report" / "report.md").read_text()
+    assert "kernel-" in (work / "handed" / "kernelslist.g").read_text()
     assert (home / ".bash_completions" / "assay.sh").is_file()

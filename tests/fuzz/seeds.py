@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 
 from assay_client.recordings import analyses
 from assay_core.files.launch_file import new_launch_file
+from assay_sampling.handover.weights_file import weights_text
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.readers import open_recording
+from assay_sampling.scoring.selection import SavedSelection
 from tests.support.sampling import accel_sim_logs as logs
 from tests.support.sampling import ncu_reports
 from tests.support.sampling import reader_files as files
@@ -177,6 +179,16 @@ def selections() -> list[Seed]:
         (folder / "trace.json").write_bytes(trace)
         selection = analyses.select("random", folder / "trace.json")
     return [json.dumps(selection.document(labels=True).to_dict()).encode()]
+
+
+def weights_files() -> list[Seed]:
+    (selection,) = selections()
+    saved = SavedSelection.read(json.loads(bytes(selection)), "selection")  # type: ignore[arg-type]
+    return ["".join(weights_text(saved, "assay")).encode()]
+
+
+def kernel_configs() -> list[Seed]:
+    return [b"-1 newptx\n/a/Kernel0/Trace.txt\n/a/Kernel1/Trace.txt\n"]
 
 
 def campaigns() -> list[Seed]:

@@ -13,6 +13,8 @@ from random import Random
 from assay_client.recordings import analyses
 from assay_sampling.errors import AssayError
 from assay_sampling.files.reading import PlainFile
+from assay_sampling.handover.macsim import read_kernel_config
+from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.projection.files import ProjectionOptions, project_file
 from assay_sampling.readers import inspect_recording, read_launches
 from assay_sampling.readers.block_files import read_basic_block_vectors, read_block_size_variation
@@ -120,6 +122,8 @@ TARGETS = {
         seeds.traces, mutate_text, (*_ANY, "xz"),
     ),
     "kernels-list": Target(read_kernels_list, seeds.kernels_list, mutate_text),
+    "kernel-config": Target(read_kernel_config, seeds.kernel_configs, mutate_text),
+    "weights": Target(read_weights, seeds.weights_files, mutate_text, _ANY),
     "block-vectors": Target(
         lambda path: each(
             lambda: read_basic_block_vectors(path, seeds.launches()),

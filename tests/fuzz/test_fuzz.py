@@ -16,7 +16,7 @@ _SHARES = [
     ["kineto", "nsys-sqlite", "campaign", "kernels-list"],
     ["ncu-raw", "ncu-details", "ncu-report", "assay-parquet"],
     ["nsys-parquet", "simulator-output", "simulator-recording", "simulator-intervals", "series"],
-    ["trace", "block-vectors", "block-vectors-parquet", "selection"],
+    ["trace", "block-vectors", "block-vectors-parquet", "selection", "weights", "kernel-config"],
 ]
 
 
