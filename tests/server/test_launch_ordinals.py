@@ -15,6 +15,7 @@ from assay_core.records.upload import SegmentAnswer
 from assay_sampling.errors import LaunchTableError
 from assay_sampling.launches.table import Level, Names, make_batch
 from assay_sampling.wire.packed import PackedColumns, columns_of
+from assay_sampling.wire.packing import packed as packed_columns
 from assay_server.app import Server
 from assay_server.campaigns.ingest.ordinals import LaunchOrdinals
 from tests.support.server.made_segments import MadeSegment, made_batch, made_schema, packed, packed_names
@@ -172,3 +173,38 @@ def test_a_recording_may_leave_launches_out_and_a_measurement_may_not(server: Se
         )
         assert refused(agent.upload(live.key, [second])) == [f"server_refused: {cause}"]
         assert not agent.finish(live.key, 1, 10).published
+
+
+@settings(deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=4), st.booleans())
+def test_packed_launches_are_numbered_as_plain_ones(
+    segments: list[list[tuple[int, int]]], may_skip: bool
+) -> None:
+    def refused(make: Callable[[list[tuple[int, int]]], PackedColumns]) -> list[str]:
+        ordinals, found = LaunchOrdinals(may_skip=may_skip), []
+        for rows in segments:
+            try:
+                ordinals.add([make(rows)], "it")
+                found.append("")
+            except LaunchTableError as error:
+                found.append(error.cause)
+        return found
+
+    def packed_rows(rows: list[tuple[int, int]]) -> PackedColumns:
+        return columns_of(packed_columns(batch(rows)), made_schema())
+
+    assert refused(packed_rows) == refused(columns)
+
+
+def test_a_run_of_packed_launches_is_told_without_unpacking_and_a_gap_in_it_is_not_missed() -> None:
+    for missing in (None, 0, 3_000, 4_999):
+        rows = [(7, n) for n in range(5_000, 10_000) if n != (None if missing is None else 5_000 + missing)]
+        found = columns_of(packed_columns(batch(rows)), made_schema())
+        ordinals = LaunchOrdinals(may_skip=False)
+        if missing == 3_000:
+            with pytest.raises(LaunchTableError, match="1 launches of process 7 from 8000"):
+                ordinals.add([found], "it")
+        else:
+            ordinals.add([found], "it")
+            with pytest.raises(LaunchTableError, match="appears twice"):
+                ordinals.add([columns([(7, rows[-1][1])])], "it")

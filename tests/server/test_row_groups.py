@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
 from assay_sampling.launches.table import Names
 from assay_sampling.wire.packed import columns_of
-from assay_server.store.row_groups import RowGroup, RowGroups
+from assay_server.store.row_groups import RowGroup, RowGroups, WaitingLaunches
 from tests.support.server.made_segments import made_batch, made_schema
 
 SCHEMA = pa.schema(
@@ -86,3 +86,32 @@ def test_a_row_group_that_is_used_again_is_empty(kept: int) -> None:
     groups.give_back(group, SCHEMA)
     assert groups.take(SCHEMA) is group
     assert (group.rows, group.batch().num_rows) == (0, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.lists(ROW, min_size=1, max_size=30), data=st.data())
+def test_launches_that_wait_are_copied_whole_in_order_however_many_pieces_they_are(
+    rows: list[tuple[object, ...]], data: st.DataObject
+) -> None:
+    waiting, table, first = WaitingLaunches(SCHEMA, RowGroups()), table_of(rows), 0
+    while first < len(rows):
+        lead = data.draw(st.integers(0, first))  # rows of the piece that are not asked for
+        count = data.draw(st.integers(1, len(rows) - first))
+        [batch] = table.slice(first - lead, lead + count).combine_chunks().to_batches()
+        assert waiting.take(columns_of(batch, SCHEMA), lead) == count
+        first += count
+    assert (waiting.rows, waiting.is_full) == (len(rows), False)
+    assert pa.Table.from_batches([waiting.copied().batch()]).equals(table)
+
+
+def test_few_pieces_wait_without_a_row_group_and_as_many_rows_as_fit() -> None:
+    groups = RowGroups()
+    groups.give_back(RowGroup(made_schema()), made_schema())
+    waiting = WaitingLaunches(made_schema(), groups)
+    piece = columns_of(made_batch(made_schema(), 0, 50_000, Names()), made_schema())
+    assert [waiting.take(piece, 0) for _ in range(3)] == [50_000, 50_000, ROW_GROUP_ROWS - 100_000]
+    assert waiting.is_full
+    free = groups.take(made_schema())
+    groups.give_back(free, made_schema())
+    assert waiting.copied() is free  # none was taken before
+    assert free.rows == ROW_GROUP_ROWS

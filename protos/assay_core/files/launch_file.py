@@ -90,6 +90,10 @@ class LaunchFileUnderWay:
     def write(self, batch: LaunchBatch, *, named: bool = False) -> None:
         self._writer.write(batch, named=named)
 
+    def write_rest(self) -> None:
+        """Write the last launches, which fill no row group; only :meth:`end` may follow."""
+        self._writer.write_rest()
+
     def end(self) -> str:
         """Complete the file, durably, under its name; returns the hash of its content, as HashedContent."""
         self._open.close()

@@ -95,6 +95,11 @@ class LaunchWriter:
         while self._held_rows >= ROW_GROUP_ROWS:
             self._write_group(ROW_GROUP_ROWS)
 
+    def write_rest(self) -> None:
+        """Write the launches that wait for a row group to fill: no launches may follow them."""
+        if self._held_rows:
+            self._write_group(self._held_rows)
+
     def _write_group(self, rows: int) -> None:
         assert self._writer is not None, "use the writer as a context manager"
         table = pa.Table.from_batches(self._held, schema=self._schema)
@@ -121,8 +126,7 @@ class LaunchWriter:
 
     def _finish(self) -> None:
         assert self._writer is not None
-        if self._held_rows:
-            self._write_group(self._held_rows)
+        self.write_rest()
         self._writer.add_key_value_metadata({NAMES_KEY: pack_names(self._names)})
         self._writer.close()
         self._sink.flush()

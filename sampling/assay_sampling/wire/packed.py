@@ -159,6 +159,13 @@ class StepsColumn:
     def distinct(self) -> np.ndarray:
         return distinct(self._values)
 
+    def consecutive(self) -> tuple[int, int] | None:
+        """The first and the last value, if each is the one before plus one."""
+        if not len(self.steps) or not (self.steps[1:] == 1).all():
+            return None
+        first = self.before + int(self.steps[0])
+        return first, first + len(self.steps) - 1
+
     def write(self, target: np.ndarray, first: int) -> None:
         np.cumsum(self.steps[first : first + len(target)], dtype=np.int64, out=target)
         target += self.before + int(self.steps[:first].sum(dtype=np.int64))

@@ -28,7 +28,7 @@ from assay_sampling.errors import AssayError
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
 from assay_sampling.launches.table import LaunchBatch
 from assay_server.store.model import Segment
-from assay_server.store.row_groups import RowGroup, RowGroups
+from assay_server.store.row_groups import RowGroup, RowGroups, WaitingLaunches
 from assay_server.store.segments import CheckedSchema, SegmentContent
 
 _log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class FileAhead:
 
     ``writers``: as many as there are threads that write, for all files.
 
-    Their launches are copied into a row group; while a full one is written, the next one fills.
+    Their launches wait until they fill a row group; while a full one is written, the next one fills.
     """
 
     def __init__(self, path: Path, temporary: Path, groups: RowGroups, writers: threading.Semaphore) -> None:
@@ -66,8 +66,8 @@ class FileAhead:
         self._changed = threading.Condition()
         self._names: dict[int, str] = {}  # not in the file yet
         self._schema: CheckedSchema | None = None
-        self._filling: RowGroup | None = None
-        self._full: RowGroup | None = None
+        self._filling: WaitingLaunches | None = None
+        self._full: WaitingLaunches | None = None
         self._adds = False
         self._dropped = False
         self._file: LaunchFileUnderWay | None = None
@@ -105,7 +105,7 @@ class FileAhead:
             copied = 0
             while copied < batch.num_rows and not self._dropped:
                 if self._filling is None:
-                    self._filling = self._groups.take(content.schema)
+                    self._filling = WaitingLaunches(content.schema, self._groups)
                 copied += self._filling.take(batch, copied)
                 if self._filling.is_full:
                     self._pass_on(threads)
@@ -127,8 +127,9 @@ class FileAhead:
         written = False
         try:
             if not self._dropped:
-                self._write(self._full)
-                self._give_back(self._full)
+                group = self._full.copied()
+                self._write(group)
+                self._give_back(group)
                 written = True
         except (AssayError, OSError) as error:
             _log.info("%s is not written ahead: %s", self._path, error)
@@ -157,15 +158,20 @@ class FileAhead:
 
     def end(self) -> str:
         """Complete the file, durably, under its name; returns its content hash. Raises StorageError."""
-        group, self._filling = self._filling, None
-        if group is not None:
-            self._write(group)
+        rest, self._filling = self._filling, None
+        if rest is not None:
+            with self._writers:  # at most as many row groups are in memory as threads write
+                group = rest.copied()
+                self._write(group)
+                # Until here the writer would read rows that fill no row group from the group's own memory.
+                self._file_here.write_rest()
+                self._give_back(group)
+        return self._file_here.end()
+
+    @property
+    def _file_here(self) -> LaunchFileUnderWay:
         assert self._file is not None
-        content_hash = self._file.end()
-        # The writer reads rows that fill no row group only now, from the group's own memory.
-        if group is not None:
-            self._give_back(group)
-        return content_hash
+        return self._file
 
     def _give_back(self, group: RowGroup) -> None:
         """Let others use the memory of a row group that is in the file."""

@@ -16,6 +16,8 @@ import pyarrow as pa
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS
 from assay_sampling.wire.packed import Column, PackedColumns
 
+_MOST_PIECES = 4
+
 
 class RowGroup:
     """Up to ``ROW_GROUP_ROWS`` launches of one schema; memory that no row needed yet is not touched."""
@@ -35,9 +37,9 @@ class RowGroup:
         self.rows, self._schema = 0, schema
         self._valid.clear()
 
-    def take(self, batch: PackedColumns, first: int) -> int:
-        """Copy rows of a batch from row ``first`` on, as many as fit; returns how many."""
-        taken: int = min(batch.num_rows - first, ROW_GROUP_ROWS - self.rows)
+    def take(self, batch: PackedColumns, first: int, most: int = ROW_GROUP_ROWS) -> int:
+        """Copy rows of a batch from row ``first`` on, ``most`` or as many as fit; returns how many."""
+        taken: int = min(batch.num_rows - first, ROW_GROUP_ROWS - self.rows, most)
         for place, column in enumerate(batch.columns):
             self._copy(place, column, first, slice(self.rows, self.rows + taken))
         self.rows += taken
@@ -61,6 +63,41 @@ class RowGroup:
         valid = self._valid.get(place)
         bits = None if valid is None else pa.py_buffer(np.packbits(valid[: self.rows], bitorder="little"))
         return pa.Array.from_buffers(kind, self.rows, [bits, pa.py_buffer(self._columns[place])])
+
+
+class WaitingLaunches:
+    """Launches that wait until they fill a row group.
+
+    They wait as they came, which takes less memory than all columns in full do; if they are in many pieces,
+    they are copied into a row group.
+    """
+
+    def __init__(self, schema: pa.Schema, groups: RowGroups) -> None:
+        self.rows = 0
+        self._schema, self._groups = schema, groups
+        self._pieces: list[tuple[PackedColumns, int, int]] = []
+        self._copied: RowGroup | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows == ROW_GROUP_ROWS
+
+    def take(self, batch: PackedColumns, first: int) -> int:
+        """Take rows of a batch from row ``first`` on, as many as fit; returns how many."""
+        taken = min(batch.num_rows - first, ROW_GROUP_ROWS - self.rows)
+        self._pieces.append((batch, first, taken))
+        self.rows += taken
+        if self._copied is not None or len(self._pieces) > _MOST_PIECES:
+            self._copied = self.copied()
+        return taken
+
+    def copied(self) -> RowGroup:
+        """All of them in one row group; give it back when it is written."""
+        group = self._copied or self._groups.take(self._schema)
+        for batch, first, taken in self._pieces:
+            group.take(batch, first, taken)
+        self._pieces.clear()
+        return group
 
 
 class RowGroups:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from assay_sampling.errors import LaunchTableError
-from assay_sampling.wire.packed import PackedColumns
+from assay_sampling.wire.packed import CodesColumn, PackedColumns, StepsColumn
 
 _SPLIT = "give each recording once; a file with several recordings must be split"
 _REPORT = "look at the attempt's log; if it does not explain this, report it to the authors of Assay"
@@ -32,9 +32,7 @@ class LaunchOrdinals:
 
     def add(self, batches: Sequence[PackedColumns], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
-        process = _together([batch.values("process") for batch in batches])
-        launch = _together([batch.values("launch") for batch in batches])
-        new = _new_intervals(process, launch)
+        new = _intervals_of(batches)
         found = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
         same = found[0, 1:] == found[0, :-1]
         twice = np.flatnonzero(same & (found[1, 1:] <= found[2, :-1]))
@@ -49,12 +47,25 @@ class LaunchOrdinals:
         self._intervals = joined
 
 
+def _intervals_of(batches: Sequence[PackedColumns]) -> np.ndarray:
+    """The launches of a segment as sorted intervals; launches that come twice stay apart."""
+    if len(batches) == 1:
+        process, launch = (batches[0].column(name) for name in ("process", "launch"))
+        only = process.distinct() if isinstance(process, CodesColumn) else ()
+        run = launch.consecutive() if isinstance(launch, StepsColumn) else None
+        if len(only) == 1 and run is not None:  # nearly all packed segments: nothing is unpacked
+            return np.array([[int(only[0])], [run[0]], [run[1]]], np.int64)
+    return _new_intervals(
+        _together([batch.values("process") for batch in batches]),
+        _together([batch.values("launch") for batch in batches]),
+    )
+
+
 def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def _new_intervals(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    """The launches of a segment as sorted intervals; launches that come twice stay apart."""
     if _is_one_piece(process, launch):
         return np.array([process[:1], launch[:1], launch[-1:]], np.int64)
     process = process.astype(np.int64)
