@@ -51,10 +51,10 @@ def _intervals_of(batches: Sequence[PackedColumns]) -> np.ndarray:
     """The launches of a segment as sorted intervals; launches that come twice stay apart."""
     if len(batches) == 1:
         process, launch = (batches[0].column(name) for name in ("process", "launch"))
-        only = process.distinct() if isinstance(process, CodesColumn) else ()
-        run = launch.consecutive() if isinstance(launch, StepsColumn) else None
-        if len(only) == 1 and run is not None:  # nearly all packed segments: nothing is unpacked
-            return np.array([[int(only[0])], [run[0]], [run[1]]], np.int64)
+        if isinstance(process, CodesColumn) and isinstance(launch, StepsColumn):
+            only, run = process.distinct(), launch.consecutive()
+            if len(only) == 1 and run is not None:  # nearly all packed segments: nothing is unpacked
+                return np.array([[int(only[0])], [run[0]], [run[1]]], np.int64)
     return _new_intervals(
         _together([batch.values("process") for batch in batches]),
         _together([batch.values("launch") for batch in batches]),
