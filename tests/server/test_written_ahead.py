@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from assay_core.files.launch_file import LaunchFileUnderWay
 from assay_core.records.attempt import AttemptKey
+from assay_sampling.errors import StorageError
 from assay_sampling.wire.packing import packed as packed_columns
 from assay_server.store.ahead import AheadLimits
 from assay_server.store.model import Segment
@@ -81,13 +83,14 @@ def test_a_file_has_the_same_bytes_if_agents_pack_the_columns_of_some_segments(
 def test_memory_of_the_last_rows_is_given_to_nobody_before_the_file_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The writer keeps rows that fill no row group until the end, in the memory that they were copied to."""
+    """The writer could keep rows that fill no row group until the end, in the memory they were copied to."""
     expected = published_at_the_end(tmp_path / "end", SMALL)
     store = LocalRecordStore(tmp_path / "ahead")
     records = bring(store, SMALL, KEY, ahead=True)
     other, real = AttemptKey("made-1.0001", 0, 1, 8), LaunchFileUnderWay.end
-    first, second = made_segments((300, 157))
-    of_other_launches = [replace(second, index=0, names=first.names)]
+    first, *others = made_segments((300, *[157] * 7))  # so many pieces that they are copied
+    of_other_launches = [replace(each, index=n) for n, each in enumerate(others)]
+    of_other_launches[0] = replace(of_other_launches[0], names=first.names)
 
     def end(file: LaunchFileUnderWay) -> str:
         bring(store, of_other_launches, other, ahead=True)
@@ -215,3 +218,20 @@ def test_a_full_disk_under_the_file_ahead_costs_nothing_but_the_lead(
         records = bring(store, GROUPS_AND_A_HALF, KEY, ahead=True)
 
     assert store.publish(KEY, records) == expected
+
+
+def test_a_disk_that_refuses_the_last_rows_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    store = LocalRecordStore(tmp_path / "ahead")
+    records = bring(store, SMALL, KEY, ahead=True)
+
+    def refuse(file: LaunchFileUnderWay) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(LaunchFileUnderWay, "write_rest", refuse)
+    with pytest.raises(StorageError, match="no space left"):
+        store.publish(KEY, records)
+    assert files(tmp_path / "ahead" / "records") == []
+    monkeypatch.undo()
+    assert store.publish(KEY, records) == published_at_the_end(tmp_path / "end", SMALL)

@@ -161,17 +161,21 @@ class FileAhead:
         rest, self._filling = self._filling, None
         if rest is not None:
             with self._writers:  # at most as many row groups are in memory as threads write
-                group = rest.copied()
-                self._write(group)
-                # Until here the writer would read rows that fill no row group from the group's own memory.
-                self._file_here.write_rest()
-                self._give_back(group)
-        return self._file_here.end()
-
-    @property
-    def _file_here(self) -> LaunchFileUnderWay:
+                self._write_rest(rest)
         assert self._file is not None
-        return self._file
+        return self._file.end()
+
+    def _write_rest(self, rest: WaitingLaunches) -> None:
+        group = rest.copied()
+        self._write(group)
+        assert self._file is not None
+        try:
+            # The writer would keep these rows, which fill no row group, in the group's own memory.
+            self._file.write_rest()
+        except BaseException:
+            self._file.drop()
+            raise
+        self._give_back(group)
 
     def _give_back(self, group: RowGroup) -> None:
         """Let others use the memory of a row group that is in the file."""
