@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
 
 from assay_agent.conditions.base import Condition, Site
 from assay_agent.conditions.clocks import LockedClocks, ModelledClocks, NcuClocks
@@ -12,6 +10,7 @@ from assay_agent.conditions.leftovers import undo
 from assay_agent.conditions.mps import SmShare, WithoutMps
 from assay_agent.conditions.occupants import AloneOnGpu
 from assay_agent.conditions.sm_partition import SmPartition
+from assay_agent.conditions.together import Together
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
 
@@ -21,7 +20,7 @@ def under_mps(work: Work) -> bool:
     return work.under_mps or (work.condition.sm_percent or 100.0) < 100
 
 
-class Conditions:
+class Conditions(Together):
     """All conditions of a run; see :class:`assay_agent.conditions.base.Condition`.
 
     Entering first undoes what is in the GPU's journal. If it raises, nothing stays in force.
@@ -30,21 +29,11 @@ class Conditions:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._conditions = _conditions(site)
-        self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            if self._conditions:
-                undo(self._site.journal)
-            for condition in self._conditions:
-                stack.enter_context(condition)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def _each(self) -> Iterator[Condition]:
+        if self._conditions:
+            undo(self._site.journal)
+        yield from self._conditions
 
     @property
     def environment(self) -> dict[str, str]:

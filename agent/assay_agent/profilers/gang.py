@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from assay_agent.conditions import Conditions, Site
 from assay_agent.conditions.journal import Journal
+from assay_agent.conditions.together import Together
 from assay_agent.execution.environment import MeasuredGPU, Workspace, gang_of
 from assay_agent.execution.errors import ProfilerError
 from assay_agent.telemetry.watch import GpuWatch
@@ -25,7 +26,7 @@ from assay_sampling.launches.table import Device
 from assay_sampling.running.failures import FailureClass
 
 
-class OtherGpus:
+class OtherGpus(Together):
     """The GPUs of a gang except the one whose slot leads; empty for a run on one GPU.
 
     Entering raises ProfilerError if a condition cannot be made; then none stays in force.
@@ -44,7 +45,6 @@ class OtherGpus:
     ) -> None:
         self._conditions: list[Conditions] = []
         self._watches: list[GpuWatch] = []
-        self._stack = contextlib.ExitStack()
         for other in gang_of(gpu, work):
             if other is gpu:
                 continue
@@ -62,19 +62,9 @@ class OtherGpus:
             self._conditions.append(Conditions(site))
             self._watches.append(GpuWatch(other, work, private, cancelled))
 
-    def __enter__(self) -> Self:
-        with contextlib.ExitStack() as stack:
-            for conditions in self._conditions:
-                stack.enter_context(conditions)
-            for watch in self._watches:
-                stack.enter_context(watch)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def _each(self) -> Iterator[AbstractContextManager[Any]]:
+        yield from self._conditions
+        yield from self._watches
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:

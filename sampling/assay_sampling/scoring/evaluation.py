@@ -204,12 +204,6 @@ def evaluate(
     simulated = float(of_representatives.sum())
     if not simulated > 0:
         raise RefusedError("selection", f"its representatives have no cost in {cost.quantity!r}")
-    group_error = None
-    if labels is not None and representative_groups is not None:
-        count = int(max(labels.max(initial=-1), representative_groups.max(initial=-1))) + 1
-        true_by_group = np.bincount(labels, weights=values, minlength=count)
-        projected_by_group = np.bincount(representative_groups, weights=projected_each, minlength=count)
-        group_error = 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / total
     return Evaluation(
         quantity=cost.quantity,
         unit=cost.unit,
@@ -219,7 +213,7 @@ def evaluate(
         simulated=simulated,
         error_percent=abs(signed),
         signed_error_percent=signed,
-        group_error_percent=group_error,
+        group_error_percent=_group_error_percent(values, projected_each, labels, representative_groups),
         speedup=total / simulated,
         speedup_launches=len(values) / len(representative_rows),
         speedup_instructions=_ratio(instructions, representative_rows),
@@ -230,6 +224,22 @@ def evaluate(
         ),
         weights=kind,
     )
+
+
+def _group_error_percent(
+    values: np.ndarray, projected: np.ndarray, labels: np.ndarray | None, groups: np.ndarray | None
+) -> float | None:
+    """Sum of the groups' absolute errors in percent of the total, so that none cancels another.
+
+    ``values`` and ``labels``: of every launch, shape (n,); ``projected`` and ``groups``: of the
+    representatives, shape (r,). None without groups.
+    """
+    if labels is None or groups is None:
+        return None
+    count = int(max(labels.max(initial=-1), groups.max(initial=-1))) + 1
+    true_by_group = np.bincount(labels, weights=values, minlength=count)
+    projected_by_group = np.bincount(groups, weights=projected, minlength=count)
+    return 100.0 * float(np.abs(projected_by_group - true_by_group).sum()) / float(values.sum())
 
 
 def doubts(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
@@ -89,3 +90,26 @@ async def send_in_time(context: grpc.aio.ServicerContext[Any, Any], message: Any
             "answer", f"its receiver took nothing for {seconds:g} s", "read faster, or ask again later"
         )
         await abort(context, error, "answer")
+
+
+async def patiently(
+    requests: AsyncIterator[Any],
+    context: grpc.aio.ServicerContext[Any, Any],
+    *,
+    what: str,
+    call: str,
+    idle_seconds: float,
+) -> AsyncIterator[Any]:
+    """The messages of a stream that brings ``what``; one that stands still, or cannot be decoded, ends."""
+    messages, end = aiter(requests), object()
+    while True:
+        try:
+            message = await asyncio.wait_for(anext(messages, end), idle_seconds)
+        except TimeoutError:
+            cause = f"nothing of the {what} came for {idle_seconds} s"
+            await abort(context, StorageError(what, cause, "send it again"), call)
+        except AssayError as error:
+            await abort(context, error, call)
+        if message is end:
+            return
+        yield message

@@ -16,7 +16,6 @@ from assay_core.records.campaign import (
     CampaignStatus,
     NamedCampaign,
     NamedRun,
-    ReportChunk,
     ReportRequest,
     StatusRequest,
     Submission,
@@ -115,8 +114,28 @@ async def sent(
     return await answer(context, executor, message, read, request)
 
 
-def _as_it_is(record: Asked) -> Asked:
+def as_it_is(record: Asked) -> Asked:
+    """The ``read`` of :func:`answer` for what is a record already."""
     return record
+
+
+async def send_pieces(
+    context: Context,
+    executor: Executor,
+    handler: Callable[[Asked], Iterator[Sent]],
+    read: Callable[[Any], Asked],
+    request: Any,
+    *,
+    stalled_seconds: float,
+) -> None:
+    """Send what a handler yields, made in a thread; a peer that takes nothing for so long is cut off."""
+    pieces = await answer(context, executor, handler, read, request)
+    while (piece := await answer(context, executor, _next, as_it_is, pieces)) is not None:
+        await send_in_time(context, piece.to_proto(), stalled_seconds)
+
+
+def _next(pieces: Iterator[Sent]) -> Sent | None:
+    return next(pieces, None)
 
 
 class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
@@ -166,7 +185,7 @@ class AgentServicer(agent_pb2_grpc.AgentServiceServicer):
             # Most slots that news wakes, or that ask again, find in memory that there is nothing for them.
             worth = self._handler.must_ask if first else self._handler.is_worth_asking
             if worth(request):
-                told = await answer(context, self._threads.short, self._asking(first), _as_it_is, request)
+                told = await answer(context, self._threads.short, self._asking(first), as_it_is, request)
             first, rest = False, until - loop.time()
             if told.work is not None or told.register_again or rest <= 0 or self._changes.stopping:
                 return told
@@ -237,7 +256,7 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
         asked = StatusRequest(campaign_id, without_runs=True)
         while True:
             seen, began = self._changes.version(topic), loop.time()
-            status = await answer(context, self._threads.status, self._handler.status, _as_it_is, asked)
+            status = await answer(context, self._threads.status, self._handler.status, as_it_is, asked)
             took = loop.time() - began
             if status != last:
                 yield status
@@ -275,12 +294,7 @@ class CampaignServicer(campaign_pb2_grpc.CampaignServiceServicer):
 
     async def GetReport(self, request: Any, context: Context) -> AsyncIterator[Any]:
         people, read = self._threads.people, ReportRequest.from_proto
-        chunks = await answer(context, people, self._handler.report, read, request)
-        while (chunk := await answer(context, people, _next_chunk, _as_it_is, chunks)) is not None:
-            await send_in_time(context, chunk.to_proto(), self._queries.answer_stalled_seconds)
+        most = self._queries.answer_stalled_seconds
+        await send_pieces(context, people, self._handler.report, read, request, stalled_seconds=most)
         return
         yield  # a call that answers in parts
-
-
-def _next_chunk(chunks: Iterator[ReportChunk]) -> ReportChunk | None:
-    return next(chunks, None)

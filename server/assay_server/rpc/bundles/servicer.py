@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 from assay_core.records.upload import BundleChunk, BundlesNamed, BundleWanted
 from assay_protos import bundle_pb2_grpc
-from assay_sampling.errors import AssayError, InputError, StorageError
+from assay_sampling.errors import AssayError, InputError
 from assay_server.campaigns.bundles.stored import Incoming
 from assay_server.limits import Limits
 from assay_server.rpc.bundles.handler import BundleHandler
-from assay_server.rpc.errors import abort, send_in_time
+from assay_server.rpc.errors import abort, patiently
 from assay_server.rpc.places import Places
-from assay_server.rpc.servicers import Context, Threads, answer, sent
-
-_END: Any = object()
+from assay_server.rpc.servicers import Context, Threads, answer, as_it_is, send_pieces, sent
 
 
 class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
@@ -41,19 +39,21 @@ class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
             incoming: Incoming | None = None
             people = self._threads.people
             try:
-                async for message in self._patiently(requests, context):
+                most = self._limits.bundle_idle_seconds
+                messages = patiently(requests, context, what="bundle", call="SendBundle", idle_seconds=most)
+                async for message in messages:
                     chunk = BundleChunk.from_proto(message)
                     if incoming is None:
-                        incoming = await answer(context, people, self._handler.begin, _as_it_is, chunk)
+                        incoming = await answer(context, people, self._handler.begin, as_it_is, chunk)
                     elif chunk.bundle is not None:
                         raise InputError("bundle", "a stream brings one bundle", "send each by itself")
                     if len(chunk.data) > self._limits.bundle_chunk_bytes:
                         most = self._limits.bundle_chunk_bytes
                         raise InputError("bundle", f"a chunk has at most {most:,} bytes", "send it again")
-                    await answer(context, people, incoming.feed, _as_it_is, chunk.data)
+                    await answer(context, people, incoming.feed, as_it_is, chunk.data)
                 if incoming is None:
                     raise InputError("bundle", "the stream is empty", "send it again")
-                yield await sent(context, people, self._handler.finish, _as_it_is, incoming)
+                yield await sent(context, people, self._handler.finish, as_it_is, incoming)
             except AssayError as error:
                 await abort(context, error, "SendBundle")
             finally:
@@ -64,30 +64,7 @@ class BundleServicer(bundle_pb2_grpc.BundleServiceServicer):
         with self._places.taken() as place:
             if not place:
                 await abort(context, self._places.refusal("bundles on their way"), "FetchBundle")
-            short, read = self._threads.short, BundleWanted.from_proto
-            pieces = await answer(context, short, self._handler.fetch, read, request)
-            while (piece := await answer(context, short, _next, _as_it_is, pieces)) is not None:
-                await send_in_time(context, piece.to_proto(), self._limits.bundle_idle_seconds)
+            short, read, most = self._threads.short, BundleWanted.from_proto, self._limits.bundle_idle_seconds
+            await send_pieces(context, short, self._handler.fetch, read, request, stalled_seconds=most)
         return
         yield  # a call that answers in parts
-
-    async def _patiently(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        """The messages; a stream that stands still ends."""
-        messages, most = aiter(requests), self._limits.bundle_idle_seconds
-        while True:
-            try:
-                message = await asyncio.wait_for(anext(messages, _END), most)
-            except TimeoutError:
-                cause = f"nothing of the bundle came for {most} s"
-                await abort(context, StorageError("bundle", cause, "send it again"), "SendBundle")
-            if message is _END:
-                return
-            yield message
-
-
-def _next(pieces: Iterator[BundleChunk]) -> BundleChunk | None:
-    return next(pieces, None)
-
-
-def _as_it_is(record: Any) -> Any:
-    return record

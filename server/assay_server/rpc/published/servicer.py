@@ -8,10 +8,10 @@ from typing import Any
 from assay_core.records.archive import LaunchesAsked, RecordsAsked, RecordWanted
 from assay_protos import records_pb2_grpc
 from assay_server.limits import Limits
-from assay_server.rpc.errors import abort, send_in_time
+from assay_server.rpc.errors import abort
 from assay_server.rpc.places import Places
 from assay_server.rpc.published.handler import PublishedHandler
-from assay_server.rpc.servicers import Context, Threads, answer, sent
+from assay_server.rpc.servicers import Context, Threads, send_pieces, sent
 
 
 class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
@@ -53,15 +53,5 @@ class PublishedServicer(records_pb2_grpc.RecordsServiceServicer):
         with self._places.taken() as place:
             if not place:
                 await abort(context, self._places.refusal("downloads"), call)
-            people = self._threads.people
-            parts = await answer(context, people, handle, read, request)
-            while (part := await answer(context, people, _next, _as_it_is, parts)) is not None:
-                await send_in_time(context, part.to_proto(), self._queries.answer_stalled_seconds)
-
-
-def _next(parts: Iterator[Any]) -> Any:
-    return next(parts, None)
-
-
-def _as_it_is(record: Any) -> Any:
-    return record
+            people, most = self._threads.people, self._queries.answer_stalled_seconds
+            await send_pieces(context, people, handle, read, request, stalled_seconds=most)
