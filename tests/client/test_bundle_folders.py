@@ -103,6 +103,17 @@ def test_a_server_that_asks_for_another_folder_gets_nothing(
     assert request.asks_for_folders and not request.bundles
 
 
+def test_a_folder_that_is_asked_for_again_and_again_is_packed_once(
+    server: FakeServer, connection: Connection, tmp_path: Path
+) -> None:
+    """And text that ends lines as no editor does is counted as the server counts it."""
+    text = CAMPAIGN.replace("\n", "\r\n") + "# \x0b \x1c\u2028  - {name: v, bundle: ./files, command: [x]}\n"
+    asked = [campaign_pb2.BundleFolder(folder="./files", workload="w", line=11)] * 2000
+    server.script.submit = lambda _: campaign_pb2.SubmitResponse(folders=asked)
+    with pytest.raises(CampaignError, match="not a folder"):
+        submit_with_files(connection, text, tmp_path / "c.yaml")
+
+
 def test_a_server_of_an_earlier_release_takes_files_without_bundles(
     server: FakeServer, connection: Connection, tmp_path: Path
 ) -> None:

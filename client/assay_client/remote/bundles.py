@@ -36,9 +36,12 @@ def submit_with_files(connection: Connection, text: str, path: Path) -> Submitte
     answer = connection.submit(text, str(path), str(base), asks_for_folders=True)
     if not answer.folders:
         return answer
-    for folder in answer.folders:
-        _require_named(text, folder, path)
-    return connection.submit(text, str(path), str(base), _sent(connection, answer.folders, path))
+    folders = {each.folder: each for each in answer.folders}  # each once, whatever the server says
+    lines = _LINE_BREAKS.split(text)
+    for folder in folders.values():
+        _require_named(lines, folder, path)
+    sent = _sent(connection, list(folders.values()), path)
+    return connection.submit(text, str(path), str(base), sent)
 
 
 def names_folder(line: str, folder: str) -> bool:
@@ -55,8 +58,7 @@ def names_folder(line: str, folder: str) -> bool:
     return found is not None and _COMMENT.search(line[: found.start() + 1]) is None
 
 
-def _require_named(text: str, named: BundleFolder, path: Path) -> None:
-    lines = _LINE_BREAKS.split(text)
+def _require_named(lines: Sequence[str], named: BundleFolder, path: Path) -> None:
     line = lines[named.line - 1] if 0 < named.line <= len(lines) else ""
     if not names_folder(line, named.folder):
         raise CampaignError(
