@@ -307,10 +307,20 @@ def counter_columns(schema: pa.Schema) -> tuple[CounterColumn, ...]:
     """The counter columns of a launch table's schema, in order."""
     found = []
     for item in schema:
-        metadata = {k.decode(): v.decode() for k, v in (item.metadata or {}).items()}
+        metadata = _marks(item)
         if metadata.get("kind") == "counter":
             found.append(CounterColumn(item.name, metadata["unit"], metadata["metric"], metadata["variant"]))
     return tuple(found)
+
+
+def _marks(item: pa.Field) -> dict[str, str]:
+    """The metadata of a column; raises LaunchTableError for bytes that are not text."""
+    try:
+        return {k.decode(): v.decode() for k, v in (item.metadata or {}).items()}
+    except UnicodeDecodeError as error:
+        raise LaunchTableError(
+            "launch table", f"the metadata of column {item.name!r} are not UTF-8 ({error.reason})"
+        ) from error
 
 
 def make_batch(
@@ -362,9 +372,11 @@ def check_schema(schema: pa.Schema) -> TableMetadata:
     for expected, found in zip(BASE_FIELDS, schema, strict=False):
         if not expected.equals(found):
             raise LaunchTableError("launch table", f"found the column {found.name!r}, expected {expected}")
-    for item in list(schema)[len(BASE_FIELDS) :]:
-        marks = {k.decode(errors="replace") for k in (item.metadata or {})}
-        if item.type != pa.float64() or not {"kind", "unit", "metric", "variant"} <= marks:
+    for place, item in enumerate(schema):
+        marks = _marks(item)
+        if place < len(BASE_FIELDS):
+            continue
+        if item.type != pa.float64() or not {"kind", "unit", "metric", "variant"} <= marks.keys():
             raise LaunchTableError("launch table", f"column {item.name!r} is not a counter column")
     if len(set(schema.names)) != len(schema.names):
         raise LaunchTableError("launch table", "a column name appears twice")

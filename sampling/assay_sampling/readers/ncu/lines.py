@@ -236,17 +236,18 @@ class RowScanner:
 
     def blame(self, rows: RowBlock) -> InputError:
         """The error for rows that do not parse: it names the first bad one."""
-        held, index = b"", 0
+        held, index, last = b"", 0, len(rows.lines) - 1
         for text in rows.data.splitlines(keepends=True):
             held += text
             if held.count(b'"') % 2:
                 continue
             try:
-                self.parse_row(held.rstrip(b"\r\n"), int(rows.lines[index]))
+                # Carriage returns within rows make more lines here than there are rows.
+                self.parse_row(held.rstrip(b"\r\n"), int(rows.lines[min(index, last)]))
             except InputError as error:
                 return error
             held, index = b"", index + 1
-        return self._damaged(int(rows.lines[min(index, len(rows.lines) - 1)]))
+        return self._damaged(int(rows.lines[min(index, last)]))
 
     def _all_rows(self, data: bytes) -> bool:
         # Quotes at both ends of every line are nearly always right; the parser finds the exceptions.

@@ -75,7 +75,8 @@ class Database:
         """Turn what SQLite reports into an InputError."""
         try:
             yield
-        except sqlite3.Error as error:
+        # Its message quotes bytes of the file, which Python may be unable to decode.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise InputError(
                 self.path, f"the SQLite file is damaged or cut off ({error})", _EXPORT_AGAIN
             ) from error
