@@ -215,6 +215,7 @@ _PAGE_FOOT = """
   idle cores, and prints each goal with what was measured. A lease's ratios are of CPU time.
 - *A live page* is drawn anew when something has changed, which is twice a second here; watching is compared
   with the same changes without anybody who watches.
+- The command ends with exit code 1 if a promise is missed, and names it on standard error.
 - Peak memory is that of the whole process, including the generated launches.
 """
 
