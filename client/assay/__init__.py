@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from assay.campaigns import Campaign
     from assay.comparisons import Comparison
     from assay.evaluations import Evaluation, RelativeEvaluation
+    from assay.plots import Plot
     from assay.profiles import Profile
     from assay.records import Records, RecordStream
     from assay.selections import Selection
@@ -29,6 +30,7 @@ __all__ = [
     "Campaign",
     "Comparison",
     "Evaluation",
+    "Plot",
     "Profile",
     "RecordStream",
     "Records",
@@ -42,6 +44,7 @@ _HOMES = {
     "Campaign": "assay.campaigns",
     "Comparison": "assay.comparisons",
     "Evaluation": "assay.evaluations",
+    "Plot": "assay.plots",
     "Profile": "assay.profiles",
     "RecordStream": "assay.records",
     "Records": "assay.records",

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from assay import frames
 from assay.display import page, table
+from assay.plots import Plot
 from assay.records import Records
 from assay.selections import Selection
 from assay_client.remote.client import Client
@@ -163,6 +164,12 @@ class Campaign:
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
         return frames.to_frame(self.to_arrow())
+
+    def plots(self) -> tuple[Plot, ...]:
+        """The figures of the report, of the suite first; docs/figures.md."""
+        from assay_report.figures.gallery import of_report  # noqa: PLC0415 - only if it is asked for
+
+        return tuple(Plot(figure) for figure in of_report(self.report()))
 
     def __repr__(self) -> str:
         return f"Campaign({self._id!r})"

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from assay import frames
 from assay.display import page, table
+from assay.plots import Plot
 from assay_sampling.notes.registry import note_text
 
 if TYPE_CHECKING:
@@ -78,6 +79,12 @@ class Comparison:
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
         return frames.to_frame(self.to_arrow())
+
+    def plot(self) -> Plot:
+        """Fair error against fair speedup of each method, with those that no other beats."""
+        from assay_report.figures.kinds.pareto import of_comparison  # noqa: PLC0415 - only if it is asked for
+
+        return Plot(of_comparison(self._document))
 
     def __repr__(self) -> str:
         return f"Comparison({len(self)} methods, recommended: {self.recommended or 'none'})"

@@ -128,3 +128,13 @@ def test_other_files_and_endings_are_refused(window: Path, tmp_path: Path) -> No
         selection.write(tmp_path / "selection.csv")
     with pytest.raises(ParameterError, match="no parameter 'sample'"):
         notebook.Profile.read(window).select("random", sample=3)
+
+
+def test_a_comparison_is_drawn_and_written(window: Path, tmp_path: Path) -> None:
+    plot = notebook.Profile.read(window).compare("random", "sieve", trials=30).plot()
+    assert plot.empty is None
+    assert plot._repr_svg_().startswith("<svg")
+    assert "sieve" in plot._repr_svg_()
+    plot.write(tmp_path / "figure.pdf")
+    assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
+    assert plot.chart().to_dict()["title"] == plot.title

@@ -185,3 +185,9 @@ def test_a_broken_stream_goes_on_where_it_was(
 def gone(_self: Connection, _wanted: LaunchesAsked) -> Iterator[LaunchesPart]:
     raise ServerUnreachableError("a", "gone")
     yield LaunchesPart()
+
+
+def test_the_figures_of_a_report_are_at_hand(campaign: assay.Campaign) -> None:
+    plots = campaign.plots()
+    assert len(plots) >= 3
+    assert all(plot.title and plot.caption for plot in plots)
