@@ -121,7 +121,7 @@ def test_a_profile_is_written_as_a_file_that_verbs_read(assay: Assay, window: Pa
 
 
 def test_other_files_and_endings_are_refused(window: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not JSON"):
+    with pytest.raises(InputError, match="it is a recording"):
         notebook.Selection.read(window)
     selection = notebook.Profile.read(window).select("random")
     with pytest.raises(ParameterError, match=r"does not end in \.json"):
