@@ -15,7 +15,6 @@ from assay_client.remote.explained import explain_campaign, explain_run
 from assay_sampling.notes.registry import NOTES
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
-from tests.client.conftest import Ended
 
 
 @pytest.fixture
@@ -24,14 +23,14 @@ def page(shared_data: Path) -> Path:
 
 
 @pytest.fixture
-def selection(assay: Callable[..., Ended], page: Path, tmp_path: Path) -> Path:
+def selection(assay: Callable[..., Any], page: Path, tmp_path: Path) -> Path:
     path = tmp_path / "selection.json"
     assert assay("select", "pks", page, "-o", path).code == 0
     return path
 
 
 def test_every_launch_of_the_recording_is_placed(
-    assay: Callable[..., Ended], selection: Path, page: Path
+    assay: Callable[..., Any], selection: Path, page: Path
 ) -> None:
     ended = assay("explain", selection, page, "--launch", 812, "--json")
     found = json.loads(ended.stdout)
@@ -49,7 +48,7 @@ def test_every_launch_of_the_recording_is_placed(
 
 
 def test_a_selection_alone_explains_what_it_chose_and_nothing_else(
-    assay: Callable[..., Ended], selection: Path
+    assay: Callable[..., Any], selection: Path
 ) -> None:
     found = json.loads(assay("explain", selection, "--json").stdout)
     weights = [each["weight"] for each in found["representatives"]]
@@ -62,7 +61,7 @@ def test_a_selection_alone_explains_what_it_chose_and_nothing_else(
     assert (refused.code, "name the recording" in refused.stderr) == (2, True)
 
 
-def test_launches_drawn_at_random_say_so(assay: Callable[..., Ended], page: Path, tmp_path: Path) -> None:
+def test_launches_drawn_at_random_say_so(assay: Callable[..., Any], page: Path, tmp_path: Path) -> None:
     path = tmp_path / "random.json"
     assert assay("select", "random", page, "-o", path, "--seed", 7).code == 0
     found = json.loads(assay("explain", path, "--json").stdout)
@@ -72,7 +71,7 @@ def test_launches_drawn_at_random_say_so(assay: Callable[..., Ended], page: Path
 
 
 def test_another_recording_is_refused_with_the_first_difference(
-    assay: Callable[..., Ended], selection: Path, shared_data: Path
+    assay: Callable[..., Any], selection: Path, shared_data: Path
 ) -> None:
     other = shared_data / "ncu" / "synthetic_v100_1000_modern_layout.csv.gz"
     refused = assay("explain", selection, other, "--launch", 3)
@@ -88,7 +87,7 @@ def test_another_recording_is_refused_with_the_first_difference(
     ],
 )
 def test_what_cannot_be_explained(
-    assay: Callable[..., Ended], tmp_path: Path, arguments: list[str], code: int, words: str
+    assay: Callable[..., Any], tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
     ended = assay("explain", *arguments, "--server", f"unix:{tmp_path / 'none.sock'}")
     assert ended.code == code
@@ -102,7 +101,7 @@ def test_every_code_has_a_meaning() -> None:
     assert meanings_of("no_such_code") == []
 
 
-def test_a_flag_says_what_it_does(assay: Callable[..., Ended]) -> None:
+def test_a_flag_says_what_it_does(assay: Callable[..., Any]) -> None:
     (found,) = json.loads(assay("explain", "launches_dropped", "--json").stdout)["meanings"]
     assert found["kind"] == "flag"
     assert found["effect"] == (
