@@ -166,7 +166,8 @@ def test_paper_has_whole_tables(
     open_page: OpenPage, pages: dict[str, Path], name: str, screenshots: Path
 ) -> None:
     page = open_page(page_of(pages, name), PAPER)
-    assert 1 <= pages_printed(page, screenshots / f"report-{name.replace(' ', '-')}.pdf") <= 8
+    most = 16 if name == "200 workloads" else 8  # its figure of the suite has a line for each workload
+    assert 1 <= pages_printed(page, screenshots / f"report-{name.replace(' ', '-')}.pdf") <= most
     page.emulate_media(media="print")
     page.evaluate(UNFOLD)
     assert page.evaluate(CUT_TABLES) == []
