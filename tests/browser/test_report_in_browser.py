@@ -30,6 +30,9 @@ PAPER = Window(width=1046, height=700)
 # Of hundreds of workloads the first: the others are drawn alike, and browsers take minutes for all at once.
 UNFOLD = """[...document.querySelectorAll('details')]
   .filter((each, at) => at < 12 || !each.id.startsWith('workload-')).forEach(each => each.open = true)"""
+# Leaves the first workloads of each stretch.
+DROP = """[...document.querySelectorAll('details[id^=workload-]')]
+  .filter((each, at) => at >= 3 && at % 40).forEach(each => each.remove())"""
 # Columns of text narrower than ten digits of their own font: the narrowest cell of each column counts.
 NARROW_CELLS = """() => {
   const widths = new Map(), found = [];
@@ -155,10 +158,11 @@ def test_axe_finds_nothing_serious(
     open_page: OpenPage, pages: dict[str, Path], name: str, scheme: str
 ) -> None:
     page = open_page(page_of(pages, name), Window(scheme="dark" if scheme == "dark" else "light"))
+    # axe takes minutes for 95,000 elements, and most workloads are drawn alike.
+    page.evaluate(DROP)
     assert axe_violations(page) == []
-    if name != "200 workloads":  # all of it unfolded takes axe minutes, and says nothing new
-        page.evaluate(UNFOLD)
-        assert axe_violations(page) == []
+    page.evaluate(UNFOLD)
+    assert axe_violations(page) == []
 
 
 @every_page
