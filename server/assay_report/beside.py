@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from assay_report.model.beside import PublishedEntry, SimulatedEntry
+from assay_sampling.documents.handover import SimulationDocument
 from assay_sampling.errors import InputError
 
 _VALUE = re.compile(r"(?:(?P<device>.+)_)?(?P<what>error|speedup)(?:_percent|_pct)?", re.IGNORECASE)
@@ -76,14 +77,30 @@ def _number(text: str, where: str) -> float:
 
 
 def read_simulated(path: Path) -> list[SimulatedEntry]:
-    """The rows of a document of ``assay pka-table``; raises InputError."""
-    again = "write one with: assay pka-table row ... --json"
+    """The rows of a document of ``assay pka-table`` or ``assay import accel-sim``; raises InputError."""
+    again = "write one with: assay import accel-sim LOG --selection SELECTION -o FILE"
     try:
         document = json.loads(_text(path, again))
-        rows = document["rows"]
-        return [SimulatedEntry.model_validate(row) for row in rows]
+        if "simulation_version" in document:
+            return [_imported(SimulationDocument.model_validate(document))]
+        return [SimulatedEntry.model_validate(row) for row in document["rows"]]
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
-        raise InputError(str(path), "it is not a document of assay pka-table", again) from error
+        raise InputError(
+            str(path), "it is not a document of assay pka-table or assay import accel-sim", again
+        ) from error
+
+
+def _imported(document: SimulationDocument) -> SimulatedEntry:
+    """In all simulated cycles, as PKA's Table 4 has them."""
+    errors = document.all_cycles
+    return SimulatedEntry(
+        application=document.workload,
+        simulator_error_percent=errors.simulator_error_percent,
+        pks_error_percent=errors.pks_error_percent,
+        pka_error_percent=errors.pka_error_percent,
+        pks_speedup=errors.pks_speedup,
+        pka_speedup=errors.pka_speedup,
+    )
 
 
 def _text(path: Path, remedy: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from assay_report.beside import read_simulated
 from assay_sampling.errors import InputError, MisalignedError, RefusedError, StorageError
 from assay_sampling.simulators.accel_sim.output import read_output
 from tests.support.sampling import accel_sim_logs as logs
@@ -124,6 +125,17 @@ def test_into_accel_sim_and_back_gives_the_three_errors(
     )  # fmt: skip
     assert again["all_cycles"] == document["all_cycles"]
     assert again["active_cycles"] == document["active_cycles"]
+
+
+def test_the_report_takes_what_the_import_wrote(mix: dict[str, Any], tmp_path: Path, assay: Assay) -> None:
+    written = tmp_path / "simulation.json"
+    assert assay("import", "accel-sim", mix["log"], "--selection", mix["selection"], "-o", written).code == 0
+    document = json.loads(written.read_text())
+    (entry,) = read_simulated(written)
+    assert entry.application == document["workload"]
+    for name in ("simulator_error_percent", "pks_error_percent", "pks_speedup", "pka_error_percent"):
+        assert getattr(entry, name) == document["all_cycles"][name]
+    assert entry.pks_speedup is not None and entry.pks_speedup > 1
 
 
 @pytest.mark.parametrize("case", [("reuse", 3, 0, 19263, 16541), ("stencil", 2, 2, 9325, 8919)])

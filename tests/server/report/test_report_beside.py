@@ -93,7 +93,7 @@ def test_simulations_are_taken_from_a_pka_table(tmp_path: Path) -> None:
     [table] = beside_tables(report)
     assert [cell.text for cell in table.rows[0]] == ["s", "a", "20.00", "21.50", "22.00", "10.00", "40.00"]
     for wrong in ("[]", "{}", '{"rows": [1]}', "no JSON", '{"rows": [{"pka_speedup": "fast"}]}'):
-        with pytest.raises(InputError, match="not a document of assay pka-table"):
+        with pytest.raises(InputError, match="not a document of assay pka-table or assay import"):
             read_simulated(written(tmp_path, wrong, "wrong.json"))
 
 

@@ -105,7 +105,10 @@ def report(
     simulated: Annotated[
         list[Path] | None,
         typer.Option(
-            "--simulated", readable=False, metavar="FILE", help="A document of assay pka-table to set beside."
+            "--simulated",
+            readable=False,
+            metavar="FILE",
+            help="A document of assay import accel-sim or pka-table.",
         ),
     ] = None,
     server: ServerOption = None,
