@@ -79,7 +79,8 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
     """The page of a report; every text in it is escaped.
 
     ``with_scripts``: each figure has a button that makes it interactive, and the page holds Vega (0.9 MB);
-    otherwise the page has no script at all. Raises MissingExtraError without Jinja2 or what draws figures.
+    otherwise the page has no script at all. Without the packages that draw, each figure says so in its place.
+    Raises MissingExtraError without Jinja2.
     """
     verdicts = verdicts_of(report)
     figures = gallery.of_report(report)
@@ -139,12 +140,16 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
     """The figures by workload (None: the suite), of which a page draws a bounded number."""
     from markupsafe import Markup  # noqa: PLC0415 - comes with the server extra
 
-    at_once = gallery.drawn_at_once(figures)
+    without = forms.missing()
+    at_once = frozenset[str]() if without else gallery.drawn_at_once(figures)
     found: dict[str | None, tuple[Plate, ...]] = {}
     for figure in figures:
         # The SVG is markup already: forms.svg escapes what it is given.
         drawn = Markup(forms.svg(figure)) if figure.name in at_once else None
-        caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
+        if without:
+            caption = f"{figure.title}: not drawn, because {without.cause}; {without.remedy}."
+        else:
+            caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
         plate = Plate(figure.name, figure.title, caption, drawn)
         found[figure.workload] = (*found.get(figure.workload, ()), plate)
     return found

@@ -80,7 +80,9 @@ def test_the_way_from_a_campaign_to_its_report_in_a_plain_shell(folder: Path) ->
     # That report is on this machine; a server has none.
     asked = walk(folder, "report", "mine-1", "--server", "unix:/nowhere", HOME=str(home))
     assert asked.returncode == 5
-    assert f"the report of 'assay run' needs no server: {page}; for a server's, " in asked.stderr
+    assert (
+        f"the report of 'assay run' needs no server: {page}, or assay report mine-1 --state " in asked.stderr
+    )
     assert list(folder.glob(".assay")) == []
 
 

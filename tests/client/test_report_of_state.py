@@ -62,6 +62,18 @@ def test_what_is_not_there_is_said(left: Path, tmp_path: Path) -> None:
         report_of_state(tmp_path / "empty", "open-1")
 
 
+def test_an_interactive_page_has_buttons_and_what_draws_figures(left: Path, tmp_path: Path) -> None:
+    runner = CliRunner()
+    given = ["ended-1", "--state", str(left)]
+    for flags, has_buttons in (([], False), (["--interactive"], True)):
+        out = tmp_path / f"page{has_buttons}"
+        assert runner.invoke(app, [*given, *flags, "-o", str(out)]).exit_code == 0
+        page = (out / "report.html").read_text()
+        assert ("<button data-figure=" in page, "<script" in page) == (has_buttons, has_buttons)
+    refused = runner.invoke(app, [*given, "--interactive", "--format", "csv"])
+    assert isinstance(refused.exception, ParameterError)
+
+
 def test_the_verb_writes_every_form_from_a_state_folder(left: Path, tmp_path: Path) -> None:
     runner = CliRunner()
     rows = report_of_state(left, "ended-1").rows

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import numpy as np
 import pytest
 
 from assay_sampling.errors import MissingExtraError
+from assay_sampling.installation import install_command
 from assay_sampling.labelling.classifiers import (
     MODEL_NAMES,
     Examples,
@@ -207,5 +209,5 @@ def test_without_scikit_learn_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
     _, examples = examples_of(made_launches(["a", "b"]), [0, 1])
     for module in ("sklearn", "sklearn.linear_model"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match="assay-gpu\\[analysis\\]"):
+    with pytest.raises(MissingExtraError, match=re.escape(install_command("analysis"))):
         train("sgd", examples, seed=0)

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
-from assay_core.records.campaign import AttemptState, RunState
+from assay_core.records.campaign import AttemptState, RunState, Submission, Submitted
 from assay_core.records.machine import Inventory
 from assay_sampling.launches.table import CacheCondition, Condition
 from assay_server.campaigns import submit
@@ -172,15 +172,16 @@ def test_a_campaign_that_another_of_its_name_overtakes_gets_the_next_number(
 ):
     """A campaign is planned before its transaction, so that others need not wait for that."""
     box = Box(tmp_path)  # has submitted made-1
-    real, text = submit.plan_campaign, TEXT.format(synthetic="false")
+    real = submit.plan_campaign
+    submission = Submission(TEXT.format(synthetic="false"), "c.yaml", "/data")
 
     def overtaken(*arguments: Any, **keywords: Any) -> Plan:
         monkeypatch.setattr(submit, "plan_campaign", real)
-        assert submit.submit(box.coordinator, text, "c.yaml", "/data") == ("made-2", 2)
+        assert submit.submit(box.coordinator, submission) == Submitted("made-2", 2)
         return real(*arguments, **keywords)
 
     monkeypatch.setattr(submit, "plan_campaign", overtaken)
-    assert submit.submit(box.coordinator, text, "c.yaml", "/data") == ("made-3", 2)
+    assert submit.submit(box.coordinator, submission) == Submitted("made-3", 2)
     with box.coordinator.snapshot() as store:
         names = [[each.run_id for each in store.runs(f"made-{number}")] for number in (2, 3)]
     box.close()

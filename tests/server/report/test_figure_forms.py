@@ -222,6 +222,8 @@ def test_without_the_extra_the_remedy_names_it_and_markdown_does_without(
     files = markdown_files(with_figures)
     assert list(files) == ["report.md"]
     assert "figures" in files["report.md"].splitlines()[-1] and "pip install" in files["report.md"]
+    page = render_html(with_figures)
+    assert "not drawn, because" in page and "pip install" in page and "<svg" not in page
 
 
 def test_a_report_of_an_earlier_release_has_fewer_figures(report: dict[str, Any]) -> None:

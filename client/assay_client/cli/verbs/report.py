@@ -23,6 +23,7 @@ from assay_client.local import report_of_state
 from assay_client.places import likely_state_directory
 from assay_client.remote.client import Client
 from assay_report.forms import Form, file_name, files_of, single
+from assay_report.html import render_html
 from assay_report.model.report import Report
 from assay_sampling.errors import ParameterError, ServerUnreachableError
 
@@ -111,6 +112,12 @@ def report(
             help="A document of assay import accel-sim or pka-table.",
         ),
     ] = None,
+    interactive: Annotated[
+        bool,
+        typer.Option(
+            "--interactive", help="Of the HTML: a button at each figure, and what draws it (0.9 MB)."
+        ),
+    ] = False,
     server: ServerOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -123,8 +130,11 @@ def report(
         raise ParameterError("--json", f"the {form} report is not JSON", "write it to a folder with -o DIR")
     if form is ReportFormat.PARQUET and output is None:
         raise ParameterError("--format", "parquet is not for a terminal", "write it to a folder with -o DIR")
-    with _source(campaign_id, state, server) as found:
-        _set_beside(found, beside or (), simulated or ())
+    if interactive and form not in (None, ReportFormat.HTML):
+        raise ParameterError("--interactive", f"the {form} report has no buttons", "give --format html")
+    with _source(campaign_id, state, server) as source:
+        _set_beside(source, beside or (), simulated or ())
+        found = _Interactive(source) if interactive else source
         if output is not None:
             _write(found, output, form, as_json)
         elif as_json or form is ReportFormat.JSON:
@@ -140,7 +150,9 @@ class _Source(Protocol):
     """Where a report comes from; ``changed``: records that have changed since it was made."""
 
     campaign_id: str
-    changed: list[dict[str, Any]]
+
+    @property
+    def changed(self) -> list[dict[str, Any]]: ...
 
     def report(self) -> Report: ...
 
@@ -186,6 +198,26 @@ class _Held:
         return single(self._report, Form(form))
 
 
+class _Interactive:
+    """A report whose page has a button at each figure."""
+
+    def __init__(self, source: _Source) -> None:
+        self.campaign_id = source.campaign_id
+        self._source = source
+
+    @property
+    def changed(self) -> list[dict[str, Any]]:
+        return self._source.changed
+
+    def report(self) -> Report:
+        return self._source.report()
+
+    def data(self, form: Literal["json", "html"]) -> bytes:
+        if form == "json":
+            return self._source.data(form)
+        return render_html(self.report(), with_scripts=True).encode()
+
+
 @contextlib.contextmanager
 def _source(campaign_id: str | None, state: Path | None, server: str | None) -> Iterator[_Source]:
     if state is not None:
@@ -194,7 +226,7 @@ def _source(campaign_id: str | None, state: Path | None, server: str | None) -> 
         yield _Held(report_of_state(state, campaign_id))
         return
     if campaign_id is None:
-        raise ParameterError("ID", "no campaign was named", "assay campaigns lists them; or give --state DIR")
+        raise ParameterError("ID", "no campaign was named", "assay status lists them; or give --state DIR")
     with _of_server(campaign_id), Client(server) as client:
         yield _Fetched(client, campaign_id)
 
