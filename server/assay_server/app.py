@@ -21,6 +21,7 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.recognising import Recognition
 from assay_server.campaigns.analysing.analyses import Analyses, WorkerPool
+from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles.stored import BundleStore
 from assay_server.campaigns.carry_out import RequestRunner
@@ -173,7 +174,7 @@ class Server:
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
-        handlers = self._handlers(coordinator, requests)
+        handlers = self._handlers(coordinator, requests, ProvisionalReports(coordinator, analyses.submit))
         self._make_page(coordinator, handlers, access)
         self.rpc = server = self._rpc(
             coordinator,
@@ -216,10 +217,12 @@ class Server:
             AuditLog(metadata, self.settings.audit_days, refusals),
         )
 
-    def _handlers(self, coordinator: Coordinator, requests: RequestRunner) -> _Handlers:
+    def _handlers(
+        self, coordinator: Coordinator, requests: RequestRunner, so_far: ProvisionalReports
+    ) -> _Handlers:
         queries = self._limits.queries
         return _Handlers(
-            CampaignHandler(coordinator, queries, requests),
+            CampaignHandler(coordinator, queries, requests, so_far),
             LabHandler(coordinator, queries),
             PublishedHandler(coordinator, queries),
         )

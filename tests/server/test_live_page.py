@@ -175,6 +175,11 @@ def test_the_report_is_a_page_without_an_origin_and_json_for_keeping(lab: WebLab
         assert "no report yet" in early.text
         agent.register()
         agent.play(made_segments((30,), "detailed", counters=2))
+        assert "Report of what is there so far" in browser.get("/campaigns/made-1").text
+        so_far = browser.get("/campaigns/made-1/report.html")
+        assert "made by a stand-in" in so_far.text
+        assert so_far.headers["content-security-policy"].startswith("sandbox allow-scripts")
+        assert "attachment" in browser.get("/campaigns/made-1/report.json").headers["content-disposition"]
         agent.play(made_segments((100,)))
         agent.play(made_segments((70,)))
         assert [status.state for status in agent.watch("made-1")][-1] == "done"

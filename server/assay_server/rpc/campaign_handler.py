@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from assay_core.files.durable import storage_errors
@@ -25,6 +25,7 @@ from assay_core.records.campaign import (
 from assay_core.records.runs_request import RunsAction, RunsAnswer, RunsRequest
 from assay_server.access.caller import current_caller
 from assay_server.access.sight import sight_of
+from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run
 from assay_server.campaigns.ingest.lost_records import changed_files
@@ -43,17 +44,22 @@ _CHUNK_BYTES = 1 << 20
 
 
 class CampaignHandler:
-    """Submit, list, status, pause, resume, cancel, retry, run and report."""
+    """Submit, list, status, pause, resume, cancel, retry, run and report.
+
+    ``so_far`` makes the report of what a campaign has now, None while it has no data.
+    """
 
     def __init__(
         self,
         coordinator: Coordinator,
         limits: QueryLimits = DEFAULT_LIMITS.queries,
         requests: RequestRunner | None = None,
+        so_far: Callable[[str], Pages | None] = lambda campaign_id: None,
     ) -> None:
         self._coordinator = coordinator
         self._requests = requests or RequestRunner(coordinator)
         self._limits = limits
+        self._report_so_far = so_far
         self._board = StatusBoard(coordinator)
 
     def submit(self, submission: Submission) -> Submitted:
@@ -173,13 +179,28 @@ class CampaignHandler:
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
         if not campaign.has_report:
-            raise _no_report(campaign)
+            yield from self._so_far(campaign, request)
+            return
         with storage_errors(path), path.open("rb") as file:
             while data := file.read(_CHUNK_BYTES):
                 yield ReportChunk(data)
         changed = changed_files(self._coordinator, campaign.campaign_id)
         if changed:
             yield ReportChunk(changed=tuple(changed))
+
+    def _so_far(self, campaign: Campaign, request: ReportRequest) -> Iterator[ReportChunk]:
+        """The report of what is there, in chunks; raises CampaignError if the campaign has no data yet."""
+        pages = self._report_so_far(campaign.campaign_id) if campaign.state in _UNFINISHED else None
+        if pages is None:
+            raise _no_report(campaign)
+        document, page = pages
+        data = page if request.form == "html" else document
+        for start in range(0, len(data), _CHUNK_BYTES):
+            yield ReportChunk(data[start : start + _CHUNK_BYTES])
+
+
+# An analysing campaign has its report in a moment, and a failed one says why it has none.
+_UNFINISHED = (CampaignState.RUNNING, CampaignState.CANCELLED)
 
 
 def _seen_by(sight: Sight, store: MetadataReader, changed: Sequence[ChangedFile]) -> list[ChangedFile]:

@@ -365,11 +365,16 @@ class Application:
         if form not in tuple(ReportFormat):
             known = ", ".join((*ReportFormat, *_MADE))
             raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
-        find = partial(self._handlers.pages.report_file, ReportRequest(campaign_id, ReportFormat(form)))
-        path = await self._thread(partial(self._admission.call, call, caller, find, campaign_id=campaign_id))
-        if form == ReportFormat.HTML:
-            return _download(path, "text/html", None, {"Content-Security-Policy": REPORT_POLICY})
-        return _download(path, "application/json", f"{campaign_id}.{form}", {})
+        find = partial(self._handlers.pages.report, ReportRequest(campaign_id, ReportFormat(form)))
+        found = await self._thread(partial(self._admission.call, call, caller, find, campaign_id=campaign_id))
+        is_page = form == ReportFormat.HTML
+        media = "text/html" if is_page else "application/json"
+        name = None if is_page else f"{campaign_id}.{form}"
+        headers = {"Content-Security-Policy": REPORT_POLICY} if is_page else {}
+        if isinstance(found, Path):
+            return _download(found, media, name, headers)
+        placed = {} if name is None else {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(found, media_type=media, headers={**headers, **placed})
 
     async def _records(self, request: Request) -> Response:
         caller, campaign_id = self._caller(request), request.path_params["campaign_id"]

@@ -123,7 +123,8 @@ def report(
 ) -> None:
     """Show or write the report of a campaign.
 
-    With --state it needs no server, and a campaign that has not ended has a report of what is there.
+    A campaign that has not ended, or was cancelled, has a report of what is there. With --state no server is
+    needed.
     """
     form = None if form_name is None else report_format(form_name)
     if as_json and output is None and form not in (None, ReportFormat.JSON):

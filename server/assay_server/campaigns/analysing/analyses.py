@@ -157,13 +157,14 @@ class Analyses:
                 campaign = store.campaign(campaign_id)
                 self._running[campaign_id] = retried = 0 if campaign is None else campaign.retried
                 request = analysis_request(store, campaign_id, self._coordinator.records)
-            future = self._submit(request)
+            future = self.submit(request)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
             self._end(campaign_id, _failure_of(error, campaign_id), retried)
             return
         future.add_done_callback(partial(self._done, campaign_id, retried))
 
-    def _submit(self, request: AnalysisRequest) -> Future[tuple[bytes, bytes]]:
+    def submit(self, request: AnalysisRequest) -> Future[tuple[bytes, bytes]]:
+        """Start an analysis, whose report is not stored, on the executor; a broken one is replaced."""
         with self._lock:
             if self._executor is None:
                 self._executor = self._make_executor()

@@ -91,25 +91,32 @@ class CampaignPage:
             )
         return self._coordinator.records.path(found.file), found
 
-    def report_file(self, asked: ReportRequest) -> Path:
-        """The file of a report; raises NotYetError if there is none (yet)."""
-        next(self._campaigns.report(asked), None)  # raises what is wrong
-        return self._coordinator.records.report_path(asked.campaign_id, asked.form)
+    def report(self, asked: ReportRequest) -> Path | bytes:
+        """The file of a stored report, or the content of one of what is there so far.
+
+        Raises NotYetError if there is neither.
+        """
+        chunks = self._campaigns.report(asked)
+        first = next(chunks, None)  # raises what is wrong
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(asked.campaign_id), asked.campaign_id)
+        if campaign.has_report:
+            return self._coordinator.records.report_path(asked.campaign_id, asked.form)
+        return b"".join(chunk.data for chunk in (first, *chunks) if chunk is not None)
 
     def report_in(self, campaign_id: str, form: Form) -> bytes:
         """The report in a form that is made when somebody asks for it.
 
         Raises NotYetError if there is none, RefusedError for one so large that others would wait.
         """
-        path = self.report_file(ReportRequest(campaign_id, ReportFormat.JSON))
-        with storage_errors(path):
-            if path.stat().st_size > MOST_BYTES:
-                raise RefusedError(
-                    f"report of {campaign_id}",
-                    f"it is larger than {MOST_BYTES >> 20} MiB, which the page does not convert",
-                    f"take it as JSON, or convert it on your machine: assay report {campaign_id}",
-                )
-            data = path.read_bytes()
+        found = self.report(ReportRequest(campaign_id, ReportFormat.JSON))
+        if isinstance(found, bytes):
+            data = found
+        else:
+            with storage_errors(found):
+                _require_small(found.stat().st_size, campaign_id)
+                data = found.read_bytes()
+        _require_small(len(data), campaign_id)
         return single(parse_report(data, f"report of {campaign_id}"), form)
 
     def drawn(self, campaign_id: str, acts: bool) -> Drawing:
@@ -133,6 +140,15 @@ class CampaignPage:
             "workloads": Region(_workload_rows(status, alike, results, acts)),
         }
         return Drawing(status.campaign_id, "campaign.html.j2", regions, given)
+
+
+def _require_small(report_bytes: int, campaign_id: str) -> None:
+    if report_bytes > MOST_BYTES:
+        raise RefusedError(
+            f"report of {campaign_id}",
+            f"it is larger than {MOST_BYTES >> 20} MiB, which the page does not convert",
+            f"take it as JSON, or convert it on your machine: assay report {campaign_id}",
+        )
 
 
 def _active(store: MetadataReader, campaign_id: str) -> list[tuple[Attempt, Run]]:

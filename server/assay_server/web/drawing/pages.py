@@ -91,9 +91,9 @@ class Pages:
         """The campaign of a run; "" for no run. Raises UnknownThingError."""
         return self._campaign.of_run(run_id) if run_id else ""
 
-    def report_file(self, asked: ReportRequest) -> Path:
-        """The file of a report; raises NotYetError if there is none (yet)."""
-        return self._campaign.report_file(asked)
+    def report(self, asked: ReportRequest) -> Path | bytes:
+        """The file of a stored report, or the content of one of what is there so far; raises NotYetError."""
+        return self._campaign.report(asked)
 
     def report_in(self, campaign_id: str, form: Form) -> bytes:
         """The report in another form; raises NotYetError if there is none (yet)."""

@@ -1,0 +1,67 @@
+"""Reports of campaigns that have none yet: of what a running, cancelled or retried campaign has so far."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+
+from assay_server.analysis.runs.request import AnalysisRequest
+from assay_server.campaigns.analysing.analyses import analysis_request
+from assay_server.campaigns.analysing.job import Pages
+from assay_server.campaigns.errors import NotYetError
+from assay_server.campaigns.scheduling.coordinator import Coordinator
+
+# Reports that are kept until their campaign has more data; a page of 200 workloads takes 5 MB.
+_KEPT = 4
+
+
+class ProvisionalReports:
+    """Makes and keeps such reports, one at a time, so that curious people cannot hold up real analyses.
+
+    ``submit`` starts an analysis, as :meth:`assay_server.campaigns.analysing.analyses.Analyses.submit` does.
+    """
+
+    def __init__(self, coordinator: Coordinator, submit: Callable[[AnalysisRequest], Future[Pages]]) -> None:
+        self._coordinator = coordinator
+        self._submit = submit
+        self._busy = threading.Lock()
+        self._kept: OrderedDict[str, tuple[AnalysisRequest, Pages]] = OrderedDict()
+
+    def __call__(self, campaign_id: str) -> Pages | None:
+        """JSON and HTML of what a campaign has now; None while none of its runs has data.
+
+        Blocks until the analysis has ended. Raises NotYetError while another such report is being made, or
+        if the analysis ended without one, and what an analysis raises.
+        """
+        with self._coordinator.snapshot() as store:
+            request = analysis_request(store, campaign_id, self._coordinator.records)
+        if not request.runs:
+            return None
+        if not self._busy.acquire(blocking=False):
+            raise NotYetError(
+                f"campaign {campaign_id}",
+                "the server is making another report of what is there so far, and makes one at a time",
+                "ask again in a minute",
+            )
+        try:
+            return self._made(campaign_id, request)
+        finally:
+            self._busy.release()
+
+    def _made(self, campaign_id: str, request: AnalysisRequest) -> Pages:
+        kept = self._kept.get(campaign_id)
+        if kept is not None and kept[0] == request:
+            return kept[1]
+        try:
+            pages = self._submit(request).result()
+        except (BrokenExecutor, CancelledError) as error:
+            raise NotYetError(
+                f"campaign {campaign_id}", "the analysis of what is there so far was ended", "ask again"
+            ) from error
+        self._kept[campaign_id] = (request, pages)
+        self._kept.move_to_end(campaign_id)
+        while len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return pages
