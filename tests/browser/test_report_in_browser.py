@@ -201,3 +201,18 @@ def test_a_page_is_read_by_keyboard_alone(open_page: OpenPage, pages: dict[str, 
     assert first.get_attribute("open") is not None
     # Tables that scroll sideways can be reached, so that arrows move them.
     assert page.evaluate("[...document.querySelectorAll('.scroll')].every(each => each.tabIndex === 0)")
+
+
+@pytest.mark.parametrize("name", ["seven workloads", "hostile"])
+def test_a_button_makes_a_figure_interactive_although_the_page_forbids_eval(
+    open_page: OpenPage, tmp_path: Path, screenshots: Path, name: str
+) -> None:
+    place = tmp_path / "interactive.html"
+    place.write_text(render_html(read_report(document_of(name)), with_scripts=True))
+    page = open_page(place)
+    name_of_figure = page.locator("button[data-figure]").first.get_attribute("data-figure")
+    page.locator("button[data-figure]").first.click()
+    drawn = page.locator(f'[data-drawn="{name_of_figure}"] [role=graphics-document]')
+    drawn.wait_for()
+    assert drawn.locator("text").count() > 3
+    page.screenshot(path=screenshots / f"interactive-{name.replace(' ', '-')}.png")
