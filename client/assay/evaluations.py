@@ -62,7 +62,7 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the total on this recording, in ``unit``; None if there is none."""
+        """The interval of the total on this recording, in ``unit``; None for launches that were not drawn at random."""
         return _interval(self._document)
 
     @property
@@ -118,7 +118,7 @@ class RelativeEvaluation:
 
     @property
     def speedup_predicted(self) -> float:
-        """The same for projected costs."""
+        """Projected cost on the first recording / projected cost on the second."""
         return float(self._document["speedup_predicted"])
 
     @property

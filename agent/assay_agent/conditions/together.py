@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
 
 
-class Together:
+class Together(ABC):
     """Enters what :meth:`_each` yields, in that order; if one raises, those before it are left again."""
 
     _stack: contextlib.ExitStack
 
+    @abstractmethod
     def _each(self) -> Iterator[AbstractContextManager[Any]]:
-        raise NotImplementedError
+        """The context managers, each made when those before it were entered."""
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
