@@ -62,7 +62,10 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the total on this recording, in ``unit``; None for launches that were not drawn at random."""
+        """The interval of the total on this recording, in ``unit``.
+
+        None for launches that were not drawn at random.
+        """
         return _interval(self._document)
 
     @property
