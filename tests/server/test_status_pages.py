@@ -15,8 +15,8 @@ from assay_server.app import Server
 from assay_server.limits import Limits, QueryLimits
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.status_board import StatusBoard
-from assay_server.store import sql
 from assay_server.store.model import WorkloadCost
+from assay_server.store.parts import campaigns as campaign_rows
 from assay_server.store.sql import SqlTransaction
 from tests.support.server.playing_agent import PlayingAgent
 
@@ -75,7 +75,7 @@ def test_campaigns_come_in_pages_without_their_files(
         def refuse(*_arguments: object) -> None:
             raise AssertionError("a list of campaigns has read a whole one, with its file")
 
-        monkeypatch.setattr(sql, "_campaign", refuse)
+        monkeypatch.setattr(campaign_rows, "campaign_of", refuse)
         first = agent.listed()
         assert ([c.campaign_id for c in first.campaigns], first.campaigns_next) == (
             ["many-1", "many-2", "many-3"], 3,

@@ -1,0 +1,1 @@
+"""The parts of a transaction over SQL, one module for each kind of record."""

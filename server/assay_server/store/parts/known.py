@@ -1,0 +1,89 @@
+"""What a transaction has read and written, so that it need not read it again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+
+from assay_sampling.errors import StorageError
+from assay_server.store import statements
+from assay_server.store.connections.prepared import Driver
+from assay_server.store.values.fields import Row
+
+Record = TypeVar("Record")
+
+# The columns of fields that are not columns themselves, or are several.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "recorded": ("recorded_path", "recorded_time"),
+    "lease_ends_at_ms": ("deadline_ms",),
+    "key": ("token",),
+    "log": ("command", "environment", "log", "telemetry", "wall_seconds", "facts"),
+}
+_MOST_KNOWN = 1_000
+
+
+class KnownRows:
+    """One transaction of a connection. The parts that inherit from it share what it knows."""
+
+    def __init__(self, connection: sa.Connection, driver: Driver) -> None:
+        self._connection = connection
+        self._driver = driver
+        self._known: dict[tuple[Any, ...], Any] = {}  # by table and key
+
+    def _rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        return self._connection.execute(query, values).mappings().all()
+
+    def _write(
+        self, statement: sa.Insert | sa.Update | sa.Delete, values: Sequence[Mapping[str, Any]] | None = None
+    ) -> int:
+        if values is not None and not values:
+            return 0
+        self._known.clear()
+        return int(self._connection.execute(statement, list(values) if values else None).rowcount)
+
+    def _save(
+        self,
+        table: sa.Table,
+        key: tuple[Any, ...],
+        record: Any,
+        values_of: Callable[[Any], dict[str, Any]],
+    ) -> None:
+        """Save a record; only what differs from the known one is written."""
+        known = self._known.get((table.name, *key))
+        if known is None:
+            self._replace(table, values_of(record), key)
+            return
+        changed = [
+            item.name
+            for item in dataclasses.fields(record)
+            if getattr(record, item.name) != getattr(known, item.name)
+        ]
+        if changed:
+            names = {column for name in changed for column in _COLUMNS.get(name, (name,))}
+            values = values_of(record)
+            self._replace(table, {name: values[name] for name in values if name in names}, key)
+            self._known[(table.name, *key)] = record
+
+    def _replace(self, table: sa.Table, values: Mapping[str, Any], key: tuple[Any, ...]) -> None:
+        names = tuple(name for name in values if not table.c[name].primary_key)
+        keys = {statements.KEY + k.name: value for k, value in zip(table.primary_key, key, strict=True)}
+        if self._driver.write(statements.update_of(table, names), {**values, **keys}) != 1:
+            named = ", ".join(f"{k.name}={value}" for k, value in zip(table.primary_key, key, strict=True))
+            raise StorageError("metadata", f"{table.name} has no record {named} to replace")
+
+    def _by_key(self, table: sa.Table, key: tuple[Any, ...], make: Callable[[Row], Record]) -> Record | None:
+        known: Record | None = self._known.get((table.name, *key))
+        if known is not None:
+            return known
+        names = [column.name for column in table.primary_key]
+        row = self._driver.first(statements.select_of(table), dict(zip(names, key, strict=True)))
+        return None if row is None else self._keep(table, key, make(row))
+
+    def _keep(self, table: sa.Table, key: tuple[Any, ...], record: Record) -> Record:
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[(table.name, *key)] = record
+        return record

@@ -1,0 +1,52 @@
+"""What the scheduler asks of the queue, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay_server.store.model import Entrant, GpuUse, Run, Slice
+from assay_server.store.parts.slices import SliceRows
+from assay_server.store.rows import queue
+
+
+class QueueRows(SliceRows):
+    """What the scheduler asks of the queue, in SQL."""
+
+    def entrants(self, campaign_ids: Sequence[str] | None = None) -> list[Entrant]:
+        given = {} if campaign_ids is None else {"campaign_ids": list(campaign_ids)}
+        return queue.entrants_from(list(self._rows(queue.entrants(bool(given)), given)))
+
+    def first_waiting(
+        self,
+        lane_ids: Sequence[int],
+        now_ms: int,
+        passed: Sequence[tuple[str, int]] = (),
+        untried_in: tuple[str, str] | None = None,
+    ) -> tuple[Run, Slice] | None:
+        given: dict[str, Any] = {"now_ms": now_ms}
+        if passed:
+            given["passed"] = list(passed)
+        if untried_in:
+            given |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
+        query = queue.first_of_lane(bool(passed), bool(untried_in))
+        # A list of slices in a statement has another length each time, so that only SQLAlchemy can run it.
+        rows = self._rows if passed else self._driver.rows
+        found = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
+        if not found:
+            return None
+        first = min(found, key=lambda row: int(row["ordinal"]))
+        run, piece = self.run(first["run_id"]), self.slice(first["run_id"], first["index"])
+        return None if run is None or piece is None else (run, piece)
+
+    def earliest_due_ms(self, lane_id: int) -> int | None:
+        found = self._driver.scalar(queue.earliest_of_lane(), {"lane": lane_id})
+        return None if found is None else int(found)
+
+    def gpu_uses(self) -> list[GpuUse]:
+        ended, held = self._rows(queue.gpu_seconds()), self._rows(queue.gpus_held())
+        return queue.gpu_uses_from(list(ended), list(held))
+
+    def held_workloads(self, campaign_id: str) -> set[str]:
+        rows = self._driver.rows(queue.held_workloads(), {"campaign_id": campaign_id})
+        return {row["workload"] for row in rows}

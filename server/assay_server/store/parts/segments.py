@@ -1,0 +1,27 @@
+"""Staged segments in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay_core.records.attempt import AttemptKey
+from assay_server.store import statements, tables
+from assay_server.store.model import Segment
+from assay_server.store.parts.known import KnownRows
+from assay_server.store.values.attempts import segment_of
+from assay_server.store.values.fields import shallow
+
+
+class SegmentRows(KnownRows):
+    """Staged segments in SQL."""
+
+    def segment(self, key: AttemptKey, index: int) -> Segment | None:
+        return self._by_key(tables.segments, (key.run_id, key.slice_index, key.attempt, index), segment_of)
+
+    def segments(self, key: AttemptKey) -> list[Segment]:
+        given = {"run_id": key.run_id, "slice": key.slice_index, "attempt": key.attempt}
+        return [segment_of(row) for row in self._driver.rows(statements.segments_of(), given)]
+
+    def add_segments(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self._driver.write(statements.insert_into(tables.segments), shallow(segment))

@@ -1,0 +1,85 @@
+"""Slices of runs, and their places in the queue, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from assay_server.store import statements, tables
+from assay_server.store.model import Need, Run, Slice, SliceState, SliceTime, need_of
+from assay_server.store.parts.runs import RunRows
+from assay_server.store.rows import deleting, queue
+from assay_server.store.values.runs import new_run_values, of_need
+from assay_server.store.values.slices import slice_of, slice_time_of, slice_values
+
+
+class SliceRows(RunRows):
+    """Slices of runs, and their places in the queue, in SQL."""
+
+    def slice(self, run_id: str, index: int) -> Slice | None:
+        return self._by_key(tables.slices, (run_id, index), slice_of)
+
+    def slices(self, run_id: str) -> list[Slice]:
+        return [slice_of(row) for row in self._driver.rows(statements.slices_of(), {"run_id": run_id})]
+
+    def published_slices(self) -> list[Slice]:
+        query = sa.select(*statements.SLICE).where(tables.slices.c.file != "")
+        return [slice_of(row) for row in self._rows(query)]
+
+    def published_bytes(self) -> int:
+        return deleting.published_bytes(self._connection)
+
+    def resting_slices(self, now_ms: int) -> list[Slice]:
+        s = tables.slices.c
+        query = sa.select(*statements.SLICE).where(
+            s.state == str(SliceState.WAITING), s.not_before_ms > now_ms
+        )
+        return [slice_of(row) for row in self._rows(query.order_by(s.run_id, s.index))]
+
+    def slice_states(self, run_id: str) -> list[SliceState]:
+        rows = self._driver.rows(statements.slice_states(), {"run_id": run_id})
+        return [SliceState(row["state"]) for row in rows]
+
+    def slice_times(self, most: int) -> list[SliceTime]:
+        return [slice_time_of(row) for row in self._rows(statements.slice_times(), {"most": most})]
+
+    def save_slice(self, piece: Slice) -> None:
+        self._save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
+
+    def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
+        s = tables.slices.c
+        self._write(sa.delete(tables.slices).where(s.run_id == run_id, s.index >= index))
+        run = self.run(run_id)
+        self._add_slices(slices, [] if run is None else [run])
+
+    def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        self._known.clear()
+        insert = statements.insert_into(tables.runs)
+        self._driver.insert_copies(insert, runs, new_run_values, ("run_id", "ordinal", "repeat"))
+        self._add_slices(slices, runs)
+
+    def _add_slices(self, slices: Sequence[Slice], runs: Sequence[Run]) -> None:
+        """Insert slices of these runs into their lanes."""
+        lanes: dict[tuple[int, ...], int] = {}
+        places = {}
+        for run in runs:
+            # Most runs of a campaign share these very objects; to compare them by value takes long.
+            alike = tuple(map(id, of_need(run)))
+            if alike not in lanes:
+                lanes[alike] = self._lane(run.campaign_id, need_of(run))
+            lane = -lanes[alike] if run.holds else lanes[alike]
+            places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
+        rows = (slice_values(piece) | places[piece.run_id] for piece in slices)
+        self._driver.insert(statements.insert_into(tables.slices), tables.slices.c.keys(), rows)
+
+    def _lane(self, campaign_id: str, need: Need) -> int:
+        """The lane of a need in a campaign, made at its first use."""
+        lane, values = tables.lanes.c, {"campaign_id": campaign_id, "need": queue.need_text(need)}
+        where = (lane.campaign_id == values["campaign_id"], lane.need == values["need"])
+        query = sa.select(lane.lane_id).where(*where)
+        found = self._connection.scalar(query)
+        if found is None:
+            self._write(sa.insert(tables.lanes), [values])
+            found = self._connection.scalar(query)
+        return int(found or 0)

@@ -1,0 +1,1 @@
+"""Between records and the rows of their tables: what each column holds."""
