@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -22,10 +23,12 @@ from tests.chaos.comparing import Difference, compare_records, compare_results
 from tests.chaos.course import Course, require_nothing_left, run_course
 from tests.chaos.faults.kinds import KINDS
 from tests.chaos.faults.seam import Outcome
-from tests.chaos.laboratory import BIN, laboratory
+from tests.chaos.laboratory import BIN, Laboratory, laboratory
 from tests.chaos.printing import Asked, Printer, document
 from tests.chaos.schedule import plan
 from tests.chaos.work import Size, write_campaigns
+from tests.support.machine.namespaces import start_again_inside
+from tests.support.machine.packet_wires import NoWiresError, packet_wires
 
 LONG = Size(10_000_000, runs=320, campaigns=8, live_runs=36, agents=4, slots=2, undisturbed_seconds=200)
 SHORT = Size(240_000, runs=24, campaigns=3, live_runs=4, agents=3, slots=2, undisturbed_seconds=14)
@@ -46,10 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         size = dataclasses.replace(size, undisturbed_seconds=given.undisturbed)
     faults = given.faults if given.faults is not None else SHORT_FAULTS if given.short else LONG_FAULTS
     printer = Printer(quiet=given.json)
+    words = sys.argv[1:] if arguments is None else arguments
+    why_not = start_again_inside(["-m", "tests.chaos", *words]) or _no_wires()
     printer.say(f"seed {seed}; again with: python -m tests.chaos --seed {seed}")
+    if why_not:
+        printer.say(f"no fault below TCP: {why_not}")
     root = Path(tempfile.mkdtemp(prefix="chaos-", dir="/tmp"))
     try:
-        return _run(root, size, seed, faults, given=given, printer=printer)
+        with ExitStack() as kept:
+            return _run(
+                root, size, seed, faults, given=given, printer=printer, packets=not why_not, kept=kept
+            )
     finally:
         if not given.keep:
             shutil.rmtree(root, ignore_errors=True)
@@ -73,7 +83,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(
-    root: Path, size: Size, seed: int, faults: int, *, given: argparse.Namespace, printer: Printer
+    root: Path,
+    size: Size,
+    seed: int,
+    faults: int,
+    *,
+    given: argparse.Namespace,
+    printer: Printer,
+    packets: bool,
+    kept: ExitStack,
 ) -> int:
     began = time.monotonic()
     files = write_campaigns(root, size, seed)
@@ -81,12 +99,20 @@ def _run(
         f"{size.all_launches:,} launches in {size.runs + size.live_runs} runs, {size.agents} agents with "
         f"{size.slots} slots each, in {root}"
     )
-    kinds = given.kinds or list(KINDS)
+
+    def kinds_here(lab: Laboratory) -> list[str]:
+        asked = given.kinds or list(KINDS)
+        possible = [kind for kind in asked if KINDS[kind].needs <= lab.offers]
+        if left_out := sorted({*asked} - {*possible}):
+            printer.say(f"not possible on this machine: {', '.join(left_out)}")
+        return possible
 
     def course(name: str, number_of_faults: int, server: tuple[str, ...]) -> Course:
-        with laboratory(root / name, size, seed, server) as lab:
+        with laboratory(root / name, size, seed, server, with_packets=packets, kept=kept) as lab:
             with_spares = number_of_faults + number_of_faults // 2
-            planned = plan(Random(seed), with_spares, kinds, sorted(lab.boxes))
+            planned = []
+            if number_of_faults:
+                planned = plan(Random(seed), with_spares, kinds_here(lab), sorted(lab.boxes))
             left = given.minutes * 60 - (time.monotonic() - began)
             try:
                 return run_course(
@@ -103,13 +129,22 @@ def _run(
     found = Difference()
     compare_records(whole.records, disturbed.records, found)
     compare_results(whole.reports, disturbed.reports, found)
-    enough = _enough(disturbed.outcomes, faults, len(kinds))
+    enough = _enough(disturbed.outcomes, faults, len(given.kinds or KINDS))
     good = found.identical and enough and not disturbed.leftover
     good = good and not any(each.broken for each in disturbed.outcomes)
     total = time.monotonic() - began
     asked = Asked(seed, size, faults)
     printer.result(document(asked, whole, disturbed, found, total_seconds=total, good=good))
     return 0 if good else 1
+
+
+def _no_wires() -> str:
+    """Why no wire below TCP can be made here; "" if one can."""
+    try:
+        with packet_wires(1, 0, own_network=False):
+            return ""
+    except NoWiresError as error:
+        return str(error)
 
 
 def _enough(outcomes: Sequence[Outcome], faults: int, kinds: int) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +18,13 @@ from assay_client.api import Client
 from assay_core.identity.credentials import CredentialsFolder
 from assay_sampling.errors import AssayError
 from tests.chaos.interposing import Meddling, built
+from tests.chaos.needs import Need
 from tests.chaos.programs import Keeper, Program
 from tests.chaos.repeating_agent import VARIABLE, RepeatControl
 from tests.chaos.wire import Wire
 from tests.chaos.work import Size
+from tests.support.machine.disks import Disk, mounted_disk
+from tests.support.machine.packet_wires import PacketWire, packet_wires
 
 T = TypeVar("T")
 
@@ -32,6 +34,8 @@ _HEARTBEAT_MS = 700
 # Certificates of so long are renewed a few times in the long form.
 _VALIDITY = "6m"
 _DISK_MIB = 96
+# A file with holes: it takes of the machine what the server writes.
+_SERVER_DISK_MIB = 6 << 10
 _POLICY = """\
 version = 1
 allow_root = true
@@ -63,7 +67,8 @@ class Box:
     program: Program
     wire: Wire
     repeats: RepeatControl
-    disk: Path | None  # a small file system of its own, where one may be mounted
+    disk: Disk | None  # below its state, where one may be mounted
+    packets: PacketWire | None  # below its wire, where the machine allows one
 
     @property
     def credentials(self) -> CredentialsFolder:
@@ -84,10 +89,21 @@ class Box:
 class Laboratory:
     """A lab in a folder; :func:`laboratory` makes one and ends it."""
 
-    def __init__(self, root: Path, size: Size, server_module: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        size: Size,
+        server_module: tuple[str, ...],
+        packets: Sequence[PacketWire],
+        kept: contextlib.ExitStack,
+    ) -> None:
         self.root = root
+        self._packets = packets
         self.size = size
-        self.state = root / "server"
+        self._server_disk = _disk_in(root / "server", _SERVER_DISK_MIB, only_failing=True)
+        if self._server_disk is not None:
+            kept.callback(self._server_disk.close)
+        self.state = root / "server" / "state"
         self.owner = f"unix:{root}/socket"
         self.passphrase = root / "passphrase"
         self.passphrase.write_text("correct horse\n")
@@ -112,7 +128,7 @@ class Laboratory:
         self.server.start()
         self.wait_for_server()
         for number in range(size.agents):
-            self.boxes[f"box-{number}"] = self._box(f"box-{number}", seed + number)
+            self.boxes[f"box-{number}"] = self._box(number, seed)
         with ThreadPoolExecutor(size.agents) as pool:
             list(pool.map(self._joined, self.boxes.values()))
         self._keeper = Keeper([self.server, *(box.program for box in self.boxes.values())])
@@ -125,12 +141,27 @@ class Laboratory:
             box.program.end()
             box.wire.close()
             if box.disk is not None:
-                subprocess.run(["umount", "-l", str(box.disk)], check=False)
+                box.disk.close()
         self.server.end()
 
     def program(self, target: str) -> Program:
         """The program of "server" or of a box."""
         return self.server if target == "server" else self.boxes[target].program
+
+    def disk_of(self, target: str) -> Disk | None:
+        """The disk below the state of "server" or of a box."""
+        return self._server_disk if target == "server" else self.boxes[target].disk
+
+    @property
+    def offers(self) -> frozenset[Need]:
+        """What the machine lets this lab do."""
+        disks = [box.disk for box in self.boxes.values()]
+        found = {
+            Need.PACKETS: all(box.packets is not None for box in self.boxes.values()),
+            Need.DISKS: all(disk is not None for disk in disks),
+            Need.FAILING_DISKS: all(disk is not None and disk.fails for disk in [self._server_disk, *disks]),
+        }
+        return frozenset(need for need, is_there in found.items() if is_there)
 
     # The server.
 
@@ -145,7 +176,9 @@ class Laboratory:
 
     def _forget_addresses(self) -> None:
         for name in self._ports:
-            (self.state / name).unlink(missing_ok=True)
+            # A disk that has failed keeps them; the server that starts there fails, too.
+            with contextlib.suppress(OSError):
+                (self.state / name).unlink(missing_ok=True)
 
     def wait_for_server(self, seconds: float = 60.0) -> None:
         """Wait until it listens."""
@@ -170,15 +203,18 @@ class Laboratory:
 
     # The agents.
 
-    def _box(self, name: str, seed: int) -> Box:
-        state = self.root / name
+    def _box(self, number: int, seed: int) -> Box:
+        name = f"box-{number}"
+        disk = _disk_in(self.root / name, _DISK_MIB)
+        state = self.root / name / "state"
         state.mkdir(mode=0o700)
-        disk = state if _mounted(state) else None
-        wire = Wire(self._ports["address"], seed)
+        packets = self._packets[number] if self._packets else None
+        host, inside = (packets.near_address, packets.at_far_end) if packets else ("127.0.0.1", ())
+        wire = Wire(self._ports["address"], seed + number, host)
         repeats = self.root / f"{name}.repeats"
         control = RepeatControl(repeats)
         command = [
-            sys.executable, "-m", "tests.chaos.repeating_agent", "run", "--server", wire.address,
+            *inside, sys.executable, "-m", "tests.chaos.repeating_agent", "run", "--server", wire.address,
             "--state", str(state), "--name", name, "--policy", str(self.root / "policy.toml"),
             "--recorded-slots", str(self.size.slots), "--installed-gpus", "false", "--lease-wait", "2s",
             "--spool-limit", f"{_DISK_MIB // 3}MiB", "--minimum-free", "4MiB", "--flush", "700ms",
@@ -188,7 +224,7 @@ class Laboratory:
         log = self.root / f"{name}.log"
         log.touch()
         program = Program(name, lambda: command, log, meddling, environment={VARIABLE: str(repeats)})
-        return Box(name, state, program, wire, control, disk)
+        return Box(name, state, program, wire, control, disk, packets)
 
     def _joined(self, box: Box) -> None:
         self.join(box)
@@ -239,22 +275,40 @@ class Laboratory:
         return "\n".join(parts)
 
 
-def _mounted(folder: Path) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m,mode=0700", "assay-chaos", str(folder)]
-    if shutil.which("mount") is None:
-        return False
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+def _disk_in(folder: Path, mebibytes: int, *, only_failing: bool = False) -> Disk | None:
+    """Make a folder, with a disk of its own where one may be mounted."""
+    folder.mkdir(mode=0o700)
+    disk = mounted_disk(folder, mebibytes)
+    if disk is not None and only_failing and not disk.fails:
+        disk.close()
+        return None
+    return disk
 
 
 @contextlib.contextmanager
 def laboratory(
-    root: Path, size: Size, seed: int, server_module: tuple[str, ...] = (str(BIN / "assay-server"),)
+    root: Path,
+    size: Size,
+    seed: int,
+    server_module: tuple[str, ...],
+    *,
+    with_packets: bool,
+    kept: contextlib.ExitStack,
 ) -> Iterator[Laboratory]:
-    """A lab in a new folder, which must be short: Unix sockets have paths of at most 100 bytes."""
+    """A lab in a new folder, which must be short: Unix sockets have paths of at most 100 bytes.
+
+    Args:
+        with_packets: each agent is at the far end of a packet wire; raises NoWiresError.
+        kept: the server's state stays readable until this is closed.
+    """
     root.mkdir(mode=0o700)
-    made = Laboratory(root, size, server_module)
-    try:
-        made.begin(size, seed)
-        yield made
-    finally:
-        made.close()
+    with contextlib.ExitStack() as held:
+        packets: Sequence[PacketWire] = ()
+        if with_packets:
+            packets = held.enter_context(packet_wires(size.agents, seed, own_network=False)).wires
+        made = Laboratory(root, size, server_module, packets, kept)
+        try:
+            made.begin(size, seed)
+            yield made
+        finally:
+            made.close()

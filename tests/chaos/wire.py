@@ -1,7 +1,7 @@
 """A wire between one agent and the server: a TCP proxy that passes bytes on, so that TLS stays whole.
 
-Its :class:`Weather` says what happens to bytes and connections; it changes while they flow. Loss below TCP
-reaches TLS only as delay, as slowness or as a broken connection, which is what these are.
+Its :class:`Weather` says what happens to bytes and connections; it changes while they flow. What happens
+below TCP, to frames, is of the packet wires (tests/support/machine).
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ class WireCounts:
 
 
 class Wire:
-    """A proxy on a free port of loopback, with an event loop in a thread of its own."""
+    """A proxy on a free port of ``host``, with an event loop in a thread of its own."""
 
-    def __init__(self, target_port: int, seed: int) -> None:
+    def __init__(self, target_port: int, seed: int, host: str = "127.0.0.1") -> None:
         self._target_port = target_port
+        self._host = host
         self._chance = random.Random(seed)
         self._weather = FAIR
         self._counts = WireCounts()
@@ -77,18 +78,23 @@ class Wire:
         self._passing.set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="wire", daemon=True)
         self._thread.start()
-        self._server = self._call(asyncio.start_server(self._connected, "127.0.0.1", 0))
+        self._server = self._call(asyncio.start_server(self._connected, host, 0))
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     @property
     def address(self) -> str:
         """What the agent connects to."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     @property
     def counts(self) -> WireCounts:
         """A copy of what happened so far."""
         return WireCounts(**vars(self._counts))
+
+    @property
+    def open_connections(self) -> int:
+        """Connections with an agent that have not ended at this end."""
+        return len(self._writers) // 2
 
     def set(self, weather: Weather) -> None:
         """Change the weather; returns when it holds."""

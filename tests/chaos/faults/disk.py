@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 
 from tests.chaos.faults.seam import SERVER, Fault, Whom
@@ -11,8 +12,7 @@ from tests.chaos.interposing import Operation
 from tests.chaos.laboratory import waited
 from tests.chaos.wire import FAIR, Weather
 
-_BALLAST = "of-somebody-else"
-_BLOCK = bytes(1 << 16)
+_SAID_FULL = re.compile("no space|must stay free|disk is full", re.IGNORECASE)
 
 
 class InterposedDisk(Fault):
@@ -73,44 +73,31 @@ class SlowSync(InterposedDisk):
 
 
 class DiskFull(InterposedDisk):
-    """The disk is full: for real on an agent's own small file system, else by ENOSPC."""
+    """The disk is full: for real on a disk of the program's own, else by ENOSPC."""
 
     kind = "disk_full"
     weight = 5
     error = errno.ENOSPC
 
     def inject(self) -> None:
-        self._disk = None if self.target == SERVER else self.box.disk
+        self._disk = self.lab.disk_of(self.target)
         self._log = self.program.log_bytes
         if self._disk is None:
             super().inject()
         else:
-            self._left = _fill(self._disk)
+            self._left = self._disk.fill()
 
     def heal(self) -> None:
         if self._disk is None:
             super().heal()
         else:
-            (self._disk / _BALLAST).unlink(missing_ok=True)
+            self._disk.empty()
 
     def effect(self) -> str:
         if self._disk is None:
             return super().effect()
-        said = self.program.said(self._log)
-        noticed = "no space" in said or "must stay free" in said
-        return f"{self._left:,} bytes were left, and the agent said so" if noticed else ""
-
-
-def _fill(disk: Path) -> int:
-    """Take all of a small disk; the bytes that are left."""
-    with (disk / _BALLAST).open("wb", buffering=0) as file:
-        try:
-            while file.write(_BLOCK) == len(_BLOCK):
-                pass
-        except OSError:
-            pass
-    found = os.statvfs(disk)
-    return found.f_bavail * found.f_frsize
+        noticed = _SAID_FULL.search(self.program.said(self._log))
+        return f"{self._left:,} bytes were left, and the program said so" if noticed else ""
 
 
 class TornWrite(Fault):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.chaos.faults.clocks import ClockJump
+from tests.chaos.faults.devices import DiskFallsReadOnly, DiskLost, ServerStartsReadOnly, StartsReadOnly
 from tests.chaos.faults.disk import (
     DiskFull,
     FailingSync,
@@ -23,6 +24,15 @@ from tests.chaos.faults.network import (
     NetworkSlow,
     Partition,
 )
+from tests.chaos.faults.packets import (
+    DeafEnd,
+    GoneWithoutGoodbye,
+    PacketCut,
+    PacketDelay,
+    PacketDuplicates,
+    PacketLoss,
+    PacketReordering,
+)
 from tests.chaos.faults.processes import (
     DrainAgent,
     DrainServer,
@@ -42,6 +52,8 @@ KINDS: dict[str, type[Fault]] = {
         KillAgent, KillServer, KillProfiler, StopAgent, StopServer, StopProfiler, DrainAgent, DrainServer,
         NetworkCut, Partition, NetworkDelay, NetworkSlow, BrokenStreams, HalfOpen, LateMessages,
         RepeatedMessages,
+        PacketLoss, PacketDelay, PacketDuplicates, PacketReordering, PacketCut, DeafEnd, GoneWithoutGoodbye,
+        DiskFallsReadOnly, DiskLost, StartsReadOnly, ServerStartsReadOnly,
         DiskFull, ReadOnlyDisk, FailingSync, SlowSync, TornWrite, FlippedSpool, FlippedStaging,
         ClockJump, OlderBackup, SecondServer, NewCertificate, Revocation, SecondAgent,
     )

@@ -9,6 +9,7 @@ from random import Random
 from typing import ClassVar
 
 from tests.chaos.laboratory import Box, Laboratory
+from tests.chaos.needs import Need
 from tests.chaos.programs import Program
 
 SERVER = "server"
@@ -52,6 +53,7 @@ class Fault(ABC):
         weight: how often it comes, compared with others.
         needs_server: the server must be well while it lasts.
         early: it comes before others.
+        needs: what the machine must offer.
         longest: seconds from injection to healing, at most; how many is drawn.
     """
 
@@ -60,6 +62,7 @@ class Fault(ABC):
     weight: ClassVar[int] = 4
     needs_server: ClassVar[bool] = False
     early: ClassVar[bool] = False
+    needs: ClassVar[frozenset[Need]] = frozenset()
     shortest: ClassVar[float] = 0.0
     longest: ClassVar[float] = 0.0
 

@@ -53,7 +53,7 @@ class OlderBackup(Fault):
 
     def _remove_copies(self, backup: Path) -> None:
         shutil.rmtree(backup)
-        for replaced in self.lab.root.glob("server?*"):
+        for replaced in self.lab.state.parent.glob(f"{self.lab.state.name}?*"):
             if replaced.is_dir():
                 shutil.rmtree(replaced)
 
