@@ -14,6 +14,8 @@ from tests.chaos.needs import Need
 from tests.support.machine.disks import Disk, DiskError, LoopDisk
 
 _START_SECONDS = 20.0
+# An agent that waits for work touches its disk seldom.
+_NOTICED_SECONDS = 4.0
 
 
 class DeviceFault(Fault):
@@ -41,7 +43,7 @@ class DeviceFault(Fault):
         self.fail()
 
     def heal(self) -> None:
-        self._noticed = self._what_it_noticed()
+        self._noticed = waited(self._what_it_noticed, _NOTICED_SECONDS)
         self.program.end()
         self.mend()
         self.program.start()
