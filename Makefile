@@ -37,7 +37,7 @@ chaos: $(STAMP)  ## kill everything that belongs to a demo at many moments; ASSA
 	ASSAY_CHAOS=1 $(BIN)/pytest -s tests/client/test_demo_chaos.py $(PYTEST_ARGS)
 
 .PHONY: chaos-lab
-chaos-lab: $(STAMP)  ## 200 faults of 29 kinds over 10 million launches on four agents: nothing may differ; 20 minutes on two cores
+chaos-lab: $(STAMP)  ## 200 faults of 40 kinds over 10 million launches on four agents: nothing may differ; 20 minutes on two cores
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 
 .PHONY: chaos-short

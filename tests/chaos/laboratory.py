@@ -189,7 +189,7 @@ class Laboratory:
             tcp = [each for each in addresses if not each.startswith("unix:")]
             self._ports[name] = int(tcp[0].rpartition(":")[2])
 
-    def ask(self, question: Callable[[Client], T], seconds: float = 60.0) -> T:
+    def ask(self, question: Callable[[Client], T], seconds: float = 120.0) -> T:
         """Ask the server as its owner, again until it answers."""
         until = time.monotonic() + seconds
         while True:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
+import re
 import time
 from abc import abstractmethod
 from typing import ClassVar
@@ -13,6 +12,7 @@ from tests.chaos.laboratory import waited
 from tests.chaos.needs import Need
 from tests.support.machine.disks import Disk, DiskError, LoopDisk
 
+_READ_ONLY = re.compile("Read-only file system|readonly database")
 _START_SECONDS = 20.0
 # An agent that waits for work touches its disk seldom.
 _NOTICED_SECONDS = 4.0
@@ -23,9 +23,9 @@ class DeviceFault(Fault):
 
     whom = Whom.ANYBODY
     needs = frozenset({Need.FAILING_DISKS})
-    weight = 3
+    weight = 2
     shortest, longest = 1.0, 4.0
-    error: ClassVar[int]
+    said: ClassVar[re.Pattern[str]]  # by whoever noticed it
 
     @property
     def disk(self) -> Disk:
@@ -56,8 +56,8 @@ class DeviceFault(Fault):
         self.disk.mend()
 
     def _what_it_noticed(self) -> str:
-        if os.strerror(self.error) in self.program.said(self._log):
-            return f"said {errno.errorcode[self.error]!r}"
+        if found := self.said.search(self.program.said(self._log)):
+            return f"said {found[0]!r}"
         died = self.program.deaths[self._deaths :]
         return f"ended with {died[0]}" if died else ""
 
@@ -69,7 +69,7 @@ class DiskFallsReadOnly(DeviceFault):
     """The kernel finds an error on the disk and lets nobody write, not even to files that are open."""
 
     kind = "disk_falls_read_only"
-    error = errno.EROFS
+    said = _READ_ONLY
 
     def fail(self) -> None:
         self.disk.fall_read_only()
@@ -79,7 +79,7 @@ class DiskLost(DeviceFault):
     """Each call returns EIO, and what was not made durable is lost: as when a disk loses its power."""
 
     kind = "disk_lost"
-    error = errno.EIO
+    said = re.compile("Input/output error|disk I/O error|database is damaged")
 
     def fail(self) -> None:
         self.disk.lose()
@@ -91,7 +91,7 @@ class StartsReadOnly(DeviceFault):
     kind = "agent_starts_read_only"
     whom = Whom.AGENTS
     needs = frozenset({Need.DISKS})
-    error = errno.EROFS
+    said = _READ_ONLY
 
     def fail(self) -> None:
         self.program.end()
@@ -109,7 +109,6 @@ class ServerStartsReadOnly(StartsReadOnly):
     kind = "server_starts_read_only"
     whom = Whom.SERVER
     needs = frozenset({Need.FAILING_DISKS})
-    weight = 2
 
 
 def _as_soon_as_nobody_writes(disk: Disk, *, read_only: bool) -> None:
