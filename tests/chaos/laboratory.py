@@ -182,12 +182,24 @@ class Laboratory:
 
     def wait_for_server(self, seconds: float = 60.0) -> None:
         """Wait until it listens."""
-        if not waited(lambda: all((self.state / name).exists() for name in self._ports), seconds):
+        found = waited(self._ports_it_says, seconds)
+        if not found:
             raise LabError(f"the server does not start: {self.server.said()[-2000:]}")
-        for name in self._ports:
-            addresses = (self.state / name).read_text().split()
-            tcp = [each for each in addresses if not each.startswith("unix:")]
-            self._ports[name] = int(tcp[0].rpartition(":")[2])
+        self._ports = found
+
+    def _ports_it_says(self) -> dict[str, int]:
+        """Where the server says that it listens; empty while it starts, or starts again."""
+        try:
+            texts = {name: (self.state / name).read_text() for name in self._ports}
+        except OSError:
+            return {}
+        tcp = {
+            name: [each for each in text.split() if not each.startswith("unix:")]
+            for name, text in texts.items()
+        }
+        return (
+            {name: int(each[0].rpartition(":")[2]) for name, each in tcp.items()} if all(tcp.values()) else {}
+        )
 
     def ask(self, question: Callable[[Client], T], seconds: float = 120.0) -> T:
         """Ask the server as its owner, again until it answers."""

@@ -40,6 +40,7 @@ class DeviceFault(Fault):
 
     def inject(self) -> None:
         self._log, self._deaths = self.program.log_bytes, len(self.program.deaths)
+        self._log_of_server = self.lab.server.log_bytes
         self.fail()
 
     def heal(self) -> None:
@@ -58,6 +59,10 @@ class DeviceFault(Fault):
     def _what_it_noticed(self) -> str:
         if found := self.said.search(self.program.said(self._log)):
             return f"said {found[0]!r}"
+        # An agent hands the attempts that its disk refuses back, and says why to the server.
+        handed_back = rf"of agent {re.escape(self.target)}: [^\n]*(?:{self.said.pattern})"
+        if re.search(handed_back, self.lab.server.said(self._log_of_server)):
+            return "handed attempts back for it"
         died = self.program.deaths[self._deaths :]
         return f"ended with {died[0]}" if died else ""
 
