@@ -12,19 +12,23 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
+from assay_report.judging.verdicts import judge
 from assay_report.model.beside import PublishedEntry, SimulatedEntry
+from assay_report.model.report import Report
 from assay_sampling.documents.handover import SimulationDocument
-from assay_sampling.errors import InputError
+from assay_sampling.errors import InputError, ParameterError, RefusedError
 
 _VALUE = re.compile(r"(?:(?P<device>.+)_)?(?P<what>error|speedup)(?:_percent|_pct)?", re.IGNORECASE)
 _NAMES = ("workload", "method", "suite", "device", "source")
 _FORM = "'assay docs report-format' says how such a table looks"
 _MOST_BYTES = 32 << 20
+_OF_SELECTIONS = {"suite", "application", "method", "parameters", "silicon_devices", "simulator", "means"}
 
 
 def read_published(path: Path) -> list[PublishedEntry]:
@@ -76,6 +80,33 @@ def _number(text: str, where: str) -> float:
     return value
 
 
+def set_beside(
+    report: Report, published: Sequence[PublishedEntry], simulated: Sequence[SimulatedEntry]
+) -> None:
+    """Set numbers from elsewhere beside a report, in place of what was there.
+
+    Raises ParameterError for a selection whose simulations are given twice, RefusedError for simulations
+    against synthetic cycles beside measured ones.
+    """
+    made_up = [entry.application for entry in simulated if entry.synthetic]
+    if made_up and not report.campaign.synthetic:
+        raise RefusedError(
+            made_up[0],
+            "it was simulated against synthetic cycles, and the campaign was measured on silicon",
+            "give assay import accel-sim a --recording of silicon",
+        )
+    seen = set()
+    for entry in simulated:
+        key = entry.model_dump_json(include=_OF_SELECTIONS)
+        if key in seen:
+            raise ParameterError(
+                "--simulated", f"{entry.application} is given twice", "give each simulated selection once"
+            )
+        seen.add(key)
+    report.published, report.simulated = list(published), list(simulated)
+    judge(report)
+
+
 def read_simulated(path: Path) -> list[SimulatedEntry]:
     """The rows of a document of ``assay pka-table`` or ``assay import accel-sim``; raises InputError."""
     again = "write one with: assay import accel-sim LOG --selection SELECTION -o FILE"
@@ -83,7 +114,7 @@ def read_simulated(path: Path) -> list[SimulatedEntry]:
         document = json.loads(_text(path, again))
         if "simulation_version" in document:
             return [_imported(SimulationDocument.model_validate(document))]
-        return [SimulatedEntry.model_validate(row) for row in document["rows"]]
+        return [_of_table(row, document.get("synthetic", False)) for row in document["rows"]]
     except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
         raise InputError(
             str(path), "it is not a document of assay pka-table or assay import accel-sim", again
@@ -91,16 +122,29 @@ def read_simulated(path: Path) -> list[SimulatedEntry]:
 
 
 def _imported(document: SimulationDocument) -> SimulatedEntry:
-    """In all simulated cycles, as PKA's Table 4 has them."""
-    errors = document.all_cycles
+    errors, active = document.all_cycles, document.active_cycles
     return SimulatedEntry(
         application=document.workload,
+        method=document.selection.method,
+        parameters=document.selection.parameters,
+        synthetic=document.synthetic,
+        silicon_devices=document.silicon_devices or document.selection.profile.devices,
+        simulator=document.simulator.gpu,
         simulator_error_percent=errors.simulator_error_percent,
         pks_error_percent=errors.pks_error_percent,
         pka_error_percent=errors.pka_error_percent,
+        active_simulator_error_percent=active.simulator_error_percent,
+        active_pks_error_percent=active.pks_error_percent,
+        active_pka_error_percent=active.pka_error_percent,
         pks_speedup=errors.pks_speedup,
         pka_speedup=errors.pka_speedup,
+        pka_speedup_over=errors.pka_speedup_over,
     )
+
+
+def _of_table(row: Mapping[str, Any], synthetic: object) -> SimulatedEntry:
+    """A row of PKA's table, which does not say how its launches were selected."""
+    return SimulatedEntry.model_validate({**row, "synthetic": synthetic, "means": row["known"] is not None})
 
 
 def _text(path: Path, remedy: str) -> str:

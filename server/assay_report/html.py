@@ -102,6 +102,8 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
             for gpu in verdicts.gpus
         ],
         suite=Shown(suite_table(verdicts), ""),
+        # With the simulator's columns the suite takes the whole width of the page.
+        alone=bool(report.simulated),
         beside=[Shown(table, "") for table in (best_table(verdicts), flags_table(verdicts)) if table],
         below=[Shown(table, "") for table in (excluded_table(verdicts),) if table],
         figures=plates.get(None, ()),

@@ -6,6 +6,7 @@ Every text is escaped; characters that LaTeX's Latin fonts lack appear by their 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 
 from assay_report.headings import SYNTHETIC, mark, origin
@@ -28,7 +29,8 @@ _BREAKS = re.compile(r"(?<=[,:;>(/=])(?=\S)")
 _LONGEST_WORD = 24
 _LONG_PIECE = re.compile(r"[^\0]{24}(?=[^\0])")
 _LONG_CM, _NAME_CM = 7.0, 4.5
-_MOST_COLUMNS = 14
+_MOST_COLUMNS = 16
+_HEADING = 16
 _PREAMBLE = r"""\documentclass[10pt]{article}
 \usepackage[T1]{fontenc}
 \usepackage[utf8]{inputenc}
@@ -72,7 +74,7 @@ def latex_table(table: Table, facts: tuple[str, ...] = ()) -> Iterator[str]:
     """A longtable with the rules of booktabs, its title as caption; columns beyond the page are left out."""
     kept = _fitting(table)
     spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in kept)
-    heads = " & ".join(latex_escaped(table.columns[at].heading) for at in kept)
+    heads = " & ".join(_heading(table.columns[at]) for at in kept)
     yield rf"\begin{{longtable}}[l]{{@{{}}{spec}@{{}}}}"
     yield rf"\multicolumn{{{len(kept)}}}{{@{{}}l@{{}}}}{{\textbf{{{latex_escaped(table.title)}}}}} \\"
     yield rf"\toprule {heads} \\ \midrule \endhead"
@@ -94,6 +96,16 @@ def _fitting(table: Table) -> list[int]:
         return every
     narrow = [at for at in every if table.columns[at].width is not Width.WIDE]
     return narrow[:_MOST_COLUMNS]
+
+
+def _heading(column: Column) -> str:
+    """The heading, in short lines: a long one would make a column of numbers as wide as itself."""
+    lines = textwrap.wrap(column.heading, _HEADING, break_long_words=False, break_on_hyphens=False)
+    if len(lines) < 2:
+        return latex_escaped(column.heading)
+    side = "r" if column.alignment == "right" else "l"
+    stacked = r" \\ ".join(map(latex_escaped, lines))
+    return rf"\begin{{tabular}}[b]{{@{{}}{side}@{{}}}}{stacked}\end{{tabular}}"
 
 
 def _column(column: Column, cells: list[Cell]) -> str:

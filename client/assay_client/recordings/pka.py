@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from assay_client.recordings.analyses import evaluate, load_selection
 from assay_sampling.errors import InputError, ParameterError, RefusedError
 from assay_sampling.files.reading import reading
+from assay_sampling.handover.simulated import Silicon
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.projection.files import ProjectionOptions
 from assay_sampling.projection.pka_table import PkaRow, SimulatedWorkload, application_row, pka_table
@@ -113,8 +114,8 @@ def _simulated(given: PkaApplication) -> Sequence[LaunchProjection]:
 
 def silicon_of(
     saved: SavedSelection, recording: Path | None, memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
-) -> tuple[float | None, bool]:
-    """Cycles of the whole workload on silicon, None if unknown, and whether they are synthetic.
+) -> Silicon:
+    """Cycles of the whole workload on silicon, None if unknown.
 
     They are those of ``recording``, else those that the selection was made on. Raises RefusedError for a
     recording of a simulator or without cycles, MisalignedError for one of another workload.
@@ -123,7 +124,9 @@ def silicon_of(
     if recording is None:
         cost = document.cost
         known = cost is not None and cost.unit == "cycle" and not document.profile.simulated
-        return (cost.total if cost is not None and known else None), document.profile.synthetic
+        cycles = cost.total if cost is not None and known else None
+        devices = () if cycles is None else tuple(document.profile.devices)
+        return Silicon(cycles, None, document.profile.synthetic, devices)
     evaluated = evaluate(document, recording, memory_limit_bytes=memory_limit_bytes)
     if evaluated["evaluated_on"]["simulated"]:
         raise RefusedError(
@@ -137,18 +140,24 @@ def silicon_of(
             f"the selection was scored in {evaluated['cost']['unit']}, and simulators count cycles",
             "select again on a recording with cycles",
         )
-    return float(evaluated["cost"]["total"]), bool(evaluated["evaluated_on"]["synthetic"])
+    of_recording = evaluated["evaluated_on"]
+    return Silicon(
+        float(evaluated["cost"]["total"]),
+        recording,
+        bool(of_recording["synthetic"]),
+        tuple(of_recording["devices"]),
+    )
 
 
 def _silicon(saved: SavedSelection, given: PkaApplication) -> tuple[float | None, bool, list[str]]:
     """Cycles of the whole workload, None if unknown; whether they are synthetic; notes."""
-    cycles, synthetic = silicon_of(saved, given.silicon)
-    if given.silicon is not None or cycles is not None:
-        return cycles, synthetic, []
+    found = silicon_of(saved, given.silicon)
+    if given.silicon is not None or found.cycles is not None:
+        return found.cycles, found.synthetic, []
     cost = saved.document.cost
     in_cycles = cost is not None and cost.unit == "cycle"
     why = "made on a simulator's run" if in_cycles else "not scored in cycles"
-    return None, synthetic, [f"the selection was {why}: name a recording with --silicon for errors"]
+    return None, found.synthetic, [f"the selection was {why}: name a recording with --silicon for errors"]
 
 
 def _speed(launches: Sequence[LaunchProjection]) -> float | None:

@@ -11,7 +11,7 @@ from assay_client.recordings.handing_over import made_by, workload_name
 from assay_client.recordings.pka import silicon_of
 from assay_sampling.documents.handover import SimulationDocument
 from assay_sampling.errors import ParameterError
-from assay_sampling.handover.simulated import Joined, Silicon, join_simulated
+from assay_sampling.handover.simulated import Joined, join_simulated
 from assay_sampling.handover.simulated_logs import GivenLog, ReadLog, read_log
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
@@ -68,7 +68,7 @@ def import_simulated(
     logs = [_read(log, request, say) for log in _given(request)]
     if request.recording is not None:
         say(f"reading {request.recording}")
-    cycles, synthetic = silicon_of(saved, request.recording, request.memory_limit_bytes)
+    silicon = silicon_of(saved, request.recording, request.memory_limit_bytes)
     return join_simulated(
         Joined(
             selection=request.selection,
@@ -76,7 +76,7 @@ def import_simulated(
             weights=weights,
             workload=workload_name(request.workload, request.selection),
             logs=logs,
-            silicon=Silicon(cycles, request.recording, synthetic),
+            silicon=silicon,
             match=request.match,
             made_by=made_by(),
         )

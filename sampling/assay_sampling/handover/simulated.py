@@ -39,12 +39,13 @@ from assay_sampling.scoring.selection import SavedSelection
 
 @dataclass(frozen=True)
 class Silicon:
-    """Cycles of the whole workload on silicon, None if unknown; where they are from, and whether they are
-    synthetic."""
+    """Cycles of the whole workload on silicon, None if unknown; where they are from, whether they are
+    synthetic, and the GPUs."""
 
     cycles: float | None
     recording: Path | None = None
     synthetic: bool = False
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ def join_simulated(given: Joined) -> SimulationDocument:
             "workload": given.workload,
             "selection": _selection(given),
             "recording": None if given.silicon.recording is None else str(given.silicon.recording),
+            "silicon_devices": list(given.silicon.devices),
             "synthetic": given.silicon.synthetic,
             "simulator": _simulator(given.logs[0]),
             "logs": [log.document() for log in given.logs],

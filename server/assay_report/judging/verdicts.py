@@ -11,7 +11,7 @@ from assay_report.judging.suite import Named, suite_entries
 from assay_report.judging.target import error_of, hold_against, target_of
 from assay_report.model.report import Report
 from assay_report.model.scores import RecommendedEntry, Row
-from assay_report.model.verdicts import Asked, BestMethod, GpuVerdict, Shortfall, Verdicts
+from assay_report.model.verdicts import Asked, BestMethod, GpuVerdict, Shortfall, SuiteEntry, Verdicts
 from assay_report.texts import condition_text, method_names
 
 
@@ -28,12 +28,21 @@ def judge(report: Report) -> Report:
             _gpu(device, [each for each in rows if each.row.device == device], report, target)
             for device in _devices(report)
         ],
-        suite=suite_entries(rows),
+        suite=_suite(report, rows),
         best=_best(report.recommendations, report.rows, target),
         flags=flag_counts(report.rows),
         excluded=excluded(rows, report.failed_runs),
     )
     return report
+
+
+def _suite(report: Report, rows: Sequence[Named]) -> list[SuiteEntry]:
+    suite = suite_entries(rows)
+    if not report.simulated:
+        return suite
+    from assay_report.judging.simulated import with_simulated  # noqa: PLC0415 - loads the projection
+
+    return with_simulated(suite, rows, report.simulated)
 
 
 def verdicts_of(report: Report) -> Verdicts:

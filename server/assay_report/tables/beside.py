@@ -10,7 +10,8 @@ from assay_report.judging.target import error_of
 from assay_report.model.beside import PublishedEntry, SimulatedEntry
 from assay_report.model.report import Report
 from assay_report.model.scores import Row
-from assay_report.tables.table import Filled, Table, names, numbers, table_of
+from assay_report.tables.table import Filled, Table, Width, names, numbers, table_of
+from assay_report.tables.verdicts import SIMULATED, simulated_columns
 from assay_report.texts import ABSENT, count, percent, ratio, text
 
 _OTHER_RUNS = (
@@ -60,14 +61,22 @@ _MEANS: list[Filled[_Means]] = [
     numbers("mean speedup", lambda found: ratio(_geometric(found.entries))),
 ]
 
+
+def _silicon(entry: SimulatedEntry) -> str:
+    return ", ".join(entry.silicon_devices) or ABSENT
+
+
+def _itself(entry: SimulatedEntry) -> SimulatedEntry:
+    return entry
+
+
 _SIMULATED: list[Filled[SimulatedEntry]] = [
-    names("suite", lambda entry: text(entry.suite), optional=True, shared=True),
-    names("application", lambda entry: text(entry.application), clips=True),
-    numbers("simulator error", lambda entry: percent(entry.simulator_error_percent), "%"),
-    numbers("PKS error", lambda entry: percent(entry.pks_error_percent), "%"),
-    numbers("PKA error", lambda entry: percent(entry.pka_error_percent), "%"),
-    numbers("PKS speedup", lambda entry: ratio(entry.pks_speedup)),
-    numbers("PKA speedup", lambda entry: ratio(entry.pka_speedup)),
+    names("suite", lambda entry: text(entry.suite), optional=True),
+    names("workload", lambda entry: text(entry.application), clips=True),
+    names("method", lambda entry: text(entry.method), optional=True),
+    names("silicon", _silicon, optional=True, width=Width.WIDE),
+    names("simulator", lambda entry: text(entry.simulator), optional=True, width=Width.WIDE),
+    *simulated_columns(_itself),
 ]
 
 
@@ -75,8 +84,7 @@ def beside_tables(report: Report) -> list[Table]:
     """What the reader set beside the report."""
     found = []
     if report.simulated:
-        note = "Against silicon cycles, from imported logs of a simulator ('assay docs projection-format')."
-        found.append(table_of("Simulated", _SIMULATED, report.simulated, [note]))
+        found.append(table_of("Simulated", _SIMULATED, report.simulated, [SIMULATED]))
     if report.published:
         means: dict[tuple[str, str, str, str], list[PublishedEntry]] = {}
         for entry in report.published:

@@ -139,9 +139,11 @@ def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
 
 def short_tables(report: Report) -> Iterator[Table]:
     """The tables that a narrow form draws after the summary; it has no room for a page's other tables."""
-    suite = suite_table(verdicts_of(report))
+    # A terminal has no room for the simulator's columns beside the others: they have a table of their own.
+    suite = suite_table(verdicts_of(report), with_simulated=False)
     if len(suite.rows) > 1:
         yield suite
+    yield from beside_tables(report)
     yield from compared_tables(report)
     if report.rows:
         yield scores.rows_table(report.rows, with_workload=True)

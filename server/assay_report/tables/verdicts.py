@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from assay_report.model.verdicts import BestMethod, Excluded, FlagCount, SuiteEntry, Verdicts
+from assay_report.model.beside import SimulatedEntry
+from assay_report.model.verdicts import (
+    BestMethod,
+    Excluded,
+    FlagCount,
+    SuiteEntry,
+    SuiteSimulated,
+    Verdicts,
+)
 from assay_report.tables.decomposition import PART_NAMES, POINTS
 from assay_report.tables.table import Cell, Filled, Table, names, numbers, sentences, table_of
 from assay_report.texts import ABSENT, count, percent, ratio, text
@@ -15,11 +24,19 @@ _TABLE4 = (
     "many held the true total, and how many missed it. Largest part: of the error decomposition, by mean "
     "absolute points."
 )
+SIMULATED = (
+    "Simulated: errors of Accel-Sim's cycles against those of silicon, when all launches are simulated "
+    "(simulator), the selected ones (PKS), and these until their projection stops them (PKA); in brackets in "
+    "active cycles, which leave out the launch latency ('assay docs handover'). Speedups are in simulated "
+    "cycles, over simulating all launches."
+)
 
 
-def suite_table(verdicts: Verdicts) -> Table:
-    """A line for each kind of GPU, condition and method."""
+def suite_table(verdicts: Verdicts, *, with_simulated: bool = True) -> Table:
+    """A line for each kind of GPU, condition and method; ``with_simulated``: with simulations of it."""
     several = verdicts.asked.conditions > 1
+    simulated = with_simulated and any(entry.simulated is not None for entry in verdicts.suite)
+    lines = [entry for entry in verdicts.suite if simulated or entry.workloads or entry.without_number]
     target = f"{verdicts.target_error_percent:g} %"
     columns: list[Filled[SuiteEntry]] = [
         names("GPU", lambda entry: entry.device, clips=True),
@@ -32,8 +49,60 @@ def suite_table(verdicts: Verdicts) -> Table:
         names("worst workload", lambda entry: text(entry.worst_workload), clips=True),
         names("intervals", intervals_text),
         names("largest part of the error", _part),
+        *(_of_simulations() if simulated else []),
     ]
-    return table_of("The suite", columns, verdicts.suite, [_TABLE4])
+    return table_of("The suite", columns, lines, [_TABLE4, *([SIMULATED] if simulated else [])])
+
+
+def _of_simulations() -> list[Filled[SuiteEntry]]:
+    return [numbers("simulated", _simulated_workloads), *simulated_columns(_of_suite)]
+
+
+def _of_suite(entry: SuiteEntry) -> SuiteSimulated | None:
+    return entry.simulated
+
+
+_Entry = TypeVar("_Entry")
+
+
+def simulated_columns(of: Callable[[_Entry], SuiteSimulated | SimulatedEntry | None]) -> list[Filled[_Entry]]:
+    """The simulator's columns of PKA's Table 4."""
+
+    def errors(name: str) -> Callable[[_Entry], str]:
+        return lambda entry: _of_cycles(of(entry), name)
+
+    def speedup(name: str) -> Callable[[_Entry], str]:
+        return lambda entry: _speedup(of(entry), name)
+
+    return [
+        numbers("simulator error (active)", errors("simulator_error_percent"), "%"),
+        numbers("PKS error (active)", errors("pks_error_percent"), "%"),
+        numbers("PKA error (active)", errors("pka_error_percent"), "%"),
+        numbers("PKS speedup", speedup("pks_speedup")),
+        numbers("PKA speedup", speedup("pka_speedup")),
+    ]
+
+
+def _of_cycles(found: SuiteSimulated | SimulatedEntry | None, name: str) -> str:
+    """An error in all simulated cycles, and in brackets in active ones where it is known."""
+    if found is None:
+        return ABSENT
+    active = getattr(found, f"active_{name}")
+    return f"{percent(getattr(found, name))}{'' if active is None else f' ({percent(active)})'}"
+
+
+def _speedup(found: SuiteSimulated | SimulatedEntry | None, name: str) -> str:
+    if found is None:
+        return ABSENT
+    over = " over PKS" if name == "pka_speedup" and found.pka_speedup_over == "pks" else ""
+    return f"{ratio(getattr(found, name))}{over}"
+
+
+def _simulated_workloads(entry: SuiteEntry) -> str:
+    if entry.simulated is None:
+        return ABSENT
+    of = entry.workloads + entry.without_number
+    return f"{entry.simulated.workloads:,} of {of:,}" if of else count(entry.simulated.workloads)
 
 
 def _condition(entry: SuiteEntry) -> str:
@@ -41,7 +110,7 @@ def _condition(entry: SuiteEntry) -> str:
 
 
 def _within(entry: SuiteEntry) -> str:
-    return f"{entry.within_target:,} of {entry.workloads:,}"
+    return f"{entry.within_target:,} of {entry.workloads:,}" if entry.workloads else ABSENT
 
 
 def _mean(entry: SuiteEntry, verdicts: Verdicts) -> Cell:

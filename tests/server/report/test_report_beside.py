@@ -92,6 +92,9 @@ def test_simulations_are_taken_from_a_pka_table(tmp_path: Path) -> None:
     report.simulated = read_simulated(path)
     [table] = beside_tables(report)
     assert [cell.text for cell in table.rows[0]] == ["s", "a", "20.00", "21.50", "22.00", "10.00", "40.00"]
+    means = {**row, "application": "mean", "known": {"pks_speedup": 1}}
+    [_, of_suite] = read_simulated(written(tmp_path, json.dumps({"rows": [row, means]}), "means.json"))
+    assert of_suite.means
     for wrong in ("[]", "{}", '{"rows": [1]}', "no JSON", '{"rows": [{"pka_speedup": "fast"}]}'):
         with pytest.raises(InputError, match="not a document of assay pka-table or assay import"):
             read_simulated(written(tmp_path, wrong, "wrong.json"))

@@ -236,11 +236,13 @@ def _set_beside(found: _Source, beside: Sequence[Path], simulated: Sequence[Path
     """Read the tables that the reader sets beside the report, and put them into it."""
     if not (beside or simulated):
         return
-    from assay_report.beside import read_published, read_simulated  # noqa: PLC0415 - rarely asked for
+    from assay_report.beside import read_published, read_simulated, set_beside  # noqa: PLC0415 - rare
 
-    report = found.report()
-    report.published = [entry for path in beside for entry in read_published(path)]
-    report.simulated = [entry for path in simulated for entry in read_simulated(path)]
+    set_beside(
+        found.report(),
+        [entry for path in beside for entry in read_published(path)],
+        [entry for path in simulated for entry in read_simulated(path)],
+    )
 
 
 @contextlib.contextmanager
