@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # So many lines of workloads fit below the first screen; more are folded into stretches.
 _WORKLOAD_LINES = 40
+# Figures of more than this height do not fit half the width of a landscape sheet.
+_TALL_PX = 820
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,15 @@ class Shown:
 class Plate:
     """A figure of the page; ``svg`` is markup already, in which every text is escaped.
 
-    Without it the figure is not drawn, and the caption says how to see it.
+    Without it the figure is not drawn, and the caption says how to see it. ``tall``: on paper it takes a page
+    of its own.
     """
 
     name: str
     title: str
     caption: str
     svg: Markup | None
+    tall: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,8 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
             caption = f"{figure.title}: not drawn, because {without.cause}; {without.remedy}."
         else:
             caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
-        plate = Plate(figure.name, figure.title, caption, drawn)
+        tall = drawn is not None and forms.height_px(figure) > _TALL_PX
+        plate = Plate(figure.name, figure.title, caption, drawn, tall)
         found[figure.workload] = (*found.get(figure.workload, ()), plate)
     return found
 

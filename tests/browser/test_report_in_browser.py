@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from assay_report.beside import set_beside
 from assay_report.html import render_html
+from assay_report.model.beside import SimulatedEntry
+from assay_report.model.scores import Row
 from assay_report.reading import read_report
+from assay_sampling.projection.pka_table import ERRORS
 from tests.support.browser.opening import DESK, PHONE, OpenPage, Window, axe_violations, sideways_overflow
 from tests.support.server.made_reports import HOSTILE, made_report
 
@@ -23,7 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).resolve().parents[2]
 # `make demo` leaves it, and CI runs that before; the other pages are made up from the typed model.
 DEMO = Path(os.environ.get("ASSAY_DEMO", ROOT / "demo")) / "report.json"
-SCREENS, SCREEN_PX, LEAST_CHART_PX, LEAST_CHARACTERS = 8, 900, 11.0, 10
+SCREENS, SHEETS, SCREEN_PX, LEAST_CHART_PX, LEAST_CHARACTERS = 8, 8, 900, 11.0, 10
 # A4 landscape without the page's margins of 10 mm, at 96 px to the inch.
 PAPER = Window(width=1046, height=700)
 
@@ -72,7 +76,20 @@ def document_of(name: str) -> dict[str, Any]:
         return demo
     if name == "hostile":
         return made_report(3, kernel=HOSTILE, prefix=f"a'\"><b>{HOSTILE}")
-    return made_report({"seven workloads": 7, "200 workloads": 200}[name])
+    return made_report({"seven workloads": 7, "simulated": 14, "200 workloads": 200}[name])
+
+
+def simulations(rows: list[Row]) -> list[SimulatedEntry]:
+    """A simulation of the first workload by each method, and one of a suite that the report does not have."""
+    told = {f"{kind}{name}": 123.45 for kind in ("", "active_") for name in ERRORS}
+    of_rows = [
+        SimulatedEntry(
+            application=row.workload, method=row.method, silicon_devices=[row.device], **told,
+            pks_speedup=1234.5, pka_speedup=12345.6, pka_speedup_over="full",
+        )
+        for row in rows[:3]
+    ]  # fmt: skip
+    return [*of_rows, SimulatedEntry(suite="Rodinia", application="bfs", pka_error_percent=1.5)]
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +101,17 @@ def page_of(pages: dict[str, Path], name: str) -> Path:
     """The page of a report, drawn once."""
     if name not in pages:
         place = pages[""] / f"{name.replace(' ', '-')}.html"
-        place.write_text(render_html(read_report(document_of(name))))
+        report = read_report(document_of(name))
+        if name == "simulated":
+            set_beside(report, [], simulations(report.rows))
+        place.write_text(render_html(report))
         pages[name] = place
     return pages[name]
 
 
-every_page = pytest.mark.parametrize("name", ["demo", "seven workloads", "200 workloads", "hostile"])
+every_page = pytest.mark.parametrize(
+    "name", ["demo", "seven workloads", "200 workloads", "hostile", "simulated"]
+)
 
 
 @every_page
@@ -165,13 +187,26 @@ def test_axe_finds_nothing_serious(
     assert axe_violations(page) == []
 
 
+def test_a_phone_shows_every_line_of_the_suite_as_a_block(
+    open_page: OpenPage, pages: dict[str, Path]
+) -> None:
+    page = open_page(page_of(pages, "simulated"), PHONE)
+    # Nothing of the table is outside of the window, where one would have to scroll for it.
+    outside = """[...document.querySelectorAll('.stacks td')].filter(cell => cell.offsetParent)
+      .filter(cell => cell.getBoundingClientRect().right > 400).length"""
+    assert page.evaluate(outside) == 0
+    assert "PKS error (active)" in page.evaluate(
+        "getComputedStyle([...document.querySelectorAll('.stacks td')].find("
+        "cell => cell.dataset.heading.startsWith('PKS error')), '::before').content"
+    )
+
+
 @every_page
 def test_paper_has_whole_tables(
     open_page: OpenPage, pages: dict[str, Path], name: str, screenshots: Path
 ) -> None:
     page = open_page(page_of(pages, name), PAPER)
-    most = 16 if name == "200 workloads" else 8  # its figure of the suite has a line for each workload
-    assert 1 <= pages_printed(page, screenshots / f"report-{name.replace(' ', '-')}.pdf") <= most
+    assert 1 <= pages_printed(page, screenshots / f"report-{name.replace(' ', '-')}.pdf") <= SHEETS
     page.emulate_media(media="print")
     page.evaluate(UNFOLD)
     assert page.evaluate(CUT_TABLES) == []

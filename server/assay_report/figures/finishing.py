@@ -45,6 +45,11 @@ def finished(drawn: str, title: str, described: str, identity: bytes, *, styled:
     return ElementTree.tostring(root, encoding="unicode")
 
 
+def height_of(drawn: str) -> float:
+    """The height of an SVG, in px."""
+    return float(ElementTree.fromstring(drawn).attrib["height"])
+
+
 def width_of(drawn: str) -> float:
     """The width of an SVG of Vega, in px."""
     return float(ElementTree.fromstring(drawn).attrib["width"])

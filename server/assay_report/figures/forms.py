@@ -16,7 +16,7 @@ from typing import Any
 from assay_core.files.durable import write_atomically
 from assay_report.figures import interactive
 from assay_report.figures.figure import EXTRA, Figure
-from assay_report.figures.finishing import at_most, finished, width_of
+from assay_report.figures.finishing import at_most, finished, height_of, width_of
 from assay_report.figures.paper import PAGE_PT, fitted, in_paper_text
 from assay_sampling.errors import MissingExtraError, ParameterError
 
@@ -53,6 +53,11 @@ def svg(figure: Figure, *, styled: bool = True) -> str:
     :data:`assay_report.figures.theme.STYLE` in its own sheet.
     """
     return _svg(figure.spec_bytes(), figure.title, figure.described, styled)
+
+
+def height_px(figure: Figure) -> float:
+    """The height of the figure as SVG."""
+    return height_of(svg(figure))
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -10,7 +10,7 @@ from typing import Any
 from assay_report.figures import parts
 from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.text import hint, labels, number
-from assay_report.figures.theme import GRID, QUIET
+from assay_report.figures.theme import GRID, PAPER, QUIET
 from assay_report.model.scores import Row, SummaryEntry
 from assay_report.texts import cell_names, method_names
 from assay_sampling.documents.selection import IntervalEntry
@@ -225,7 +225,9 @@ def _error_panel(
         },
         "transform": [{"filter": "!isValid(datum.error_drawn)"}],
     }
-    layers = [claimed, marks, absent] if intervals else [marks, absent]
+    # Behind the letters paper, so that no line of the grid runs through them.
+    halo = {**absent, "mark": {**absent["mark"], "color": PAPER, "stroke": PAPER, "strokeWidth": 4}}
+    layers = [*([claimed] if intervals else []), marks, halo, absent]
     return {"width": _PANEL_PX, "height": places["height"], "layer": layers}
 
 
