@@ -8,7 +8,8 @@ from itertools import count
 from assay_report.figures.figure import Figure
 from assay_report.figures.kinds import cold_start, errors, pareto, relative
 from assay_report.figures.kinds.composition import group_composition
-from assay_report.figures.kinds.timeline import timeline
+from assay_report.figures.kinds.timeline import quantity_name, timeline
+from assay_report.figures.text import shortened
 from assay_report.headings import mark
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Report
@@ -64,7 +65,8 @@ def of_workload(report: Report, workload: str, rows: Sequence[Row]) -> Iterator[
     for key in grouped or keys[:1]:
         entry = report.drawn[key]
         if entry.by_launch is not None:
-            title = f"{entry.by_launch.quantity} by launch, {_of(key, where[key], entry)}{synthetic}"
+            what = quantity_name(entry.by_launch.quantity)
+            title = f"{what} by launch, {_of(key, where[key], entry)}{synthetic}"
             yield timeline(f"{key}-launches", title, entry, workload=workload)
     for key in grouped:
         entry = report.drawn[key]
@@ -93,7 +95,7 @@ def _has_groups(entry: Drawn) -> bool:
 
 
 def _of(key: str, device: str, entry: Drawn) -> str:
-    return f"{key} on {device} ({condition_text(entry.condition)})"
+    return f"{shortened(key)} on {device} ({condition_text(entry.condition)})"
 
 
 def _with_own_names(figures: Sequence[Figure]) -> Iterator[Figure]:

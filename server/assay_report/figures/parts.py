@@ -12,6 +12,8 @@ from assay_report.figures.theme import DASHES, GRID, MARKS, PAPER, QUIET, SERIES
 View = dict[str, Any]
 # Differences below this share of a percent are rounding, so a log axis does not reach further down.
 LEAST_ERROR_PERCENT = 0.01
+# Marks at the end of an axis look cut.
+_KEPT_OFF = 1.08
 
 
 def data(rows: Iterable[Mapping[str, Any]]) -> View:
@@ -50,7 +52,9 @@ def _legend(
 
 
 def _scaled(field: str, shown: Sequence[str], values: Sequence[Any], legend: View | None) -> View:
-    repeated = [values[i % len(values)] for i in range(len(shown))]
+    # From the second round on, a colour comes with another mark or dash than before.
+    turn = 0 if values is SERIES else 1
+    repeated = [values[(i + turn * (i // len(values))) % len(values)] for i in range(len(shown))]
     scale = {"domain": list(shown), "range": repeated}
     return {"field": field, "type": "nominal", "scale": scale, "legend": legend}
 
@@ -70,11 +74,12 @@ def hinted() -> View:
 
 
 def log_domain(values: Iterable[float], least: float = 0.0) -> tuple[float, float]:
-    """Ends 1, 2 or 5 times a power of ten around positive ``values``; the lower is at least ``least``."""
+    """Ends 1, 2 or 5 times a power of ten around positive ``values``, which keep off them where they can; the
+    lower is at least ``least``."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     low = max(min(positive, default=1.0), least)
-    high = max(max(positive, default=10.0), 2.0 * low)
-    return max(_round(low, down=True), least), _round(high, down=False)
+    high = max(max(positive, default=10.0), low)
+    return max(_round(low / _KEPT_OFF, down=True), least), _round(high * _KEPT_OFF, down=False)
 
 
 def _round(value: float, *, down: bool) -> float:
@@ -140,7 +145,7 @@ def names_axis(field: str, shown: Sequence[str], *, title: str | None = None, gr
         "field": field,
         "type": "nominal",
         "scale": {"domain": list(shown), "paddingInner": 0.25, "paddingOuter": 0.15},
-        "axis": {"title": title, "grid": grid, "domain": False, "ticks": False, "labelLimit": 320},
+        "axis": {"title": title, "grid": grid, "domain": False, "ticks": False, "labelLimit": 340},
     }
 
 

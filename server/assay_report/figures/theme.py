@@ -21,7 +21,7 @@ DARK = {
 }  # fmt: skip
 
 MARKS = (
-    "circle", "square", "diamond", "triangle-up", "triangle-down", "cross",
+    "circle", "square", "M0,-1.3L1.3,0L0,1.3L-1.3,0Z", "triangle-up", "triangle-down", "cross",
     "M-1,-1L1,-1L-1,1L1,1Z", "M-0.4,-1.1L0.4,-1.1L0.4,1.1L-0.4,1.1Z",
 )  # fmt: skip
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2])

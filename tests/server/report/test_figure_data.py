@@ -135,7 +135,7 @@ def test_launches_are_drawn_as_ranges_with_a_lane_per_group(drawn: Drawn) -> Non
     marks = [(row["launch"], row["place"]) for row in rows if "place" in row and "launch" in row]
     assert marks == [(0, 1.5), (900, 2.5)], "each representative is in the lane of its group"
     shown = texts(figure)
-    assert {"group 1", "group 0", "other groups", "gemm", "duration_ns / ns"} <= set(shown)
+    assert {"group 1", "group 0", "other groups", "gemm", "duration / ns"} <= set(shown)
     assert "2 of the 5 representatives" in figure.caption and "about 250 launches" in figure.caption
     assert "representative of group 1: launch 900, duration_ns 1,000" in hints(figure)
     assert "another process begins" in hints(figure)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay_report.figures import forms, gallery, theme
+from assay_report.figures import forms, gallery, parts, theme
 from assay_report.figures.figure import Figure
 from assay_report.figures.kinds import composition, errors, timeline
 from assay_report.figures.text import labels, number, shortened
@@ -119,11 +119,54 @@ def test_texts_of_pictures_are_large_enough_and_colours_follow_the_reader(
                 assert element.get(what, "none").lower() in known | {"transparent"}, figure.name
 
 
-def test_two_pictures_of_a_page_share_no_ids(figures: tuple[Figure, ...]) -> None:
-    ids = [
-        element.attrib["id"] for figure in figures for element in picture(figure).iter() if element.get("id")
-    ]
-    assert len(ids) == len(set(ids))
+def clipped(value: float) -> Figure:
+    """A picture with a clip path and a gradient, which Vega names by numbers that it counts through."""
+    filled = {"gradient": "linear", "stops": [{"offset": 0, "color": "white"}, {"offset": 1, "color": "red"}]}
+    spec = {
+        "data": {"values": [{"x": 0, "y": 1}, {"x": value, "y": 2}]},
+        "mark": {"type": "area", "clip": True, "color": filled},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative"},
+            "y": {"field": "y", "type": "quantitative"},
+        },
+    }
+    return Figure("clipped", "Clipped", "", spec)
+
+
+def test_two_pictures_of_a_page_share_no_ids_and_each_refers_to_its_own() -> None:
+    pictures = [picture(clipped(value)) for value in (10.0, 20.0)]
+    ids = [[each.attrib["id"] for each in root.iter() if each.get("id")] for root in pictures]
+    assert all(len(found) >= 2 for found in ids), "Vega names what it refers to"
+    assert len({*ids[0], *ids[1]}) == len(ids[0]) + len(ids[1])
+    for root, own in zip(pictures, ids, strict=True):
+        referred = [found[1] for each in root.iter() for value in each.attrib.values()
+                    if (found := re.match(r"url\(#(.+)\)", value))]  # fmt: skip
+        assert set(referred) == set(own)
+
+
+def test_drawing_a_picture_again_gives_the_same_ids() -> None:
+    first = forms.svg(clipped(10.0))
+    forms.svg(clipped(20.0))
+    forms.svg.__globals__["_svg"].cache_clear()
+    assert forms.svg(clipped(10.0)) == first
+
+
+def test_no_two_series_look_alike_and_no_mark_is_at_the_end_of_an_axis() -> None:
+    names = [f"method {number}" for number in range(24)]
+    for encoded, other in ((parts.series(names, "m"), "shape"), (parts.lines(names, "m"), "strokeDash")):
+        looks = zip(
+            encoded["color"]["scale"]["range"], map(str, encoded[other]["scale"]["range"]), strict=True
+        )
+        assert len(set(looks)) == len(names)
+    assert parts.log_domain([100.0, 100.0]) == (50.0, 200.0)
+    assert parts.log_domain([0.001, 3.0], 0.01) == (0.01, 5.0)
+
+
+def test_a_long_name_does_not_push_the_mark_of_synthetic_data_out_of_a_title() -> None:
+    row = {"workload": "w" * 400, "device": "V100", "condition": CONDITION, "method": "pks", "status": "ok",
+           "error_percent": 1.0, "speedup": 2.0}  # fmt: skip
+    figure = errors.of_workload([Row.model_validate(row)], row["workload"], " (synthetic)")
+    assert any(text.endswith("(synthetic)") and "…" in text for text in texts(figure))
 
 
 def test_hostile_names_reach_no_form_as_markup(figures: tuple[Figure, ...]) -> None:

@@ -60,6 +60,7 @@ def of_entries(entries: Sequence[ColdStartEntry], mark: str) -> Figure | None:
     ]
     if marks:
         shape = parts.series(methods, "method", "by the selection of", always=True)["shape"]
+        shape["legend"] = {**shape["legend"], "orient": "bottom", "direction": "horizontal"}
         layers.append(
             {
                 "data": parts.data(marks),

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_report.figures import parts
 from assay_report.figures.figure import Figure, made, without_data
-from assay_report.figures.text import hint, labels, number
+from assay_report.figures.text import hint, labels, number, shortened
 from assay_report.figures.theme import GRID, PAPER, QUIET
 from assay_report.model.scores import Row, SummaryEntry
 from assay_report.texts import cell_names, method_names
@@ -63,7 +63,7 @@ def of_workload(rows: Sequence[Row], workload: str, mark: str) -> Figure:
         scored(row, cell, method, f"{cell}, {method}")
         for row, cell, method in zip(rows, cell_names(rows), method_names(rows), strict=True)
     ]
-    title = f"Error and speedup by GPU and method: {workload}{mark}"
+    title = f"Error and speedup by GPU and method: {shortened(workload)}{mark}"
     return paired(f"{workload}-error", title, found, "method", workload=workload)
 
 

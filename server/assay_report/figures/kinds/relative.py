@@ -18,6 +18,8 @@ from assay_sampling.documents.common import ConditionEntry
 MOST_LINES = 40
 _WIDTH_PX = 460
 _LINE_PX, _MARK_PX = 12, 11
+# As long as fits beside the plot; the end names the GPUs.
+_LABEL = 50
 TRUE = "measured"
 
 
@@ -107,7 +109,7 @@ def ratios(name: str, title: str, caption: str, found: Sequence[Ratio]) -> Figur
         return without_data(name, title, "No pair of runs has both a measured and a predicted speedup.")
     every = list(dict.fromkeys(each.line for each in found))
     kept = _worst(found, every)
-    lines = labels(kept, 60)
+    lines = labels(kept, _LABEL)
     series = labels(list(dict.fromkeys([TRUE, *(each.series for each in found)])))
     names = list(series.values())
     rows: list[dict[str, Any]] = [

@@ -30,7 +30,7 @@ def of_prediction(
     predictions = [each for each in document["predictions"] if each["ipc"] is not None]
     if not predictions:
         return without_data(name, title, "There is no prediction: the document says why for each size.")
-    unit = "SMs" if document["size_unit"] == "sm" else f"{document['size_unit']}s"
+    unit = _unit(document["size_unit"])
     rule = document["rule"]
     models = {each["size"]: each["ipc"] for each in document["scale_models"]}
     largest = max(models)
@@ -97,7 +97,7 @@ def of_evaluation(document: Mapping[str, Any]) -> Figure:
             error = errors.get(str(size), errors.get(size))
             said = f"{workload}, {rule}: " + ("no prediction" if error is None else f"error {error:.4g} %")
             found.append(Scored(workload, rule, error, None, None, said))
-    title = f"Error of predictions for {size} {document['size_unit']}s by workload and rule"
+    title = f"Error of predictions for {size} {_unit(document['size_unit'])} by workload and rule"
     return paired("scaling-errors", title, found, "rule", with_speedup=False)
 
 
@@ -129,3 +129,7 @@ def of_miss_rates(document: Mapping[str, Any]) -> Figure:
     }
     caption = "The cache is fully associative and LRU, and stays warm from launch to launch."
     return made(name, title, caption, view, described="; ".join(row["hint"] for row in rows))
+
+
+def _unit(size_unit: str) -> str:
+    return "SMs" if size_unit == "sm" else f"{size_unit}s"

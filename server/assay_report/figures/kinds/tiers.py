@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from assay_report.figures.theme import QUIET, SERIES, WIDTH_PX
 
 _NAMES = {1: "tier 1 (equal instructions)", 2: "tier 2 (similar)", 3: "tier 3 (neither)"}
 _SHARES = (("kernels", "kernels"), ("launch_share", "launches"), ("instruction_share", "instructions"))
+# Of the width of the plot: points closer than this have their labels on different sides.
+_CLOSE = 0.06
 
 
 def of_selection(document: Mapping[str, Any]) -> Figure:
@@ -114,6 +117,9 @@ def _swept(swept: list[Mapping[str, Any]]) -> parts.View:
     for row in rows:
         same = at[row["speedup"], row["error_percent"]]
         row["label"] = ", ".join(same) if row["theta"] == same[0] else ""
+    labelled = [row for row in rows if row["label"]]
+    for row in labelled:
+        row["below"] = any(_is_close_above(row, other, labelled) for other in labelled)
     place = {
         "x": parts.ratio_axis("speedup", "speedup", [row["speedup"] for row in rows]),
         "y": parts.linear_axis("error_percent", "error / %"),
@@ -127,6 +133,18 @@ def _swept(swept: list[Mapping[str, Any]]) -> parts.View:
             {"mark": {"type": "line", "color": QUIET, "strokeDash": [5, 4]},
              "encoding": {**place, "order": {"field": "theta", "type": "ordinal"}}},
             {"mark": parts.points(color=SERIES[0]), "encoding": {**place, **parts.hinted()}},
-            {"mark": {"type": "text", "dy": -11, "fontSize": 11}, "encoding": {**place, **named}},
+            *(
+                {"mark": {"type": "text", "dy": dy, "fontSize": 11}, "encoding": {**place, **named},
+                 "transform": [{"filter": f"datum.below === {below}"}]}
+                for dy, below in ((-11, "false"), (14, "true"))
+            ),
         ],
     }  # fmt: skip
+
+
+def _is_close_above(row: Mapping[str, Any], other: Mapping[str, Any], rows: list[dict[str, Any]]) -> bool:
+    """Whether a label above ``row`` would run into the point of ``other``."""
+    speedups = [each["speedup"] for each in rows]
+    across = math.log(max(speedups) / min(speedups))
+    near = abs(math.log(other["speedup"] / row["speedup"])) < _CLOSE * across
+    return near and other["error_percent"] > row["error_percent"]

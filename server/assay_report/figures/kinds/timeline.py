@@ -37,9 +37,18 @@ def timeline(name: str, title: str, drawn: Drawn, *, workload: str | None = None
     )
 
 
+def quantity_name(quantity: str) -> str:
+    """A quantity without its unit, for a heading that names the unit or needs none."""
+    return quantity.removesuffix("_ns")
+
+
 def _quantity(entry: ByLaunch, *, labelled: bool) -> parts.View:
     known = [value for value in (*entry.least, *entry.most, *entry.marks.value) if value is not None]
-    unit = f"IPC ({entry.unit})" if entry.quantity == "IPC" else f"{entry.quantity} / {entry.unit}"
+    unit = (
+        f"IPC ({entry.unit})"
+        if entry.quantity == "IPC"
+        else f"{quantity_name(entry.quantity)} / {entry.unit}"
+    )
     positive = all(value > 0 for value in known)
     if positive and max(known) >= _LOG_FROM * min(known):
         up = parts.log_axis("least", unit, parts.log_domain(known))

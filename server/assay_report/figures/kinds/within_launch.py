@@ -40,8 +40,9 @@ def over_time(found: Sequence[Sampled], mark: str = "") -> Figure:
     longest = sorted(usable, key=lambda each: -float(each.series.cycles[-1]))[:LAUNCHES_SHOWN]
     kept = [each for each in usable if each in longest]
     caption = (
-        "IPC of each interval, with a line where a rule stops the simulation: solid for the rule that was "
-        "used, dashed for rules that would stop. L2 miss rate and DRAM use are of the interval."
+        "IPC of each interval, in thread instructions, with a line where a rule stops the simulation: solid "
+        "for the rule that was used, dashed for rules that would stop. L2 miss rate and DRAM use are of the "
+        "interval."
     )
     if len(kept) < len(found):
         caption += f" The {len(kept)} longest of {len(found):,} launches that have samples."
@@ -69,7 +70,7 @@ def _views(each: Sampled) -> list[parts.View]:
                 },
                 "encoding": {
                     "x": across,
-                    "y": parts.linear_axis("ipc", "IPC (thread instructions / cycle)"),
+                    "y": parts.linear_axis("ipc", "instructions / cycle"),
                 },
             },
             *_stops(each, across),
