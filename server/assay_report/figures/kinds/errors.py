@@ -209,7 +209,7 @@ def _error_panel(
         "encoding": {**place, "x": across, **parts.series(names, "series", series_title), **parts.hinted()},
         "transform": [{"filter": "isValid(datum.error_drawn)"}],
     }
-    absent = {
+    absent: parts.View = {
         "mark": {
             "type": "text",
             "text": "no score",
