@@ -104,6 +104,9 @@ def test_a_run_gives_an_entry_a_launch(assay: Assay, log: Path, intervals: Path)
         assert text in shown
     alone = json.loads(assay("project", log, "--json").stdout)
     assert alone["launches"][0]["reason"]["code"] == "intervals_missing"
+    told = assay("project", log).stdout
+    assert "give --intervals FILE" in told
+    assert "Launches that do not stop" not in told
     strict = assay("project", log, "--intervals", intervals, "-p", "tolerance_percent=1").stdout
     assert "Launches that do not stop, and which rules would" in strict
     assert "waves tolerance 2.01 (-1.0 %), instructions s 0.25 (0.0 %)" in strict

@@ -14,6 +14,10 @@ from assay_report.texts import with_sign
 from assay_sampling.notes.registry import note_text
 
 _LAUNCHES_SHOWN = 40
+_WITHOUT_INTERVALS = (
+    "none, so nothing can be projected: give --intervals FILE, which Accel-Sim writes with "
+    "-visualizer_enabled 1 -gpgpu_runtime_stat 500:0"
+)
 
 
 def render_projection(document: Mapping[str, Any], console: Console) -> None:
@@ -49,7 +53,7 @@ def _render_run(document: Mapping[str, Any], console: Console) -> None:
     latency = simulator["launch_latency_cycles"]
     pairs = [
         ("file", str(document["file"])),
-        ("intervals", str(document["intervals"] or "none: nothing can be projected")),
+        ("intervals", str(document["intervals"] or _WITHOUT_INTERVALS)),
         ("rule", _rule(document)),
         ("simulated GPU", f"{sms}, launch latency {'unknown' if latency is None else count(latency)} cycles"),
         ("stopped", f"{count(summary['stopped'])} of {count(summary['launches'])} launches"),
@@ -61,6 +65,8 @@ def _render_run(document: Mapping[str, Any], console: Console) -> None:
     ]
     print_facts(pairs, console)
     _render_launches(document["launches"], console)
+    if document["intervals"]:
+        _render_unstopped(document["launches"], console)  # without them the first lines say it once for all
 
 
 def _render_launches(launches: list[Mapping[str, Any]], console: Console) -> None:
@@ -80,7 +86,6 @@ def _render_launches(launches: list[Mapping[str, Any]], console: Console) -> Non
             clipped(launch["kernel"], 40),
         )
     drawn.print(console)
-    _render_unstopped(launches, console)
     if len(launches) > _LAUNCHES_SHOWN:
         console.print(f"{len(launches) - _LAUNCHES_SHOWN} more launches are not shown; --json has them all")
 
