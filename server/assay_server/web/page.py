@@ -13,7 +13,8 @@ from assay_server.rpc.published.handler import PublishedHandler
 from assay_server.web.admitting.admission import Admission
 from assay_server.web.admitting.links import WebLinks
 from assay_server.web.admitting.sessions import Sessions
-from assay_server.web.application import Application, Handlers
+from assay_server.web.answering.asking import Handlers
+from assay_server.web.application import Application
 from assay_server.web.drawing.pages import Pages
 from assay_server.web.drawing.templating import release
 from assay_server.web.live import LivePages

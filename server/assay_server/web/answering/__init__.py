@@ -1,0 +1,1 @@
+"""Answers to requests of browsers: logging in, pages and their streams, actions, figures, downloads."""
