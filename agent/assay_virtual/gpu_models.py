@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from assay_agent.gpus.model import GpuModels, ModelledGPU
+from assay_agent.gpus.sensors import Reading
 from assay_sampling.launches.table import ClockCondition, Device
 from assay_virtual.architectures import architecture
 from assay_virtual.model.gpu import VirtualGPU
+from assay_virtual.sensors import IDLE, VirtualSensors, parse_faults
 from assay_virtual.sensors import VARIABLE as SENSORS_VARIABLE
-from assay_virtual.sensors import VirtualSensors, parse_faults
 from assay_virtual.tools.environment import (
     CLOCK_VARIABLE,
     FAULTS_VARIABLE,
@@ -58,6 +59,9 @@ class VirtualModel:
         if lost_by_switch(environment, self._uuid):
             faults += ("gpu_lost",)
         return VirtualSensors(self._uuid, architecture(self._kind).boost_clock_hz / 1e6, faults)
+
+    def idle_reading(self) -> Reading:
+        return IDLE
 
 
 class VirtualModels:

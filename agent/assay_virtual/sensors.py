@@ -44,6 +44,8 @@ _IDLE_CELSIUS, _PLATEAU_CELSIUS, _HOT_CELSIUS = 38.0, 64.0, 90.0
 _IDLE_WATTS, _PLATEAU_WATTS = 45.0, 240.0
 _MEMORY_CLOCK_MHZ = 877.0
 _RIPPLE, _SWING = 0.002, 0.05
+# While nothing runs; which clock a GPU idles at, the model does not say.
+IDLE = Reading(temperature_celsius=_IDLE_CELSIUS, power_watts=_IDLE_WATTS, busy_percent=0.0)
 
 
 class VirtualSensors:

@@ -100,16 +100,34 @@ class AttemptProgress(_message.Message):
     def __init__(self, key: _Optional[_Union[_common_pb2.AttemptKey, _Mapping]] = ..., launches_spooled: _Optional[int] = ..., write_secret: _Optional[bytes] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("agent_id", "session_id", "attempts", "spool")
+    __slots__ = ("agent_id", "session_id", "attempts", "spool", "gpus")
     AGENT_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SPOOL_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
     agent_id: str
     session_id: str
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptProgress]
     spool: SpoolState
-    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., spool: _Optional[_Union[SpoolState, _Mapping]] = ...) -> None: ...
+    gpus: _containers.RepeatedCompositeFieldContainer[GpuSample]
+    def __init__(self, agent_id: _Optional[str] = ..., session_id: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[AttemptProgress, _Mapping]]] = ..., spool: _Optional[_Union[SpoolState, _Mapping]] = ..., gpus: _Optional[_Iterable[_Union[GpuSample, _Mapping]]] = ...) -> None: ...
+
+class GpuSample(_message.Message):
+    __slots__ = ("slot_id", "age_ms", "temperature_celsius", "power_watts", "busy_percent", "sm_clock_mhz")
+    SLOT_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_CELSIUS_FIELD_NUMBER: _ClassVar[int]
+    POWER_WATTS_FIELD_NUMBER: _ClassVar[int]
+    BUSY_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    SM_CLOCK_MHZ_FIELD_NUMBER: _ClassVar[int]
+    slot_id: str
+    age_ms: int
+    temperature_celsius: float
+    power_watts: float
+    busy_percent: float
+    sm_clock_mhz: float
+    def __init__(self, slot_id: _Optional[str] = ..., age_ms: _Optional[int] = ..., temperature_celsius: _Optional[float] = ..., power_watts: _Optional[float] = ..., busy_percent: _Optional[float] = ..., sm_clock_mhz: _Optional[float] = ...) -> None: ...
 
 class SpoolState(_message.Message):
     __slots__ = ("used_bytes", "limit_bytes", "waits", "damaged")

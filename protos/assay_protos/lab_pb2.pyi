@@ -195,7 +195,7 @@ class LabAgent(_message.Message):
     def __init__(self, agent_id: _Optional[str] = ..., name: _Optional[str] = ..., inventory: _Optional[_Union[_agent_pb2.Inventory, _Mapping]] = ..., labels: _Optional[_Iterable[str]] = ..., present: _Optional[bool] = ..., seen_at_ms: _Optional[int] = ..., since_ms: _Optional[int] = ..., slots: _Optional[_Iterable[_Union[LabSlot, _Mapping]]] = ...) -> None: ...
 
 class LabSlot(_message.Message):
-    __slots__ = ("slot", "health", "why", "rest_remaining_ms", "run_id", "slice", "leased_at_ms", "maintenance_until_ms")
+    __slots__ = ("slot", "health", "why", "rest_remaining_ms", "run_id", "slice", "leased_at_ms", "maintenance_until_ms", "sample")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     HEALTH_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class LabSlot(_message.Message):
     SLICE_FIELD_NUMBER: _ClassVar[int]
     LEASED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     MAINTENANCE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLE_FIELD_NUMBER: _ClassVar[int]
     slot: _agent_pb2.Slot
     health: SlotHealth
     why: str
@@ -212,7 +213,8 @@ class LabSlot(_message.Message):
     slice: int
     leased_at_ms: int
     maintenance_until_ms: int
-    def __init__(self, slot: _Optional[_Union[_agent_pb2.Slot, _Mapping]] = ..., health: _Optional[_Union[SlotHealth, str]] = ..., why: _Optional[str] = ..., rest_remaining_ms: _Optional[int] = ..., run_id: _Optional[str] = ..., slice: _Optional[int] = ..., leased_at_ms: _Optional[int] = ..., maintenance_until_ms: _Optional[int] = ...) -> None: ...
+    sample: _agent_pb2.GpuSample
+    def __init__(self, slot: _Optional[_Union[_agent_pb2.Slot, _Mapping]] = ..., health: _Optional[_Union[SlotHealth, str]] = ..., why: _Optional[str] = ..., rest_remaining_ms: _Optional[int] = ..., run_id: _Optional[str] = ..., slice: _Optional[int] = ..., leased_at_ms: _Optional[int] = ..., maintenance_until_ms: _Optional[int] = ..., sample: _Optional[_Union[_agent_pb2.GpuSample, _Mapping]] = ...) -> None: ...
 
 class GetQueueRequest(_message.Message):
     __slots__ = ()

@@ -78,7 +78,8 @@ KNOWN = identity.KnownIdentity(
     "a" * 32, IdentityKind.PERSON, "alice", Role.VIEWER, "sim", ("l",), 1, 2, (ISSUED,)
 )
 OPEN_TOKEN = identity.OpenToken("t-1", Role.AGENT, "n", "p", ("l", "m"), 4, 5)
-LAB_SLOT = lab.LabSlot(SLOT, lab.SlotHealth.RESTING, "why", 5, "c-1.0000", 6, 7, 8)
+SAMPLE = machine.GpuSample("GPU-1", 5, 61.5, 210.0, 99.0, 1530.0)
+LAB_SLOT = lab.LabSlot(SLOT, lab.SlotHealth.RESTING, "why", 5, "c-1.0000", 6, 7, 8, SAMPLE)
 LAB_AGENT = lab.LabAgent("a", "box", INVENTORY, ("l",), True, 8, 9, (LAB_SLOT,))
 QUEUED = lab.QueuedRuns(
     campaign_id="c-1", first_run_id="c-1.0000", device_kind="V100", profiler="ncu", runs=3,
@@ -104,7 +105,7 @@ RECORDS: list[Any] = [
     work.Work(key=KEY, recorded=work.RecordedSource(Path("/data/x")), **SPEC),
     lease.LeaseRequest("a", "s", "GPU-1", 7), lease.LeaseAnswer(None, register_again=True),
     lease.Heartbeat("a", "s", (lease.AttemptProgress(KEY, 8, b"s"),)),
-    lease.Heartbeat("a", "s", (), lease.SpoolState(7, 9, waits=True, damaged=2)),
+    lease.Heartbeat("a", "s", (), lease.SpoolState(7, 9, waits=True, damaged=2), (SAMPLE,)), SAMPLE,
     lease.HeartbeatAnswer((KEY,), register_again=True), lease.FinishAnswer(published=True),
     lease.FinishedAttempt(CLAIM, 2, 20, (FLAG,), LOG), lease.FailedAttempt(CLAIM, WHY, LOG),
     upload.AnnouncedSegment(CLAIM, HEADER), upload.SegmentAnswer(KEY, 4, duplicate=True),

@@ -59,6 +59,8 @@ ADDED: frozenset[str] = frozenset(
         "spools", "shortage",
         # Maintenance windows of slots, and which attempt of a slice counts.
         "maintenance_until", "attempts.[].counts",
+        # What the sensors of GPUs said last.
+        "sensors",
         # Who submitted a campaign.
         "owner", "owner_name", "project",
         # What people may ask of running campaigns.

@@ -26,6 +26,7 @@ from assay_agent.daemon.slots import SlotWorker
 from assay_agent.daemon.state import StateDirectory, credentials_folder
 from assay_agent.execution.environment import remove_old_jobs
 from assay_agent.gpus.inventory import read_inventory
+from assay_agent.gpus.latest import LatestReading
 from assay_agent.health.quarantine import Quarantine
 from assay_agent.health.slot_health import SlotHealth
 from assay_agent.metrics.meter import Meter
@@ -36,6 +37,7 @@ from assay_agent.policy.in_force import PolicyInForce
 from assay_agent.profilers.recorded import RecordedProfiler
 from assay_agent.profilers.seam import Profiler
 from assay_agent.spool.spool import DiscardedAttempt, Spool, SpooledAttempt, default_limit_bytes
+from assay_agent.telemetry.idle_gpus import BoxSensors, SlotGpu
 from assay_agent.uplink.connection import Connection, ServerRefusedError
 from assay_agent.uplink.renewal import Renewal
 from assay_agent.uplink.session import Identity, Session
@@ -219,19 +221,28 @@ class _Process:
         self._told: SpoolState | None = None
         self._threads: list[threading.Thread] = []
         self._workers = [self._worker(place, quarantine) for place in places]
-        self._watch(places)
-
-    def _watch(self, places: Sequence[Place]) -> None:
-        """Have the meter ask slots and GPUs when metrics are read, and serve them."""
         slots = [_source(worker, self._workers) for worker in self._workers]
+        self._sensors = self._box_sensors(places, slots)
+        self._watch(places, slots)
+
+    def _watch(self, places: Sequence[Place], slots: list[SlotSource]) -> None:
+        """Have the meter ask slots and GPUs when metrics are read, and serve them."""
         gpus = [
-            (slot, place.latest)
+            (slot, LatestReading() if place.gpu is None else place.gpu.latest)
             for slot, place in zip(slots, places, strict=True)
             if place.slot.device is not None
         ]
         numbered = [GpuSource(number, slot, latest) for number, (slot, latest) in enumerate(gpus)]
         self._meter.watch(self._spool, self._session, slots, numbered)
         self._meter.serve(self._agent.settings.metrics_place)
+
+    def _box_sensors(self, places: Sequence[Place], slots: Sequence[SlotSource]) -> BoxSensors:
+        gpus = [
+            SlotGpu(place.slot.slot_id, place.gpu, slot.out_of_service)
+            for slot, place in zip(slots, places, strict=True)
+            if place.gpu is not None
+        ]
+        return BoxSensors(gpus, lambda: any(slot.measuring() for slot in slots))
 
     def _worker(self, place: Place, quarantine: Quarantine) -> SlotWorker:
         health = SlotHealth(place.slot, quarantine, self._session, present=bool(place.profilers))
@@ -381,7 +392,9 @@ class _Process:
                 AttemptProgress(a.key, a.launches, a.write_secret) for a in self._spool.attempts.values()
             )
         spool = self._spool.state()
-        heartbeat = Heartbeat(self._agent_id, self._session.session_id, progress, spool)
+        heartbeat = Heartbeat(
+            self._agent_id, self._session.session_id, progress, spool, self._sensors.samples()
+        )
         began = time.monotonic()
         try:
             response = self._connection.heartbeat(heartbeat, timeout=max(self._heartbeat_seconds, 2.0))

@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from assay_agent.conditions import makes_partitions, undo_leftovers
 from assay_agent.config import VirtualGPUs
 from assay_agent.execution.environment import LIBRARIES, MeasuredGPU
 from assay_agent.execution.tool_version import ToolBox
-from assay_agent.gpus.latest import LatestReading
 from assay_agent.gpus.model import gpu_models
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
 from assay_agent.health.quarantine import Quarantined
@@ -35,11 +34,11 @@ _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 @dataclass(frozen=True)
 class Place:
-    """A slot as the server knows it, the profilers that measure there, by name, and its GPU's last sample."""
+    """A slot as the server knows it, the profilers that measure there, by name, and its GPU if any."""
 
     slot: Slot
     profilers: Mapping[str, Profiler]
-    latest: LatestReading = field(default_factory=LatestReading)
+    gpu: MeasuredGPU | None = None
 
 
 def recorded_places(count: int, profilers: Mapping[str, Profiler]) -> list[Place]:
@@ -158,4 +157,4 @@ def _gpu_place(gpu: MeasuredGPU, tools: ToolBox, state: Path, *, memory_bytes: i
         sm_partitions=makes_partitions(gpu),
         gangs=True,
     )
-    return Place(slot, profilers, gpu.latest)
+    return Place(slot, profilers, gpu)

@@ -1,4 +1,4 @@
-"""The newest sample of a GPU's sensors, for metrics: read while a run measures, never for their sake."""
+"""The newest sample of a GPU's sensors, for people and metrics: during a run, what its telemetry reads."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ class LatestReading:
 
     def within(self, seconds: float) -> Reading | None:
         """The newest sample if it is at most that old."""
+        found = self.newest()
+        return found[1] if found is not None and found[0] <= seconds else None
+
+    def newest(self) -> tuple[float, Reading] | None:
+        """The newest sample and how old it is in seconds."""
         noted = self._noted
-        return noted[1] if noted is not None and self._monotonic() - noted[0] <= seconds else None
+        return None if noted is None else (self._monotonic() - noted[0], noted[1])
 
 
 def is_throttled(reading: Reading) -> bool:

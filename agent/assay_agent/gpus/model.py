@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from assay_agent.gpus.sensors import GpuSensors
+from assay_agent.gpus.sensors import GpuSensors, Reading
 from assay_sampling.launches.table import ClockCondition, Device
 
 # Imported by name and only for a modelled GPU: the package imports the agent's interfaces.
@@ -52,6 +52,10 @@ class GpuModel(Protocol):
 
     def open_sensors(self, environment: Mapping[str, str]) -> GpuSensors:
         """The sensors, as the workload's ``environment`` wants them; raises SensorError, ParameterError."""
+        ...
+
+    def idle_reading(self) -> Reading:
+        """What its sensors say while it runs nothing."""
         ...
 
 

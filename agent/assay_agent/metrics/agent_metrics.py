@@ -23,7 +23,7 @@ from assay_sampling.running.failures import FailureClass
 
 OUTCOMES = ("published", "dropped", "kept", "failed")
 SLOT_STATES = ("idle", "measuring", "quarantined")
-# The driver is not asked for metrics, because that would disturb a measurement: a run's last sample counts.
+# The driver is not asked for metrics, because that would disturb a measurement: the last sample counts.
 _FRESH_SECONDS = 60.0
 
 
@@ -143,8 +143,12 @@ class _Gpus(Collector):
         lost = GaugeMetricFamily(
             "assay_agent_gpu_quarantined", "1 while a lost GPU is out of service.", labels=["gpu"]
         )
-        heat = GaugeMetricFamily(
-            "assay_agent_gpu_temperature_celsius", "As last sampled during a run.", labels=["gpu"]
+        heat = GaugeMetricFamily("assay_agent_gpu_temperature_celsius", "As last sampled.", labels=["gpu"])
+        power = GaugeMetricFamily("assay_agent_gpu_power_watts", "As last sampled.", labels=["gpu"])
+        busy = GaugeMetricFamily(
+            "assay_agent_gpu_busy_percent",
+            "Share of the driver's last sampling period in which a kernel ran.",
+            labels=["gpu"],
         )
         throttled = GaugeMetricFamily(
             "assay_agent_gpu_throttled",
@@ -157,9 +161,14 @@ class _Gpus(Collector):
             reading = gpu.latest.within(_FRESH_SECONDS)
             if reading is not None:
                 throttled.add_metric(label, float(is_throttled(reading)))
-                if reading.temperature_celsius is not None:
-                    heat.add_metric(label, reading.temperature_celsius)
-        return [slots, lost, heat, throttled]
+                for family, value in (
+                    (heat, reading.temperature_celsius),
+                    (power, reading.power_watts),
+                    (busy, reading.busy_percent),
+                ):
+                    if value is not None:
+                        family.add_metric(label, value)
+        return [slots, lost, heat, power, busy, throttled]
 
 
 def _state(slot: SlotSource) -> str:

@@ -19,6 +19,7 @@ from assay_client.remote.lab_model import (
     GpusDocument,
     QueuedEntry,
     QueueDocument,
+    SensorsEntry,
     SlotEntry,
 )
 from assay_core.records.lab import (
@@ -30,6 +31,7 @@ from assay_core.records.lab import (
     PersonBudget,
     QueuedRuns,
 )
+from assay_core.records.machine import GpuSample
 
 
 def agents_document(found: LabAgents) -> dict[str, Any]:
@@ -105,7 +107,18 @@ def _state(slot: LabSlot) -> dict[str, Any]:
         "slice": slot.slice_index if slot.run_id else None,
         "leased_at": moment(slot.leased_at_ms),
         "maintenance_until": moment(slot.maintenance_until_ms),
+        "sensors": None if slot.sample is None else _sensors(slot.sample),
     }
+
+
+def _sensors(sample: GpuSample) -> SensorsEntry:
+    return SensorsEntry(
+        temperature_celsius=sample.temperature_celsius,
+        power_watts=sample.power_watts,
+        busy_percent=sample.busy_percent,
+        sm_clock_mhz=sample.sm_clock_mhz,
+        age_seconds=sample.age_ms / 1000,
+    )
 
 
 def _gpus(agent: LabAgent) -> list[GpuEntry]:
@@ -114,7 +127,8 @@ def _gpus(agent: LabAgent) -> list[GpuEntry]:
     for device in agent.inventory.devices or tuple(s.slot.device for s in agent.slots if s.slot.device):
         slot = slots.get(device.uuid)
         nothing = {"health": None, "why": device.left_out or device.problem, "rest_remaining_ms": 0,
-                   "run_id": None, "slice": None, "leased_at": None, "maintenance_until": None}  # fmt: skip
+                   "run_id": None, "slice": None, "leased_at": None, "maintenance_until": None,
+                   "sensors": None}  # fmt: skip
         found.append(
             GpuEntry(
                 agent=agent.name,

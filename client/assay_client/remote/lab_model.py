@@ -9,6 +9,20 @@ from assay_core.records.lab import QueueKind, SlotHealth
 from assay_sampling.documents.base import Part, says
 
 
+class SensorsEntry(Part):
+    """What the sensors of a GPU said last: during a run its telemetry, else once a heartbeat."""
+
+    temperature_celsius: Annotated[
+        float | None, says("of its core; `null`, here and below: it does not report it", "°C")
+    ]
+    power_watts: Annotated[float | None, says("power draw", "W")]
+    busy_percent: Annotated[
+        float | None, says("share of the driver's last sampling period in which a kernel ran", "%")
+    ]
+    sm_clock_mhz: Annotated[float | None, says("clock of the SMs", "MHz")]
+    age_seconds: Annotated[float, says("how long ago", "s")]
+
+
 class SlotEntry(Part):
     """A slot of an agent: a GPU, or a place where recordings are played."""
 
@@ -27,6 +41,7 @@ class SlotEntry(Part):
     maintenance_until: Annotated[
         str | None, says("end of the maintenance window that keeps new runs from it, ISO 8601")
     ]
+    sensors: Annotated[SensorsEntry | None, says("what its sensors said last; `null`: nothing lately")]
 
 
 class AgentEntry(Part):
@@ -79,6 +94,7 @@ class GpuEntry(Part):
     maintenance_until: Annotated[
         str | None, says("end of the maintenance window that keeps new runs from it, ISO 8601")
     ]
+    sensors: Annotated[SensorsEntry | None, says("what its sensors said last; `null`: nothing lately")]
 
 
 class GpusDocument(Part):

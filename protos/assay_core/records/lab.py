@@ -8,7 +8,7 @@ from enum import StrEnum
 from assay_core.identity.roles import Role
 from assay_core.records.campaign import QUEUE_KINDS, Estimate
 from assay_core.records.campaign import QueueKind as QueueKind  # noqa: PLC0414 - a word of this module too
-from assay_core.records.machine import Inventory, Slot
+from assay_core.records.machine import GpuSample, Inventory, Slot
 from assay_core.records.wire import ClosedSet
 from assay_protos import lab_pb2
 from assay_sampling.errors import ParameterError
@@ -269,7 +269,7 @@ class LabSlot:
     with a time, one that the caller may not know of.
 
     ``why`` it is not ready, for people; ``rest_remaining_ms`` while it rests; ``maintenance_until_ms`` (Unix
-    time) in a maintenance window.
+    time) in a maintenance window; ``sample``: what the GPU's sensors said lately, None if nothing is known.
     """
 
     slot: Slot
@@ -280,6 +280,7 @@ class LabSlot:
     slice_index: int = 0
     leased_at_ms: int = 0
     maintenance_until_ms: int = 0
+    sample: GpuSample | None = None
 
     def to_proto(self) -> lab_pb2.LabSlot:
         in_window = self.health is SlotHealth.MAINTENANCE
@@ -292,6 +293,7 @@ class LabSlot:
             slice=self.slice_index,
             leased_at_ms=self.leased_at_ms,
             maintenance_until_ms=self.maintenance_until_ms,
+            sample=None if self.sample is None else self.sample.to_proto(),
         )
 
     @classmethod
@@ -307,6 +309,7 @@ class LabSlot:
             message.slice,
             message.leased_at_ms,
             message.maintenance_until_ms,
+            GpuSample.from_proto(message.sample) if message.HasField("sample") else None,
         )
 
 

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 from assay_core.records.attempt import AttemptKey, AttemptLog, Claim
 from assay_core.records.failure import Failure
+from assay_core.records.machine import GpuSample
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.wire import WireError
 from assay_core.records.work import Work
 from assay_protos import agent_pb2
+
+_MOST_GPUS = 256
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,15 @@ class SpoolState:
 class Heartbeat:
     """A sign of life from an agent's process and each of its attempts.
 
-    ``spool`` None: the agent is of a release that does not tell it.
+    ``spool`` None: the agent is of a release that does not tell it. ``gpus``: those of its GPUs that were
+    sampled lately.
     """
 
     agent_id: str
     session_id: str = field(repr=False)
     attempts: tuple[AttemptProgress, ...] = ()
     spool: SpoolState | None = None
+    gpus: tuple[GpuSample, ...] = ()
 
     def claim(self, progress: AttemptProgress) -> Claim:
         """The agent's claim to the lease of one of its attempts."""
@@ -122,7 +127,11 @@ class Heartbeat:
         ]
         spool = None if self.spool is None else self.spool.to_proto()
         return agent_pb2.HeartbeatRequest(
-            agent_id=self.agent_id, session_id=self.session_id, attempts=attempts, spool=spool
+            agent_id=self.agent_id,
+            session_id=self.session_id,
+            attempts=attempts,
+            spool=spool,
+            gpus=[each.to_proto() for each in self.gpus],
         )
 
     @classmethod
@@ -132,7 +141,8 @@ class Heartbeat:
             for each in message.attempts
         )
         spool = SpoolState.from_proto(message.spool) if message.HasField("spool") else None
-        return cls(message.agent_id, message.session_id, attempts, spool)
+        gpus = tuple(GpuSample.from_proto(each) for each in message.gpus[:_MOST_GPUS])
+        return cls(message.agent_id, message.session_id, attempts, spool, gpus)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from assay_core.records.attempt import AttemptKey, HeldAttempt
 from assay_protos import agent_pb2, common_pb2
 from assay_sampling.running.identity import device_key
+
+_LONGEST_SLOT_ID = 200
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,38 @@ class InstalledDevice:
             message.memory_bytes,
             message.problem,
             message.left_out,
+        )
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    """What the sensors of a slot's GPU said ``age_ms`` ago; None: the GPU does not report it."""
+
+    slot_id: str
+    age_ms: int = 0
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    busy_percent: float | None = None
+    sm_clock_mhz: float | None = None
+
+    def to_proto(self) -> agent_pb2.GpuSample:
+        return agent_pb2.GpuSample(**dataclasses.asdict(self))
+
+    @classmethod
+    def from_proto(cls, message: agent_pb2.GpuSample) -> GpuSample:
+        """Numbers that are not finite count as not reported; texts are bounded."""
+
+        def number(name: str) -> float | None:
+            value: float = getattr(message, name)
+            return value if message.HasField(name) and math.isfinite(value) else None
+
+        return cls(
+            message.slot_id[:_LONGEST_SLOT_ID],
+            max(0, message.age_ms),
+            number("temperature_celsius"),
+            number("power_watts"),
+            number("busy_percent"),
+            number("sm_clock_mhz"),
         )
 
 

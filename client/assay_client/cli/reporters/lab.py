@@ -49,8 +49,8 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
         return
     drawn = Table(
         "GPUs",
-        ["GPU", "agent", "architecture", "SMs", "GiB", "driver", "data", "health", "runs"],
-        right=["SMs", "GiB"],
+        ["GPU", "agent", "architecture", "SMs", "GiB", "driver", "data", "health", "°C", "W", "runs"],
+        right=["SMs", "GiB", "°C", "W"],
     )
     for gpu in found["gpus"]:
         drawn.add_row(
@@ -62,6 +62,8 @@ def render_gpus(found: Mapping[str, Any], console: Console) -> None:
             gpu["driver_version"] or "-",
             "synthetic" if gpu["synthetic"] else "measured",
             gpu["health"] or "left out",
+            _sensor(gpu, "temperature_celsius"),
+            _sensor(gpu, "power_watts"),
             _runs(gpu),
         )
     drawn.print(console)
@@ -96,6 +98,11 @@ def render_queue(found: Mapping[str, Any], console: Console) -> None:
 def _runs(slot: Mapping[str, Any]) -> str:
     """The run of a slot."""
     return slot["run_id"] or (_HIDDEN if slot["leased_at"] else "")
+
+
+def _sensor(gpu: Mapping[str, Any], name: str) -> str:
+    value = gpu["sensors"] and gpu["sensors"][name]
+    return "-" if value is None else f"{value:.0f}"
 
 
 def _minute(moment: str | None) -> str:

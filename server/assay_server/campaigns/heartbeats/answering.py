@@ -56,7 +56,7 @@ class Heartbeats:
         now_ms = self._coordinator.clock.now_ms()
         if not self._known.covers(heartbeat, now_ms):
             return None
-        self._coordinator.spools.note(heartbeat.agent_id, heartbeat.spool, now_ms)
+        self._hear(heartbeat, now_ms)
         return HeartbeatAnswer()
 
     def note(self) -> None:
@@ -122,8 +122,13 @@ class Heartbeats:
         now_ms = self._coordinator.clock.now_ms()
         for (heartbeat, future), (told, _) in zip(group, answers, strict=True):
             if not told.register_again:
-                self._coordinator.spools.note(heartbeat.agent_id, heartbeat.spool, now_ms)
+                self._hear(heartbeat, now_ms)
             future.set_result(told)
+
+    def _hear(self, heartbeat: Heartbeat, now_ms: int) -> None:
+        """Keep in memory what it says about its box."""
+        self._coordinator.spools.note(heartbeat.agent_id, heartbeat.spool, now_ms)
+        self._coordinator.gpu_samples.note(heartbeat.agent_id, heartbeat.gpus, now_ms)
 
     def _remember(self, beats: Sequence[Heartbeat], answers: Sequence[_Told]) -> None:
         for beat, (told, seen_ms) in zip(beats, answers, strict=True):

@@ -12,6 +12,7 @@ from assay_core.records.failure import Failure
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles.stored import BundleStore
+from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.room import Room
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, Row
@@ -43,6 +44,7 @@ class Coordinator:
         self.room: Room | None = None
         self.bundles: BundleStore | None = None
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
+        self.gpu_samples = GpuSamples()
         self._metadata = metadata
         self._listeners: list[Listener] = []
 

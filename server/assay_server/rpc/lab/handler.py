@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay_core.records.campaign import AttemptState, CampaignState, Estimate, RunState
 from assay_core.records.lab import (
@@ -17,6 +17,7 @@ from assay_core.records.lab import (
 from assay_core.records.machine import Slot
 from assay_server.access.caller import current_caller
 from assay_server.access.sight import sight_of
+from assay_server.campaigns.gpu_samples import GpuSamples
 from assay_server.campaigns.line import (
     Lab,
     ahead_of,
@@ -76,7 +77,12 @@ class LabHandler:
             (each.agent_id, slot_id): _measured(each, hidden) for each in leased for slot_id in each.slots
         }
         coordinator = self._coordinator
-        moment = _Moment(coordinator.clock.now_ms(), coordinator.resting(), coordinator.policy.windows)
+        moment = _Moment(
+            coordinator.clock.now_ms(),
+            coordinator.resting(),
+            coordinator.policy.windows,
+            coordinator.gpu_samples,
+        )
         return LabAgents(tuple(_agent(agent, by_slot, moment) for agent in agents))
 
     def queue(self, _asked: LabQuestion) -> LabQueue:
@@ -174,14 +180,16 @@ _IDLE = _Measured()
 
 @dataclass(frozen=True)
 class _Moment:
-    """What decides besides agents whether slots take runs now."""
+    """What decides besides agents whether slots take runs now, and what their sensors said."""
 
     now_ms: int
     resting: Row
     windows: tuple[Window, ...]
+    samples: GpuSamples
 
 
 def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], moment: _Moment) -> LabAgent:
+    samples = moment.samples.of(agent.agent_id, moment.now_ms)
     return LabAgent(
         agent.agent_id,
         agent.name,
@@ -191,7 +199,10 @@ def _agent(agent: Agent, leased: dict[tuple[str, str], _Measured], moment: _Mome
         agent.seen_at_ms,
         agent.since_ms,
         tuple(
-            _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id), _IDLE), moment)
+            replace(
+                _slot(agent, slot, leased.get((agent.agent_id, slot.slot_id), _IDLE), moment),
+                sample=samples.get(slot.slot_id),
+            )
             for slot in agent.slots
         ),
     )
