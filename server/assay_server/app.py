@@ -174,8 +174,9 @@ class Server:
         analyses = self._analyses(coordinator, resources)
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
-        handlers = self._handlers(coordinator, requests, ProvisionalReports(coordinator, analyses.submit))
-        self._make_page(coordinator, handlers, access)
+        so_far = ProvisionalReports(coordinator, analyses.submit)
+        handlers = self._handlers(coordinator, requests, so_far)
+        self._make_page(coordinator, handlers, access, so_far)
         self.rpc = server = self._rpc(
             coordinator,
             publisher,
@@ -232,6 +233,7 @@ class Server:
         coordinator: Coordinator,
         handlers: _Handlers,
         access: _Access,
+        so_far: ProvisionalReports,
     ) -> None:
         """The live page, if there is to be one; it does not listen yet."""
         place = self.settings.web_place
@@ -257,6 +259,7 @@ class Server:
             links=links,
             limits=self._limits,
             certificate=access.identified.certificate,
+            reports=so_far,
         )
 
     def _coordinate(self, metadata: TimedStore, room: Room, bundles: BundleStore) -> Coordinator:

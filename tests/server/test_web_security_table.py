@@ -42,6 +42,7 @@ MAY: dict[str, str] = {
     "events gpus": ALL_READERS,
     "events queue": ALL_READERS,
     "report": READERS,
+    "figure": READERS,
     "records": READERS,
     "file": READERS,
     "pause": OF_A_CAMPAIGN,
@@ -54,6 +55,7 @@ GIVEN = {
     "{run_id}": "made-1.0000",
     "{slice:int}": "0",
     "{form}": "json",
+    "{figure}": "overview",
     "{name}": "page.css",
 }
 QUERY = {"campaign": "campaign_id=made-1", "runs": "campaign_id=made-1", "run": "run_id=made-1.0000"}

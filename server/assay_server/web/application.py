@@ -84,6 +84,7 @@ class Application:
             page("/queue", kinds.QUEUE),
             self._route("/events/{kind}", "events", self._watching.events),
             self._route("/campaigns/{campaign_id}/report.{form}", "report", files.report),
+            self._route("/campaigns/{campaign_id}/figures/{figure}.svg", "figure", files.figure),
             self._route("/campaigns/{campaign_id}/records", "records", files.records),
             self._route("/campaigns/{campaign_id}/records/{run_id}/{slice:int}.parquet", "file", files.file),
             *(

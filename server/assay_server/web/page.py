@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from assay_server.campaigns.analysing.analyses import WorkerPool
+from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.identity.server_certificate import ServerCertificate
 from assay_server.limits import Limits
@@ -15,8 +17,11 @@ from assay_server.web.admitting.links import WebLinks
 from assay_server.web.admitting.sessions import Sessions
 from assay_server.web.answering.asking import Handlers
 from assay_server.web.application import Application
+from assay_server.web.drawing.campaign_page import CampaignPage
 from assay_server.web.drawing.pages import Pages
+from assay_server.web.drawing.so_far import ResultsSoFar
 from assay_server.web.drawing.templating import release
+from assay_server.web.figures.studio import Studio
 from assay_server.web.live import LivePages
 from assay_server.web.pulse import Pulse
 from assay_server.web.service import WebService
@@ -36,6 +41,7 @@ class LivePage:
         sessions, links: who has logged in; ``links`` learns the address.
         limits: bounds of callers and streams.
         certificate: issues one for the page, where the place names none.
+        reports: makes reports of campaigns that still run.
     """
 
     def __init__(
@@ -51,6 +57,7 @@ class LivePage:
         links: WebLinks,
         limits: Limits,
         certificate: ServerCertificate | None,
+        reports: ProvisionalReports,
     ) -> None:
         pulse = Pulse()
         coordinator.listen(pulse.heard)
@@ -58,9 +65,14 @@ class LivePage:
         self.live = LivePages(release())
         self.links, self.sessions = links, sessions
         self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
-        pages = Pages(coordinator, campaigns, lab, pulse)
+        self._waiting = ThreadPoolExecutor(1, "assay-page-so-far")
+        pool = WorkerPool(1)
+        self._studio = studio = Studio(pool, pool.end, pulse.touch)
+        so_far = ResultsSoFar(coordinator, reports, self._waiting, version=pulse.version, made=pulse.touch)
+        campaign = CampaignPage(coordinator, campaigns, pulse, so_far, studio)
+        pages = Pages(campaign, campaigns, lab, pulse)
         self.application = Application(
-            Handlers(pages, campaigns, published),
+            Handlers(pages, campaigns, published, studio),
             admission=admission,
             sessions=sessions,
             live=self.live,
@@ -80,3 +92,5 @@ class LivePage:
         """End all streams and close."""
         self._service.stop()
         self._threads.shutdown(cancel_futures=True)
+        self._studio.close()
+        self._waiting.shutdown(wait=False, cancel_futures=True)

@@ -48,6 +48,11 @@ class Pulse:
                 self._stored.append((now, each.run_id, each.launches, size))
             self._forget(now)
 
+    def touch(self, campaign_id: str) -> None:
+        """A page of this campaign may look different now, though nothing was stored."""
+        with self._lock:
+            self._changes[campaign_id] += 1
+
     def version(self, campaign_id: str = "") -> int:
         """A number that changes with each change of a campaign; "": of anything."""
         with self._lock:

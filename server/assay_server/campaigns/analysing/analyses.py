@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import logging
 import multiprocessing
 import threading
@@ -285,14 +286,23 @@ class Analyses:
                 del self._running[campaign_id]
 
 
-def analysis_request(store: MetadataReader, campaign_id: str, records: RecordStore) -> AnalysisRequest:
-    """The request for a campaign's analysis: its finished runs in order, and those without data."""
+def analysis_request(
+    store: MetadataReader, campaign_id: str, records: RecordStore, *, windows_so_far: bool = False
+) -> AnalysisRequest:
+    """The request for a campaign's analysis: its finished runs in order, and those without data.
+
+    ``windows_so_far``: with detailed runs under way whose light run has ended, as far as their slices go
+    without a gap: a shorter window of the same workload.
+    """
     campaign = store.campaign(campaign_id)
     if campaign is None:
         raise StorageError(campaign_id, "the store lost this campaign")
     runs = store.runs(campaign_id)
     settings = campaign.compiled.analysis
-    failed_runs = tuple(_failed_run(run) for run in runs if run.state is not RunState.DONE)
+    windows = _windows_so_far(store, runs) if windows_so_far else {}
+    there = [run for run in runs if run.state is RunState.DONE or run.run_id in windows]
+    known = {run.run_id for run in there}
+    failed_runs = tuple(_failed_run(run) for run in runs if run.run_id not in known)
     return AnalysisRequest(
         campaign_id=campaign_id,
         campaign_name=campaign.name,
@@ -309,9 +319,8 @@ def analysis_request(store: MetadataReader, campaign_id: str, records: RecordSto
             (
                 _timed(_run_data(run, campaign, store, records), store)
                 if _overheads_asked(run, runs)
-                else _run_data(run, campaign, store, records)
-                for run in runs
-                if run.state is RunState.DONE
+                else _run_data(run, campaign, store, records, windows.get(run.run_id))
+                for run in there
             ),
         ),
         failed_runs=failed_runs,
@@ -332,9 +341,38 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
     return paired(with_short_windows(tuple(runs)), failed_runs)
 
 
-def _run_data(run: Run, campaign: Campaign, store: MetadataReader, records: RecordStore) -> RunData:
-    # Slices that were chosen from a light run are measured in another order than that of their launches.
-    slices = sorted(store.slices(run.run_id), key=lambda piece: (piece.launch_skip, piece.index))
+def _windows_so_far(store: MetadataReader, runs: Sequence[Run]) -> dict[str, list[Slice]]:
+    """The first published slices of detailed runs under way, up to the first gap, by run."""
+    with_light = {_same_work(run) for run in runs if run.state is RunState.DONE and run.level == "light"}
+    found = {}
+    for run in runs:
+        under_way = run.state in (RunState.RUNNING, RunState.WAITING) and run.level == "detailed"
+        if not under_way or run.plan is not None or _same_work(run) not in with_light:
+            continue
+        pieces = list(itertools.takewhile(lambda piece: piece.file, _by_launch(store.slices(run.run_id))))
+        if any(piece.launches for piece in pieces):
+            found[run.run_id] = pieces
+    return found
+
+
+def _same_work(run: Run) -> tuple[str, str]:
+    return run.workload, run.device_kind
+
+
+def _by_launch(slices: Iterable[Slice]) -> list[Slice]:
+    """Slices that were chosen from a light run are measured in another order than that of their launches."""
+    return sorted(slices, key=lambda piece: (piece.launch_skip, piece.index))
+
+
+def _run_data(
+    run: Run,
+    campaign: Campaign,
+    store: MetadataReader,
+    records: RecordStore,
+    so_far: list[Slice] | None = None,
+) -> RunData:
+    """The data of a run; ``so_far``: only these of its slices."""
+    slices = so_far or _by_launch(store.slices(run.run_id))
     kept = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
     return RunData(
         run_id=run.run_id,

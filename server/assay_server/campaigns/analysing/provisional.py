@@ -29,14 +29,17 @@ class ProvisionalReports:
         self._busy = threading.Lock()
         self._kept: OrderedDict[str, tuple[AnalysisRequest, Pages]] = OrderedDict()
 
-    def __call__(self, campaign_id: str) -> Pages | None:
+    def __call__(self, campaign_id: str, *, windows_so_far: bool = False) -> Pages | None:
         """JSON and HTML of what a campaign has now; None while none of its runs has data.
 
+        ``windows_so_far``: with the first launches of detailed runs under way whose light run has ended.
         Blocks until the analysis has ended. Raises NotYetError while another such report is being made, or
         if the analysis ended without one, and what an analysis raises.
         """
         with self._coordinator.snapshot() as store:
-            request = analysis_request(store, campaign_id, self._coordinator.records)
+            request = analysis_request(
+                store, campaign_id, self._coordinator.records, windows_so_far=windows_so_far
+            )
         if not request.runs:
             return None
         if not self._busy.acquire(blocking=False):

@@ -23,6 +23,8 @@ REPORT_POLICY = (
     "sandbox allow-scripts allow-popups; default-src 'none'; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline' 'unsafe-eval'; img-src data:; font-src data:; frame-ancestors 'none'"
 )
+# A figure brings its own style for light and dark pages, and nothing else.
+FIGURE_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Frame-Options": "DENY",

@@ -25,6 +25,7 @@ from assay_server.web.admitting.sessions import Session, Sessions, csrf_token, r
 from assay_server.web.drawing.pages import Pages
 from assay_server.web.drawing.region import Drawing
 from assay_server.web.drawing.templating import release, rendered, trusted
+from assay_server.web.figures.studio import Studio
 from assay_server.web_place import WebPlace
 
 Told = TypeVar("Told")
@@ -35,11 +36,12 @@ COOKIE, SECURE_COOKIE = "assay-session", "__Host-assay-session"
 
 @dataclass(frozen=True)
 class Handlers:
-    """What answers: the handlers of gRPC, and the drawing of pages."""
+    """What answers: the handlers of gRPC, and the drawing of pages and figures."""
 
     pages: Pages
     campaigns: CampaignHandler
     published: PublishedHandler
+    studio: Studio
 
 
 class Asking:

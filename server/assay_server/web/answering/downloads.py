@@ -14,7 +14,7 @@ from assay_core.records.archive import RecordsAsked
 from assay_core.records.campaign import ReportFormat, ReportRequest
 from assay_report.forms import Form
 from assay_sampling.errors import ParameterError
-from assay_server.web.admitting.guarding import REPORT_POLICY
+from assay_server.web.admitting.guarding import FIGURE_POLICY, REPORT_POLICY
 from assay_server.web.answering.asking import Asking, number
 from assay_server.web.drawing import pages as kinds
 from assay_server.web.drawing.region import Drawing
@@ -60,6 +60,15 @@ class Downloads:
             return _download(found, media, name, headers)
         placed = {} if name is None else _kept_as(name)
         return Response(found, media_type=media, headers={**headers, **placed})
+
+    async def figure(self, request: Request) -> Response:
+        """A figure of the campaign's report, or of what there is so far, as SVG."""
+        asking = self._asking
+        caller, campaign_id = asking.caller(request), request.path_params["campaign_id"]
+        find = partial(asking.handlers.pages.figure_source, campaign_id)
+        source = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
+        drawn = await asking.handlers.studio.picture(source, request.path_params["figure"])
+        return Response(drawn, media_type="image/svg+xml", headers={"Content-Security-Policy": FIGURE_POLICY})
 
     async def records(self, request: Request) -> Response:
         """The page that lists a campaign's published files."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from assay_core.files.durable import storage_errors
 from assay_core.records.archive import RecordFile
 from assay_core.records.campaign import (
     AttemptState,
+    CampaignState,
     CampaignStatus,
     ReportFormat,
     ReportRequest,
@@ -21,14 +23,16 @@ from assay_report.forms import Form, single
 from assay_report.reading import parse_report
 from assay_sampling.errors import RefusedError
 from assay_sampling.running.validity import FLAGS
-from assay_server.campaigns.errors import UnknownThingError, known_campaign, unknown_run
+from assay_server.campaigns.errors import NotYetError, UnknownThingError, known_campaign, unknown_run
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
-from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Run, RunsAlike
+from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, RunsAlike
 from assay_server.store.protocols import MetadataReader
 from assay_server.web.drawing.region import Drawing, Region
 from assay_server.web.drawing.results import MOST_BYTES, Result, ResultsCache
+from assay_server.web.drawing.so_far import ResultsSoFar, SoFar
 from assay_server.web.drawing.templating import element_id, rendered
+from assay_server.web.figures.studio import Source, Studio
 from assay_server.web.pulse import Pulse
 
 _MOST_NOTED = 200
@@ -50,10 +54,19 @@ class _Noted:
 class CampaignPage:
     """Draws the page of a campaign. Thread-safe; may block."""
 
-    def __init__(self, coordinator: Coordinator, campaigns: CampaignHandler, pulse: Pulse) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        campaigns: CampaignHandler,
+        pulse: Pulse,
+        so_far: ResultsSoFar,
+        studio: Studio,
+    ) -> None:
         self._coordinator = coordinator
         self._campaigns = campaigns
         self._pulse = pulse
+        self._so_far = so_far
+        self._studio = studio
         self._results = ResultsCache(coordinator.records)
 
     def of_run(self, run_id: str) -> str:
@@ -119,6 +132,31 @@ class CampaignPage:
         _require_small(len(data), campaign_id)
         return single(parse_report(data, f"report of {campaign_id}"), form)
 
+    def figure_source(self, campaign_id: str) -> Source:
+        """The report whose figures the campaign's page shows; raises NotYetError, UnknownThingError."""
+        with self._coordinator.snapshot() as store:
+            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
+        so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
+        found = self._figure_source(campaign, so_far)
+        if found is None:
+            raise NotYetError(f"campaign {campaign_id}", "it has no figures yet", "see its page")
+        return found
+
+    def _figure_source(self, campaign: Campaign, so_far: SoFar | None) -> Source | None:
+        """None without a report, and for one so large that only its file is there for download."""
+        if so_far is not None:
+            return Source(campaign.campaign_id, so_far.key, so_far.document) if so_far.document else None
+        if not campaign.has_report:
+            return None
+        path = self._coordinator.records.report_path(campaign.campaign_id, "json")
+        try:
+            state = path.stat()
+        except OSError:
+            return None
+        if state.st_size > MOST_BYTES:
+            return None
+        return Source(campaign.campaign_id, f"{state.st_mtime_ns:x}-{state.st_size:x}", path)
+
     def drawn(self, campaign_id: str, acts: bool) -> Drawing:
         """Raises UnknownThingError if there is no such campaign."""
         status = self._campaigns.status(StatusRequest(campaign_id, without_runs=True))
@@ -127,7 +165,11 @@ class CampaignPage:
             alike = store.runs_alike(campaign_id)
             noted = store.noted_runs(campaign_id, _MOST_NOTED + 1)
             active = [] if status.ended else _active(store, campaign_id)
-        results = self._results.of(campaign) if campaign.has_report else []
+        shown = self._results.of(campaign) if campaign.has_report else []
+        so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
+        results: Sequence[Result] = so_far.results if so_far is not None else shown
+        source = self._figure_source(campaign, so_far)
+        figures = None if source is None else self._studio.figures(source)
         ingest = self._pulse.ingest(campaign_id)
         given = {"c": status, "campaign": campaign, "acts": acts}
         regions = {
@@ -136,10 +178,21 @@ class CampaignPage:
             "now": Region({"": rendered("part_now.html.j2", active=active, most=_MOST_RUNNING)}),
             "waiting": Region({"": rendered("part_waiting.html.j2", c=status)}),
             "noted": Region({"": rendered("part_noted.html.j2", **_noted(noted), most=_MOST_NOTED)}),
-            "results": Region({"": rendered("part_results.html.j2", **given, results=results)}),
+            "results": Region(
+                {"": rendered("part_results.html.j2", **given, results=results, so_far=so_far)}
+            ),
+            "figures": Region(
+                {"": rendered("part_figures.html.j2", c=status, source=source, figures=figures)}
+            ),
             "workloads": Region(_workload_rows(status, alike, results, acts)),
         }
         return Drawing(status.campaign_id, "campaign.html.j2", regions, given)
+
+
+def _has_more_to_come(campaign: Campaign) -> bool:
+    """Whether the campaign has what it has so far, instead of a report of all."""
+    cancelled = campaign.state is CampaignState.CANCELLED and not campaign.has_report
+    return cancelled or campaign.state is CampaignState.RUNNING
 
 
 def _require_small(report_bytes: int, campaign_id: str) -> None:
@@ -178,7 +231,7 @@ def _noted(runs: list[Run]) -> dict[str, object]:
 
 
 def _workload_rows(
-    status: CampaignStatus, alike: list[RunsAlike], results: list[Result], acts: bool
+    status: CampaignStatus, alike: list[RunsAlike], results: Sequence[Result], acts: bool
 ) -> dict[str, str]:
     """One row for each workload, in the campaign's order."""
     counts: dict[str, Counter[RunState]] = {}

@@ -18,12 +18,12 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.lab import LabQuestion
 from assay_report.forms import Form
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.rpc.campaign_handler import CampaignHandler
 from assay_server.rpc.lab.handler import LabHandler
 from assay_server.web.drawing.campaign_page import CampaignPage
 from assay_server.web.drawing.region import Drawing, Region
 from assay_server.web.drawing.templating import element_id, rendered
+from assay_server.web.figures.studio import Source
 from assay_server.web.pulse import Pulse
 
 CAMPAIGNS, CAMPAIGN, RUNS, RUN, GPUS, QUEUE = "campaigns", "campaign", "runs", "run", "gpus", "queue"
@@ -68,12 +68,12 @@ class Pages:
     """Draws pages from the answers of the handlers of gRPC. Thread-safe; may block."""
 
     def __init__(
-        self, coordinator: Coordinator, campaigns: CampaignHandler, lab: LabHandler, pulse: Pulse
+        self, campaign: CampaignPage, campaigns: CampaignHandler, lab: LabHandler, pulse: Pulse
     ) -> None:
         self._campaigns = campaigns
         self._lab = lab
         self._pulse = pulse
-        self._campaign = CampaignPage(coordinator, campaigns, pulse)
+        self._campaign = campaign
 
     def drawn(self, asked: PageAsked, acts: bool) -> Drawing:
         """The page; ``acts``: with buttons. Raises UnknownThingError."""
@@ -98,6 +98,10 @@ class Pages:
     def report_in(self, campaign_id: str, form: Form) -> bytes:
         """The report in another form; raises NotYetError if there is none (yet)."""
         return self._campaign.report_in(campaign_id, form)
+
+    def figure_source(self, campaign_id: str) -> Source:
+        """The report whose figures a campaign's page shows; raises NotYetError, UnknownThingError."""
+        return self._campaign.figure_source(campaign_id)
 
     def record_file(self, campaign_id: str, run_id: str, index: int) -> tuple[Path, RecordFile]:
         """A published file; raises UnknownThingError if the campaign has no such file."""

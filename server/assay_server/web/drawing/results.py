@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 # Reading JSON holds all threads of the process: larger reports are only for download.
 MOST_BYTES = 16 << 20
 _MOST_KEPT = 32
+_MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,17 @@ class ResultsCache:
             return []
 
 
-def results_of(report: Mapping[str, Any]) -> list[Result]:
-    """The results in a report's document, of this or another release: what is not there is left out."""
+def results_of(report: Mapping[str, Any], *, every_method: bool = False) -> list[Result]:
+    """The results in a report's document, of this or another release: what is not there is left out.
+
+    ``every_method``: of each workload and GPU those by every method, if that are not too many to read.
+    """
     rows = {
         (row.get("workload"), row.get("device"), json.dumps(row.get("condition")), row.get("method")): row
         for row in report.get("rows", ())
     }
-    return [_result(entry, rows) for entry in report.get("summary", ())]
+    part = "rows" if every_method and len(rows) <= _MOST_ROWS else "summary"
+    return [_result(entry, rows) for entry in report.get(part, ())]
 
 
 def _result(entry: Mapping[str, Any], rows: Mapping[Any, Mapping[str, Any]]) -> Result:

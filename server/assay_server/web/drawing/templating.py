@@ -39,6 +39,7 @@ def environment() -> Environment:
         "amount": words.amount,
         "size": words.size,
         "percent": words.percent,
+        "figure_id": lambda name: element_id("f", name),
     }
     return made
 
