@@ -291,8 +291,8 @@ def analysis_request(
 ) -> AnalysisRequest:
     """The request for a campaign's analysis: its finished runs in order, and those without data.
 
-    ``windows_so_far``: with detailed runs under way whose light run has ended, as far as their slices go
-    without a gap: a shorter window of the same workload.
+    ``windows_so_far``: with detailed runs under way, as far as their slices go without a gap: they are
+    shorter windows of the same workloads.
     """
     campaign = store.campaign(campaign_id)
     if campaign is None:
@@ -343,20 +343,15 @@ def _paired(failed_runs: Sequence[FailedRun], runs: Iterable[RunData]) -> tuple[
 
 def _windows_so_far(store: MetadataReader, runs: Sequence[Run]) -> dict[str, list[Slice]]:
     """The first published slices of detailed runs under way, up to the first gap, by run."""
-    with_light = {_same_work(run) for run in runs if run.state is RunState.DONE and run.level == "light"}
     found = {}
     for run in runs:
         under_way = run.state in (RunState.RUNNING, RunState.WAITING) and run.level == "detailed"
-        if not under_way or run.plan is not None or _same_work(run) not in with_light:
+        if not under_way or run.plan is not None:  # chosen slices stand for the workload only together
             continue
         pieces = list(itertools.takewhile(lambda piece: piece.file, _by_launch(store.slices(run.run_id))))
         if any(piece.launches for piece in pieces):
             found[run.run_id] = pieces
     return found
-
-
-def _same_work(run: Run) -> tuple[str, str]:
-    return run.workload, run.device_kind
 
 
 def _by_launch(slices: Iterable[Slice]) -> list[Slice]:

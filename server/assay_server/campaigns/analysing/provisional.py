@@ -32,7 +32,7 @@ class ProvisionalReports:
     def __call__(self, campaign_id: str, *, windows_so_far: bool = False) -> Pages | None:
         """JSON and HTML of what a campaign has now; None while none of its runs has data.
 
-        ``windows_so_far``: with the first launches of detailed runs under way whose light run has ended.
+        ``windows_so_far``: with the first launches of detailed runs under way.
         Blocks until the analysis has ended. Raises NotYetError while another such report is being made, or
         if the analysis ended without one, and what an analysis raises.
         """

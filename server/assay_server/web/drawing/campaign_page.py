@@ -182,7 +182,15 @@ class CampaignPage:
                 {"": rendered("part_results.html.j2", **given, results=results, so_far=so_far)}
             ),
             "figures": Region(
-                {"": rendered("part_figures.html.j2", c=status, source=source, figures=figures)}
+                {
+                    "": rendered(
+                        "part_figures.html.j2",
+                        c=status,
+                        source=source,
+                        figures=figures,
+                        so_far=so_far is not None,
+                    )
+                }
             ),
             "workloads": Region(_workload_rows(status, alike, results, acts)),
         }

@@ -38,7 +38,7 @@ Cell = tuple[str, str]
 class SoFar:
     """What a campaign has so far.
 
-    ``there_percent``: by workload and kind of GPU, how many of the expected launches are analysed; None
+    ``there_percent``: by workload and kind of GPU, how many of the launches to be measured are there; None
     where nobody knows how many there will be. ``document``: the report (JSON), ``key``: its hash.
     ``problem``: why there are no results yet, "" if there are. ``made_at_ms``: Unix time.
     """
@@ -131,12 +131,13 @@ class ResultsSoFar:
             self._made(campaign_id)
 
     def _found(self, campaign_id: str) -> SoFar:
-        pages = self._reports(campaign_id, windows_so_far=True)
+        # First: what arrives during the analysis is not in its results.
+        now_ms = self._coordinator.clock.now_ms()
         with self._coordinator.snapshot() as store:
             there = _there(store, campaign_id)
-        now_ms = self._coordinator.clock.now_ms()
+        pages = self._reports(campaign_id, windows_so_far=True)
         if pages is None or len(pages[0]) > MOST_BYTES:
-            why = "no run has ended yet" if pages is None else "the report is for download only"
+            why = "no launches are there yet" if pages is None else "the report is for download only"
             return SoFar(there_percent=there, problem=why, made_at_ms=now_ms)
         results = tuple(results_of(json.loads(pages[0]), every_method=True))
         key = blake2b(pages[0], digest_size=8).hexdigest()
@@ -144,7 +145,10 @@ class ResultsSoFar:
 
 
 def _there(store: MetadataReader, campaign_id: str) -> dict[Cell, float | None]:
-    """How many percent of the expected launches each workload has on each kind of GPU."""
+    """How many percent of the launches that get counters each workload has on each kind of GPU.
+
+    Of all launches, where none get counters.
+    """
     runs = store.runs(campaign_id)
     slices = {run.run_id: store.slices(run.run_id) for run in runs}
     whole: dict[Cell, int] = {}
@@ -152,15 +156,15 @@ def _there(store: MetadataReader, campaign_id: str) -> dict[Cell, float | None]:
         if run.state is RunState.DONE and run.level == "light":
             cell = (run.workload, run.device_kind)
             whole[cell] = max(whole.get(cell, 0), sum(piece.launches for piece in slices[run.run_id]))
-    found: dict[Cell, float | None] = {}
     by_cell: dict[Cell, list[Run]] = {}
     for run in runs:
         by_cell.setdefault((run.workload, run.device_kind), []).append(run)
-    for cell, those in by_cell.items():
+    found: dict[Cell, float | None] = {}
+    for cell, every in by_cell.items():
+        those = [run for run in every if run.level == "detailed"] or every
         expected = [_expected(run, slices[run.run_id], whole.get(cell, 0)) for run in those]
         there = sum(piece.launches for run in those for piece in slices[run.run_id] if piece.file)
-        total = sum(expected)
-        found[cell] = None if not all(expected) else min(100.0, 100.0 * there / total)
+        found[cell] = min(100.0, 100.0 * there / sum(expected)) if all(expected) else None
     return found
 
 
