@@ -70,6 +70,14 @@ def test_the_demo_ends_with_a_table_pages_and_honest_labels(
         path = out / f"report.{form}"
         assert str(path) in printed
         assert "synthetic" in path.read_text().lower()
+    *_, page, served, heading, json_file, html_file, markdown = printed.splitlines()
+    port = (out / "page-port").read_text().strip()
+    assert page == f"page: http://127.0.0.1:{port}/"
+    assert served == f"  served there again by: assay demo --page --out {out}"
+    assert [heading, json_file, html_file, markdown] == [
+        "report, all of it synthetic:",
+        *(f"  {out / name}" for name in ("report.json", "report.html", "report.md")),
+    ]
 
 
 def test_the_demo_leaves_no_process_behind(undisturbed: tuple[Path, str, list[str]]) -> None:

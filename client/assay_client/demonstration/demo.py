@@ -13,16 +13,18 @@ import queue
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from assay_client.demonstration.page_port import HOST, page_port
 from assay_client.demonstration.processes import Say, Service, running_service, silent
 from assay_client.ending import ended_in_order, raise_if_asked
 from assay_client.files import write_atomically
 from assay_client.pages import folder as folder_of
 from assay_client.remote.client import Client
 from assay_client.remote.outcome import Follow, Outcome, Status, see_through
+from assay_core.files.durable import storage_errors
 from assay_core.records.campaign import ENDED_CAMPAIGNS
 from assay_report.markdown import markdown_files
 from assay_report.model.report import Report
@@ -61,7 +63,7 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
         file = campaign or _unpacked(out / "campaign")
         workers = os.cpu_count() or 1
         with running_service(
-            out / "state", out / "logs", GPUS, say=say, analysis_workers=workers, web=True
+            out / "state", out / "logs", GPUS, say=say, analysis_workers=workers, web=_web(out)
         ) as service, Client(service.address) as client:  # fmt: skip
             _say_page(client, say)
             try:
@@ -80,8 +82,14 @@ def run_demo(out: Path, *, follow: Follow, say: Say = silent, campaign: Path | N
         return _with_markdown(outcome, out)
 
 
-def show_page(out: Path, *, say: Say = silent) -> None:
+def _never() -> bool:
+    return False
+
+
+def show_page(out: Path, *, say: Say = silent, until: Callable[[], bool] = _never) -> None:
     """Serve the live page of a finished demonstration until this program is asked to end.
+
+    ``until`` is asked twice a second whether somebody has ended it in another way.
 
     Raises ParameterError if there is none, and the errors of :func:`run_demo`.
     """
@@ -90,17 +98,23 @@ def show_page(out: Path, *, say: Say = silent) -> None:
     with (
         ended_in_order(),
         _held(out),
-        running_service(out / "state", out / "logs", say=say, web=True) as service,
+        running_service(out / "state", out / "logs", say=say, web=_web(out)) as service,
         Client(service.address) as client,
     ):
         _say_page(client, say)
         say(f"another link: assay login --web --server {service.address}")
-        say("Ctrl-C ends it")
+        say("Ctrl-C ends it" if until is _never else "Enter or Ctrl-C ends it")
         with contextlib.suppress(KeyboardInterrupt):
-            while True:
+            while not until():
                 time.sleep(_LOOK_SECONDS)
                 raise_if_asked()
                 service.raise_problem()
+
+
+def _web(out: Path) -> str:
+    """Where a demo's folder has its page; raises ParameterError, StorageError."""
+    with storage_errors(out):
+        return f"{HOST}:{page_port(out)}"
 
 
 def _say_page(client: Client, say: Say) -> None:

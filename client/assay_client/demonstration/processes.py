@@ -49,7 +49,7 @@ def running_service(
     *,
     say: Say = silent,
     analysis_workers: int = 1,
-    web: bool = False,
+    web: str | None = None,
 ) -> Iterator[Service]:
     """Start ``assay-server`` and an ``assay-agent`` for each virtual GPU; stop them in order at the end.
 
@@ -59,7 +59,7 @@ def running_service(
         gpus: kinds of virtual GPUs, one agent each.
         say: gets a message when a child is restarted; called from another thread.
         analysis_workers: how many processes the server uses for analyses.
-        web: serve the live page on a free port of this machine, too.
+        web: serve the live page there, too (HOST:PORT; port 0: a free one).
 
     Raises AssayError with the end of its log if a program does not come up.
     """
@@ -75,7 +75,7 @@ def running_service(
         server = _Child(
             "assay-server",
             ["--listen", address, "--state", str(state / "server"),
-             "--analysis-workers", str(analysis_workers), *(("--web", "127.0.0.1:0") if web else ())],
+             "--analysis-workers", str(analysis_workers), *(() if web is None else ("--web", web))],
             logs / "server.log",
             awaited=_LISTENING,
         )  # fmt: skip

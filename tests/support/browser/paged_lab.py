@@ -51,7 +51,7 @@ class PagedLab:
 def paged_lab(folder: Path) -> Iterator[PagedLab]:
     """The lab while the block runs."""
     with (
-        running_service(folder / "state", folder / "logs", ("V100",), web=True) as service,
+        running_service(folder / "state", folder / "logs", ("V100",), web="127.0.0.1:0") as service,
         Client(service.address) as client,
     ):
         yield PagedLab(client)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import select
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -46,18 +47,26 @@ def demo(
     """Show the whole way on virtual GPUs, in under two minutes.
 
     A server and three agents as processes, seven workloads at two levels, flushed caches, half of the SMs.
-    If it is killed, run it again and it continues. Everything is synthetic: no silicon is measured.
+    If it is killed, run it again and it continues. Everything is synthetic: no silicon is measured. On a
+    terminal it serves its live page on at the end, until Enter or Ctrl-C; elsewhere it ends.
     """
     if page:
         show_page(out, say=_say)
         return
     if not as_json:
         _say(NOTICE)
+    stays = not as_json and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     outcome = run_demo(out, follow=functools.partial(follow, quiet=as_json), say=_say, campaign=campaign)
     document = {"synthetic": True, **outcome.to_dict()}
-    show(document, as_json, lambda drawn: render_demo(outcome, out, drawn))
+    show(document, as_json, lambda drawn: render_demo(outcome, out, drawn, stays=stays))
+    if stays and outcome.report is not None:
+        show_page(out, say=_say, until=_enter_was_pressed)
     raise_for_failure(outcome.status)
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def _enter_was_pressed() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0])
