@@ -11,7 +11,7 @@ from assay_sampling.errors import ParameterError
 
 HOST = "127.0.0.1"
 _FILE = "page-port"
-# Below the ports that Linux gives to outgoing connections, so that none of them takes it while a server restarts.
+# Below the ports that Linux gives to outgoing connections: none of them takes it while a server restarts.
 _FIRST, _PORTS, _TRIES = 20_000, 10_000, 200
 
 
