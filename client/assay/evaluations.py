@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from assay import frames
 from assay.display import page
+from assay.plots import Plot
 from assay_sampling.notes.registry import note_text
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ class Evaluation:
         """As :meth:`to_arrow`."""
         return frames.to_frame(self.to_arrow())
 
+    def plot(self) -> Plot:
+        """Error and speedup on this recording by each kind of weights, and what the interval allows."""
+        from assay_report.figures.kinds.elsewhere import of_evaluation  # noqa: PLC0415 - only if asked for
+
+        return Plot(of_evaluation(self._document))
+
     def _facts(self) -> list[tuple[str, object]]:
         on = self._document["evaluated_on"]
         interval = self.interval
@@ -150,6 +157,12 @@ class RelativeEvaluation:
     def to_pandas(self) -> pd.DataFrame:
         """As :meth:`to_arrow`."""
         return frames.to_frame(self.to_arrow())
+
+    def plot(self) -> Plot:
+        """The speedup as measured, and as each kind of weights predicts it."""
+        from assay_report.figures.kinds.elsewhere import of_speedup  # noqa: PLC0415 - only if asked for
+
+        return Plot(of_speedup(self._document))
 
     def _facts(self) -> list[tuple[str, object]]:
         return [

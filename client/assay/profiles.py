@@ -11,6 +11,7 @@ import pyarrow as pa
 from assay import exchange, frames
 from assay.comparisons import Comparison
 from assay.display import page
+from assay.plots import Plot
 from assay.selections import Selection
 from assay_client.files import AnyPath, write_atomically
 from assay_client.recordings.analyses import read_profile
@@ -191,7 +192,7 @@ class Profile:
         ``parameters`` are the method's (``assay select METHOD --help``-like: ``assay docs methods``). Raises
         ParameterError for an unknown method or parameter, RefusedError where the method does not apply.
         """
-        return Selection(registry.select(method, self._levels, parameters, seed))
+        return Selection(registry.select(method, self._levels, parameters, seed), self._levels)
 
     def compare(
         self,
@@ -207,6 +208,13 @@ class Profile:
         """
         given = parameters_by_method(parameters or {}, methods) if parameters else {}
         return Comparison(compare(self._levels, methods=methods, parameters=given, seed=seed, trials=trials))
+
+    def plot(self) -> Plot:
+        """The launches in order: IPC or cost, and a lane for each kernel. Those of a selection with its
+        groups: :meth:`assay.Selection.plot`."""
+        from assay_client.recordings.figures import of_profile  # noqa: PLC0415 - only if it is asked for
+
+        return Plot(of_profile(self._levels))
 
     def _level(self, level: str) -> Launches:
         levels = {"whole": self._levels.whole, "detailed": self._levels.detailed, "light": self._levels.light}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from assay import frames
 from assay.display import page, table
 from assay.evaluations import Evaluation, RelativeEvaluation
+from assay.plots import Plot
 from assay.recorded import Recording, levels_of
 from assay_client.files import AnyPath, write_atomically
 from assay_client.recordings.analyses import (
@@ -22,6 +23,7 @@ from assay_client.recordings.analyses import (
 from assay_sampling.documents.base import plain
 from assay_sampling.documents.selection import SelectionDocument
 from assay_sampling.errors import ParameterError
+from assay_sampling.launches.profile import Profile as Levels
 from assay_sampling.notes.registry import note_text
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.selection import SavedSelection
@@ -30,6 +32,7 @@ from assay_sampling.scoring.selection import Selection as MadeSelection
 if TYPE_CHECKING:
     import pandas as pd
 
+SelectionFigure = Literal["launches", "groups", "tiers"]
 # The columns of `assay select -o FILE.csv`, in its order.
 _AXES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 _COLUMNS = pa.schema(
@@ -53,10 +56,13 @@ class Selection:
     Made by :meth:`assay.Profile.select`, or read with :meth:`read` from what ``assay select -o`` wrote.
     """
 
-    def __init__(self, made: MadeSelection | SelectionDocument | SavedSelection) -> None:
+    def __init__(
+        self, made: MadeSelection | SelectionDocument | SavedSelection, levels: Levels | None = None
+    ) -> None:
         saved = made if isinstance(made, SavedSelection) else load_selection(made)
         self._saved = saved
         self._document = saved.document
+        self._levels = levels
 
     @classmethod
     def read(cls, path: AnyPath) -> Selection:
@@ -192,6 +198,35 @@ class Selection:
         return RelativeEvaluation(
             evaluate_relative_profiles(self._document, one, other, quantity=cost, weights=weights)
         )
+
+    def plot(self, kind: SelectionFigure = "launches", *, recording: Recording | None = None) -> Plot:
+        """Draw it as ``assay select --plot``: docs/figures.md.
+
+        Args:
+            kind: ``launches`` in order, with a lane for each group; ``groups``: the kernels in each group;
+                ``tiers`` of Sieve.
+            recording: the launches to draw, of the selection's own GPU or of another one; None: the profile
+                that it was made from. A selection that was read from a file needs one, except for ``tiers``.
+
+        Raises ParameterError for another kind and for a missing recording, MisalignedError if the recording
+        does not hold the same launches.
+        """
+        from assay_client.recordings.figures import of_saved  # noqa: PLC0415 - only if it is asked for
+        from assay_report.figures.kinds.tiers import of_selection as of_tiers  # noqa: PLC0415
+
+        if kind not in get_args(SelectionFigure):
+            words = ", ".join(get_args(SelectionFigure))
+            raise ParameterError("kind", f"there is no figure {kind!r} of a selection", f"use one of {words}")
+        if kind == "tiers":
+            return Plot(of_tiers(self.to_dict()))
+        levels = self._levels if recording is None else levels_of(recording)
+        if levels is None:
+            raise ParameterError(
+                "recording",
+                "the selection was read from a file, which does not hold the launches to draw",
+                'name a recording of them: plot(recording="window.csv")',
+            )
+        return Plot(of_saved(self._saved, levels, kind))
 
     def _facts(self) -> list[tuple[str, object]]:
         cost = self._document.cost

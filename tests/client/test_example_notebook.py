@@ -27,6 +27,8 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     pages = [output["data"]["text/html"] for output in shown if "text/html" in output.get("data", {})]
     assert len(pages) == 6
+    drawn = [output["data"]["image/svg+xml"] for output in shown if "image/svg+xml" in output.get("data", {})]
+    assert len(drawn) == 4 and all("(synthetic)" in svg for svg in drawn)
     assert any("<strong>Selection</strong>" in page and "synthetic" in page for page in pages)
 
 

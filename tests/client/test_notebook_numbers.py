@@ -8,13 +8,15 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 import assay as notebook
-from assay_sampling.errors import InputError, ParameterError
+from assay_sampling.errors import InputError, MisalignedError, ParameterError
 from tests.support.client import hand_made
+from tests.support.server.made_figures import data_rows
 
 Assay = Callable[..., Any]
 
@@ -138,3 +140,85 @@ def test_a_comparison_is_drawn_and_written(window: Path, tmp_path: Path) -> None
     plot.write(tmp_path / "figure.pdf")
     assert (tmp_path / "figure.pdf").read_bytes().startswith(b"%PDF")
     assert plot.chart().to_dict()["title"] == plot.title
+
+
+def rows_of(plot: notebook.Plot) -> list[dict[str, Any]]:
+    with TemporaryDirectory() as folder:
+        plot.write(Path(folder) / "figure.json")
+        return data_rows(json.loads((Path(folder) / "figure.json").read_text()))
+
+
+def test_a_selection_is_drawn_as_the_verb_draws_it(
+    assay: Assay, window: Path, light: Path, tmp_path: Path
+) -> None:
+    selection = notebook.Profile.read(window, light=light).select("pks")
+    for kind in ("launches", "groups"):
+        drawn = tmp_path / f"{kind}.json"
+        ended = assay("select", "pks", window, "--light", light, "--plot", drawn, "--figure", kind)
+        assert ended.code == 0, ended.stderr
+        selection.plot(kind).write(tmp_path / "notebook.json")
+        assert (tmp_path / "notebook.json").read_bytes() == drawn.read_bytes()
+    assert "tiers" in (selection.plot("tiers").empty or "")
+
+
+def test_a_selection_of_a_file_is_drawn_on_the_recording_that_is_named(
+    window: Path, light: Path, tmp_path: Path
+) -> None:
+    made = notebook.Profile.read(window, light=light).select("pks")
+    made.write(tmp_path / "selection.json")
+    saved = notebook.Selection.read(tmp_path / "selection.json")
+    with pytest.raises(ParameterError, match="read from a file"):
+        saved.plot()
+    assert saved.plot(recording=light).svg() == made.plot().svg()
+    slow = hand_made.write_kineto(tmp_path / "slow.json", 60, slower=1.5, gpu=hand_made.A100)
+    here, there = (
+        {row["launch"]: row["value"] for row in rows_of(plot) if "value" in row and "launch" in row}
+        for plot in (made.plot(), saved.plot(recording=slow))
+    )
+    assert here and {launch: 1.5 * value for launch, value in here.items()} == pytest.approx(there)
+    other = hand_made.write_kineto(tmp_path / "other.json", 59)
+    with pytest.raises(MisalignedError, match="59"):
+        saved.plot(recording=other)
+    with pytest.raises(ParameterError, match="no figure 'tier'"):
+        saved.plot("tier", recording=light)  # type: ignore[arg-type]
+
+
+def test_a_profile_is_drawn_by_kernel(light: Path) -> None:
+    profile = notebook.Profile.read(light)
+    plot = profile.plot()
+    lanes = list(dict.fromkeys(row["hint"] for row in rows_of(plot) if "kernel" in row))
+    cost = profile.to_pandas().groupby("kernel", observed=True)["duration_ns"].sum()
+    assert lanes == list(cost.sort_values(ascending=False).index)
+    values = {row["row"]: row["mean"] for row in rows_of(plot) if "mean" in row}
+    assert not values  # each launch has a place of its own
+    least = [row["least"] for row in rows_of(plot) if "least" in row][::2]
+    assert least == profile.to_pandas()["duration_ns"].tolist()
+    assert "representative" not in plot.caption and "representative" not in plot.svg()
+
+
+def test_scores_are_drawn_by_kind_of_weights(window: Path, light: Path, tmp_path: Path) -> None:
+    slow = hand_made.write_kineto(tmp_path / "slow.json", 60, slower=1.5, gpu=hand_made.A100)
+    selection = notebook.Profile.read(window, light=light).select("stem")
+    found = selection.evaluate(slow)
+    rows = {row["series"]: row for row in rows_of(found.plot())}
+    wanted = found.to_dict()["by_weights"]
+    assert {name.replace(" ", "_"): row["error_percent"] for name, row in rows.items()} == {
+        kind: scores["error_percent"] for kind, scores in wanted.items()
+    }
+    assert {row["speedup"] for row in rows.values()} == {found.speedup}
+    interval = found.interval
+    assert interval is not None
+    allowed = rows[found.to_dict()["weights"].replace("_", " ")]["allowed_percent"]
+    reach = interval[1] - found.projected if found.total >= found.projected else found.projected - interval[0]
+    assert allowed == pytest.approx(100 * max(reach, 0) / found.total)
+    both = selection.evaluate_speedup(light, slow)
+    speedups = {row["series"]: row["speedup"] for row in rows_of(both.plot())}
+    assert speedups.pop("measured") == both.speedup_true
+    assert speedups["weights by launches"] == both.to_dict()["by_weights"]["launches"]["speedup_predicted"]
+
+
+def test_figures_come_as_svg_png_and_pdf(light: Path) -> None:
+    plot = notebook.Profile.read(light).plot()
+    assert plot.svg().startswith("<svg") and plot.svg() == plot._repr_svg_()
+    assert plot.png().startswith(b"\x89PNG") and len(plot.png(scale=1.0)) < len(plot.png())
+    assert plot.pdf(width_pt=240).startswith(b"%PDF")

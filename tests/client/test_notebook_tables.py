@@ -195,7 +195,9 @@ def test_hostile_names_are_text_in_a_notebook() -> None:
     profile = assay.Profile.from_pandas(frame(kernel=[HOSTILE, "b", "a"]), name=HOSTILE, device=HOSTILE)
     selection = profile.select("random", launches=3)
     comparison = profile.compare("random", "pks")
-    for shown in (profile, selection, selection.evaluate(profile), comparison):
+    evaluation = selection.evaluate(profile)
+    for shown in (profile, selection, evaluation, comparison):
+        assert "<script" not in shown.plot().svg()
         page = shown._repr_html_()
         assert "<script" not in page
         assert "\x1b" not in page

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from assay_report.figures.drawn import drawn
+from assay_report.figures.drawn import Grouping, grouped
 from assay_report.figures.figure import Figure
 from assay_report.figures.kinds import composition, tiers, timeline, within_launch
+from assay_report.model.drawn import Drawn
 from assay_sampling.errors import AssayError
 from assay_sampling.files.reading import read_head
 from assay_sampling.launches.profile import Profile
@@ -17,7 +18,8 @@ from assay_sampling.projection.series_csv import looks_like_series, read_series
 from assay_sampling.scale_model.prediction import predict_workload
 from assay_sampling.scale_model.rules import RULES
 from assay_sampling.scale_model.scaling_table import Workload
-from assay_sampling.scoring.selection import Selection
+from assay_sampling.scoring.elsewhere import placed_on
+from assay_sampling.scoring.selection import SavedSelection, Selection
 from assay_sampling.simulators.accel_sim.run import SimulatorRun
 from assay_sampling.simulators.accel_sim.visualizer import IntervalLog, looks_like_intervals
 
@@ -31,14 +33,40 @@ def of_selection(
     """The launches in order, the groups' kernels, or Sieve's tiers of a selection."""
     if kind == "tiers":
         return tiers.of_selection(document)
-    data = drawn(selection, profile.whole)
-    synthetic = " (synthetic)" if data.synthetic else ""
+    return _of_groups(selection.method, grouped(Grouping.of(selection), profile.whole), kind)
+
+
+def of_saved(saved: SavedSelection, profile: Profile, kind: Literal["launches", "groups"]) -> Figure:
+    """The launches in order, or the groups' kernels, of a saved selection on a recording of its launches.
+
+    Raises what :func:`assay_sampling.scoring.elsewhere.score_saved` raises for one that does not.
+    """
+    placed = placed_on(saved, profile.whole, None)
+    data = grouped(Grouping.placed(placed, len(saved.document.groups)), profile.whole)
+    return _of_groups(saved.document.method, data, kind)
+
+
+def of_profile(profile: Profile) -> Figure:
+    """The launches of a profile in order, with a lane for each kernel."""
+    data = grouped(Grouping.by_kernel(profile.whole), profile.whole, with_composition=False)
+    title = f"{_what(data)} by launch{_mark(data)}"
+    return timeline.timeline("launches", title, data, by_kernel=True)
+
+
+def _of_groups(method: str, data: Drawn, kind: SelectionFigure) -> Figure:
     if kind == "groups":
         unit = _UNITS.get(data.cost.unit, data.cost.quantity)
-        title = f"Kernels in the groups of {selection.method}{synthetic}"
+        title = f"Kernels in the groups of {method}{_mark(data)}"
         return composition.group_composition("groups", title, data.composition, unit)
-    what = data.by_launch.quantity if data.by_launch else data.cost.quantity
-    return timeline.timeline("launches", f"{what} by launch, {selection.method}{synthetic}", data)
+    return timeline.timeline("launches", f"{_what(data)} by launch, {method}{_mark(data)}", data)
+
+
+def _what(data: Drawn) -> str:
+    return data.by_launch.quantity if data.by_launch else data.cost.quantity
+
+
+def _mark(data: Drawn) -> str:
+    return " (synthetic)" if data.synthetic else ""
 
 
 def of_projection(document: Mapping[str, Any], file: Path, intervals: Path | None) -> Figure:

@@ -1,4 +1,4 @@
-"""The data behind a selection's figures: the kernels in each group, and launches in their order.
+"""The data behind figures of launches: the kernels in each group of a selection, and launches in their order.
 
 The result is small for any number of launches: kernels are summed by group, and bins of launches keep their
 least, mean and largest value, so that no extreme is lost. Columns only, no loop over launches; at most
@@ -7,12 +7,16 @@ least, mean and largest value, so that no extreme is lost. Columns only, no loop
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import pyarrow as pa
 
 from assay_report.model.drawn import ByLaunch, Composition, Drawn, GroupShares, Lanes, Marks, PicturedCost
-from assay_sampling.counters.definitions import COST_UNITS
+from assay_sampling.counters.definitions import COST_UNITS, default_cost_counter
 from assay_sampling.documents.common import ConditionEntry
 from assay_sampling.launches.in_memory import Launches
+from assay_sampling.scoring.placement import Placed
 from assay_sampling.scoring.selection import Selection
 
 MOST_BINS = 400
@@ -25,30 +29,69 @@ MOST_LANE_VALUES = 1500
 _INSTRUCTIONS = "instructions"
 
 
+@dataclass(frozen=True)
+class Grouping:
+    """What a figure shows of launches: their cost, their groups, and those that stand for them.
+
+    ``groups``: how many there are. ``labels``: the group of every launch, shape (n,), or None if it is not
+    known. ``row`` and ``group``, shape (r,): the representatives.
+    """
+
+    quantity: str
+    groups: int
+    labels: np.ndarray | None
+    row: np.ndarray
+    group: np.ndarray
+
+    @classmethod
+    def of(cls, selection: Selection) -> Grouping:
+        """The groups of a selection, on the launches that it was made on."""
+        chosen = selection.representatives
+        groups = len(selection.group_launches)
+        return cls(selection.evaluation.quantity, groups, selection.labels, chosen.row, chosen.group)
+
+    @classmethod
+    def placed(cls, placed: Placed, groups: int) -> Grouping:
+        """The groups of a saved selection, on a recording that holds its launches."""
+        return cls(placed.cost.quantity, groups, placed.labels, placed.rows, placed.groups)
+
+    @classmethod
+    def by_kernel(cls, launches: Launches) -> Grouping:
+        """The kernels of launches that nothing was selected of, in the order of their first launches."""
+        encoded = launches.table["kernel_id"].combine_chunks().dictionary_encode()
+        nothing = np.empty(0, np.int64)
+        quantity = default_cost_counter(launches.table) or "duration_ns"
+        return cls(quantity, len(encoded.dictionary), encoded.indices.to_numpy(), nothing, nothing)
+
+
 def drawn(selection: Selection, launches: Launches) -> Drawn:
     """The data of a selection's figures; ``launches`` are those that it was made on.
 
     ``composition`` and ``lanes`` are None if the groups of launches are not known.
     """
-    quantity = selection.evaluation.quantity
-    cost = launches.column(quantity).astype(np.float64)
-    labels = _labels(selection, len(launches))
+    return grouped(Grouping.of(selection), launches)
+
+
+def grouped(grouping: Grouping, launches: Launches, *, with_composition: bool = True) -> Drawn:
+    """The data of figures of ``launches`` in groups; a missing value of the cost is left out."""
+    quantity = grouping.quantity
+    cost = launches.table[quantity].combine_chunks().cast(pa.float64()).to_numpy(zero_copy_only=False)
+    labels = _labels(grouping, len(launches))
+    known = labels if with_composition else None
     return Drawn(
         level=launches.metadata.level,
         condition=ConditionEntry.of(launches.metadata.condition),
         synthetic=launches.metadata.synthetic,
         cost=PicturedCost(quantity=quantity, unit=COST_UNITS[quantity]),
-        composition=None if labels is None else _composition(selection, launches, cost, labels),
-        by_launch=_by_launch(selection, launches, quantity, cost),
-        lanes=None if labels is None else _lanes(selection, launches, cost, labels),
+        composition=None if known is None else _composition(grouping.groups, launches, cost, known),
+        by_launch=_by_launch(grouping, launches, cost),
+        lanes=None if labels is None else _lanes(grouping.groups, launches, cost, labels),
     )
 
 
-def _composition(
-    selection: Selection, launches: Launches, cost: np.ndarray, labels: np.ndarray
-) -> Composition:
+def _composition(count: int, launches: Launches, cost: np.ndarray, labels: np.ndarray) -> Composition:
     """Each group's launches and cost by kernel. The groups and kernels that cost least are joined."""
-    paid_by_group = np.bincount(labels, cost, minlength=len(selection.group_launches))
+    paid_by_group = np.bincount(labels, cost, minlength=count)
     dearest = np.argsort(-paid_by_group, kind="stable")
     groups = np.sort(dearest[:MOST_GROUPS])
     place = np.full(len(paid_by_group), len(groups))  # all others share the place behind the last
@@ -83,18 +126,17 @@ def _composition(
     )
 
 
-def _labels(selection: Selection, launches: int) -> np.ndarray | None:
-    if selection.labels is None and len(selection.group_launches) == 1:
+def _labels(grouping: Grouping, launches: int) -> np.ndarray | None:
+    if grouping.labels is None and grouping.groups == 1:
         return np.zeros(launches, np.int64)
-    if selection.labels is None or len(selection.labels) != launches:
+    if grouping.labels is None or len(grouping.labels) != launches:
         return None
-    return np.asarray(selection.labels, np.int64)
+    return np.asarray(grouping.labels, np.int64)
 
 
-def _lanes(selection: Selection, launches: Launches, cost: np.ndarray, labels: np.ndarray) -> Lanes | None:
+def _lanes(count: int, launches: Launches, cost: np.ndarray, labels: np.ndarray) -> Lanes | None:
     """Each bin's cost by group. The groups that cost least are joined."""
     known = np.where(np.isfinite(cost), cost, 0.0)
-    count = len(selection.group_launches)
     paid_by_group = np.bincount(labels, known, minlength=count)
     dearest = np.argsort(-paid_by_group, kind="stable")
     kept = dearest[:GROUPS_IN_LANES] if count > GROUPS_IN_LANES + 1 else dearest
@@ -129,8 +171,9 @@ def _rounded(percent: float) -> float | None:
     return round(percent, 2) if np.isfinite(percent) else None
 
 
-def _by_launch(selection: Selection, launches: Launches, quantity: str, cost: np.ndarray) -> ByLaunch | None:
+def _by_launch(grouping: Grouping, launches: Launches, cost: np.ndarray) -> ByLaunch | None:
     """IPC where instructions and cycles were counted, else the cost; None where no launch has a value."""
+    quantity = grouping.quantity
     name, unit, values = quantity, COST_UNITS[quantity], cost
     if quantity.startswith("cycles") and _INSTRUCTIONS in launches.counters:
         name, unit = "IPC", f"{_INSTRUCTIONS} / {quantity}"
@@ -145,8 +188,8 @@ def _by_launch(selection: Selection, launches: Launches, quantity: str, cost: np
     totals = np.add.reduceat(np.where(known, values, 0.0), starts)
     mean = np.full(bins, np.nan)
     np.divide(totals, counts, out=mean, where=counts > 0)
-    order = np.argsort(selection.representatives.row, kind="stable")
-    rows = selection.representatives.row[order]
+    order = np.argsort(grouping.row, kind="stable")
+    rows = grouping.row[order]
     step = max(1, -(-len(rows) // MOST_MARKS))
     process = launches.column("process")
     return ByLaunch(
@@ -161,7 +204,7 @@ def _by_launch(selection: Selection, launches: Launches, quantity: str, cost: np
         representatives=len(rows),
         marks=Marks(
             row=rows[::step].tolist(),
-            group=selection.representatives.group[order][::step].tolist(),
+            group=grouping.group[order][::step].tolist(),
             value=_short(values[rows[::step]]),
         ),
     )

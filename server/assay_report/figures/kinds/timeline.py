@@ -1,4 +1,7 @@
-"""Launches in their order: a quantity's range and mean, and a lane per group with its representatives."""
+"""Launches in their order: a quantity's range and mean, and a lane per group with its representatives.
+
+Launches that nothing was selected of have a lane per kernel.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,13 @@ _LANE_FILLED = 0.86
 _LONGEST_KERNEL = 32
 
 
-def timeline(name: str, title: str, drawn: Drawn, *, workload: str | None = None) -> Figure:
-    """A quantity over the launches in order, and below it which group ran when."""
+def timeline(
+    name: str, title: str, drawn: Drawn, *, workload: str | None = None, by_kernel: bool = False
+) -> Figure:
+    """A quantity over the launches in order, and below it which group ran when.
+
+    ``by_kernel``: the groups are kernels, and no launch stands for others.
+    """
     entry, lanes = drawn.by_launch, drawn.lanes
     if entry is None:
         reason = f"No launch has a value of {drawn.cost.quantity}."
@@ -26,14 +34,14 @@ def timeline(name: str, title: str, drawn: Drawn, *, workload: str | None = None
     # Both parts share the axis of launches, so only the lower one is labelled.
     views = [_quantity(entry, labelled=lanes is None)]
     if lanes is not None:
-        views.append(_groups(entry, lanes))
+        views.append(_groups(entry, lanes, by_kernel=by_kernel))
     return made(
         name,
         title,
-        _caption(entry, lanes),
+        _caption_of_kernels(entry, lanes) if by_kernel else _caption(entry, lanes),
         {"vconcat": views, "spacing": 10},
         workload=workload,
-        described=_described(entry),
+        described=_described(entry, by_kernel=by_kernel),
     )
 
 
@@ -131,7 +139,7 @@ def _processes(entry: ByLaunch, across: parts.View) -> parts.View:
     }
 
 
-def _groups(entry: ByLaunch, lanes: Lanes) -> parts.View:
+def _groups(entry: ByLaunch, lanes: Lanes, *, by_kernel: bool) -> parts.View:
     """A lane per group: the height of its bars is its share of the cost of the bin."""
     count = len(lanes.groups)
     across = _across("row", entry, labelled=True)
@@ -154,7 +162,7 @@ def _groups(entry: ByLaunch, lanes: Lanes) -> parts.View:
                  "color": INK, "stroke": PAPER, "strokeWidth": 1},
         "encoding": {"x": across, "y": _up("place", count), **parts.hinted()},
     }  # fmt: skip
-    layers = [_ground(lanes), areas, marks, *_names(lanes)]
+    layers = [_ground(lanes), areas, marks, *_names(lanes, by_kernel=by_kernel)]
     return {"width": _WIDTH_PX, "height": _LANE_PX * count, "layer": layers}
 
 
@@ -198,14 +206,15 @@ def _lane_marks(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
     return rows
 
 
-def _names(lanes: Lanes) -> list[parts.View]:
-    """The group on the left of its lane, its dearest kernel on the right."""
+def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
+    """The group on the left of its lane, its dearest kernel on the right; kernels have a name only."""
     last = len(lanes.groups) - 1
+    others = "other kernels" if by_kernel else "other groups"
     rows = [
         {
             "place": last - lane + 0.5,
-            "group": "other groups" if group is None else f"group {group:,}",
-            "kernel": shortened(kernel, _LONGEST_KERNEL),
+            "group": others if group is None else "" if by_kernel else f"group {group:,}",
+            "kernel": "" if by_kernel and group is None else shortened(kernel, _LONGEST_KERNEL),
             "hint": hint(kernel),
         }
         for lane, (group, kernel) in enumerate(zip(lanes.groups, lanes.kernels, strict=True))
@@ -232,19 +241,30 @@ def _representative(row: int, group: int, lanes: Lanes, lane: int) -> str:
     return f"representative of group {group:,}: launch {row:,}{kernel}"
 
 
+def _band_said(entry: ByLaunch) -> str:
+    bins, launches = len(entry.bin_starts), entry.launches
+    if bins == launches:
+        return "Band: the value of each launch"
+    return f"Band: least to largest of about {launches / bins:,.0f} launches; line: their mean"
+
+
+def _processes_said(entry: ByLaunch) -> str:
+    return " Dashed lines: another process begins." if entry.process_starts else ""
+
+
+def _caption_of_kernels(entry: ByLaunch, lanes: Lanes | None) -> str:
+    said = f"{_band_said(entry)}.{_processes_said(entry)}"
+    if lanes is not None:
+        said += " Below, a lane per kernel, the dearest first: the height is its share of the cost there."
+    return said
+
+
 def _caption(entry: ByLaunch, lanes: Lanes | None) -> str:
-    bins, launches, marked = len(entry.bin_starts), entry.launches, len(entry.marks.row)
+    marked = len(entry.marks.row)
     chosen = f"{entry.representatives:,} representatives"
     if marked < entry.representatives:
         chosen = f"{marked:,} of the {chosen}"
-    shown = (
-        "Band: the value of each launch"
-        if bins == launches
-        else f"Band: least to largest of about {launches / bins:,.0f} launches; line: their mean"
-    )
-    said = f"{shown}; diamonds: {chosen}."
-    if entry.process_starts:
-        said += " Dashed lines: another process begins."
+    said = f"{_band_said(entry)}; diamonds: {chosen}.{_processes_said(entry)}"
     if lanes is not None:
         said += (
             " Below, a lane per group, the dearest first: the height is the group's share of the cost there; "
@@ -253,9 +273,10 @@ def _caption(entry: ByLaunch, lanes: Lanes | None) -> str:
     return said
 
 
-def _described(entry: ByLaunch) -> str:
+def _described(entry: ByLaunch, *, by_kernel: bool) -> str:
     known = [value for value in (*entry.least, *entry.most) if value is not None]
-    return (
+    said = (
         f"{entry.launches:,} launches in {len(entry.bin_starts):,} bins; {entry.quantity} from "
-        f"{number(min(known))} to {number(max(known))}; {entry.representatives:,} representatives"
+        f"{number(min(known))} to {number(max(known))}"
     )
+    return said if by_kernel else f"{said}; {entry.representatives:,} representatives"
